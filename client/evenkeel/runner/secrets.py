@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from evenkeel.runner.files import create_private, open_plain
 from evenkeel.runner.redaction import Redactor
+from evenkeel.runner.trees import remove_quietly
 from evenkeel.store import DATA_SECRET, STORE_SECRET
 
 #: Options of drivers that are no secrets.
@@ -66,7 +66,7 @@ class Secrets:
                     file.write(value)
             yield
         finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_quietly(directory)
 
 
 def token_of(epoch_dir: Path) -> str:

@@ -242,6 +242,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/failing-items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Jobs, runs, nodes and files that the portal fails to process now, of all clusters; newest first
+         * @description Jobs, runs, nodes and files that the portal fails to process now, of all clusters; newest first. Each is tried again at `next_attempt_at`, and leaves the list once that succeeds.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["list_failing_items"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/fairness": {
         parameters: {
             query?: never;
@@ -810,6 +832,28 @@ export interface paths {
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
         post: operations["resubmit_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job}/stop-retrying": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a job that waits to be tried again end as failed now
+         * @description Let a job that waits to be tried again end as failed now. 409 where it does not wait for that.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["stop_retrying"];
         delete?: never;
         options?: never;
         head?: never;
@@ -4453,6 +4497,51 @@ export interface components {
             /** @description Weight times factor. */
             points: number;
         };
+        FailingItem: {
+            /**
+             * @description As the label `loop` of `evenkeel_item_failures_total`.
+             * @example limits
+             */
+            loop: string;
+            /**
+             * @description To be read after "fails to".
+             * @example enforce a job's max_cost or deadline
+             */
+            task: string;
+            /**
+             * @description The job, run, node, file or step that it fails at.
+             * @example #12 resnet-night
+             */
+            name: string;
+            /**
+             * @description Null: of no cluster in particular.
+             * @example main
+             */
+            cluster: string | null;
+            job: components["schemas"]["JobRef"] | null;
+            /** Format: date-time */
+            since_at: string;
+            /** Format: date-time */
+            last_at: string;
+            /** Format: date-time */
+            next_attempt_at: string;
+            /**
+             * @description In a row.
+             * @example 3
+             */
+            failures: number;
+            /**
+             * @description The last one, without what looks like a secret.
+             * @example KeyError: 'nice'
+             */
+            error: string;
+        };
+        FailingItemPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["FailingItem"][];
+        };
         Fairness: {
             /** Format: date-time */
             at: string;
@@ -4880,6 +4969,10 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["JobReason"];
+            /** @description While it waits to be tried again: `stop-retrying` ends that. */
+            retry: components["schemas"]["JobRetry"] | null;
+            /** @description It has ended, and its program still has the time that it gets to leave. */
+            ending: boolean;
             /**
              * @description While it launches and data is fetched: how far that is.
              * @example fetching data imagenet: 1.2 of 4.0 GiB
@@ -4887,6 +4980,8 @@ export interface components {
             fetching: string | null;
             model_type: string | null;
             command: string | null;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -4900,6 +4995,7 @@ export interface components {
             array: components["schemas"]["ArrayPlace"] | null;
             /** @description Set of nodes on which it runs. */
             partition: string | null;
+            /** @description It can be stopped and started again, by its owner's word or the SDK's. */
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -5036,6 +5132,10 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["JobReason"];
+            /** @description While it waits to be tried again: `stop-retrying` ends that. */
+            retry: components["schemas"]["JobRetry"] | null;
+            /** @description It has ended, and its program still has the time that it gets to leave. */
+            ending: boolean;
             /**
              * @description While it launches and data is fetched: how far that is.
              * @example fetching data imagenet: 1.2 of 4.0 GiB
@@ -5043,6 +5143,8 @@ export interface components {
             fetching: string | null;
             model_type: string | null;
             command: string | null;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -5056,6 +5158,7 @@ export interface components {
             array: components["schemas"]["ArrayPlace"] | null;
             /** @description Set of nodes on which it runs. */
             partition: string | null;
+            /** @description It can be stopped and started again, by its owner's word or the SDK's. */
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -5188,10 +5291,10 @@ export interface components {
              */
             checkpoint: components["schemas"]["CheckpointRule"];
             /**
-             * @description False: never resized or preempted.
-             * @default true
+             * @description False: never resized or preempted. True: a command without the SDK saves its files when asked to end, and finds them when it is started again. Empty: as its program, by the SDK, says.
+             * @default null
              */
-            restartable: boolean;
+            restartable: boolean | null;
             /**
              * @description Larger goes first; above 0 for administrators.
              * @default 0
@@ -5250,9 +5353,6 @@ export interface components {
              * @default {
              *       "limit": 3,
              *       "on": [
-             *         "user_error",
-             *         "signal",
-             *         "out_of_memory",
              *         "launch_failed",
              *         "node_failure"
              *       ],
@@ -5353,6 +5453,19 @@ export interface components {
             number: number;
             /** @description Null for a job of a project that is not yours. */
             name: string | null;
+        };
+        JobRetry: {
+            /** @description From then on it may start. */
+            at: string | null;
+            /** @description Which attempt it will be. */
+            attempt: number;
+            /** @description How many attempts there may be; null: losses of nodes do not count. */
+            of: number | null;
+            /**
+             * @description How the attempt before ended.
+             * @example Failed with code 1
+             */
+            why: string;
         };
         JobTimeline: {
             states: components["schemas"]["StateSpan"][];
@@ -5556,9 +5669,14 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["LiveJobReason"];
+            retry?: components["schemas"]["LiveJobRetry"];
+            /** @description It has ended, and its program still has the time that it gets to leave. */
+            ending: boolean;
             fetching?: string;
             model_type?: string;
             command?: string;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -5570,6 +5688,7 @@ export interface components {
             qos?: string;
             array?: components["schemas"]["LiveArrayPlace"];
             partition?: string;
+            /** @description It can be stopped and started again, by its owner's word or the SDK's. */
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -5655,6 +5774,18 @@ export interface components {
         LiveJobRef: {
             number: number;
             name?: string;
+        };
+        LiveJobRetry: {
+            /** Format: date-time */
+            at?: string;
+            /** @description Which attempt it will be. */
+            attempt: number;
+            of?: number;
+            /**
+             * @description How the attempt before ended.
+             * @example Failed with code 1
+             */
+            why: string;
         };
         LiveNode: {
             type: string;
@@ -6382,6 +6513,8 @@ export interface components {
             partition?: string | null;
             /** @description It may only grow. */
             total_steps?: number;
+            /** @description Whether it can be stopped and started again; null: as its program, by the SDK, says. */
+            restartable?: boolean | null;
             max_cost?: number | string | null;
             max_duration?: number | string | null;
             deadline?: string | null;
@@ -6590,6 +6723,8 @@ export interface components {
              * @description The state of the cluster that this rests on, some seconds old at most.
              */
             as_of: string;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             /** @description What it would start on. */
             allocation: components["schemas"]["PlannedAllocation"] | null;
             /** @description Its code or environment is made ready first; it queues after that. */
@@ -7256,11 +7391,8 @@ export interface components {
              */
             limit: number;
             /**
-             * @description The endings that are tried again; by default all.
+             * @description The endings that are tried again; by default those that the program did not bring about.
              * @default [
-             *       "user_error",
-             *       "signal",
-             *       "out_of_memory",
              *       "launch_failed",
              *       "node_failure"
              *     ]
@@ -9750,6 +9882,69 @@ export interface operations {
             };
         };
     };
+    list_failing_items: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailingItemPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_fairness: {
         parameters: {
             query?: {
@@ -12126,6 +12321,85 @@ export interface operations {
             };
             /** @description Unsupported content type */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stop_retrying: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID or number of the job; of an array also 57_3. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
