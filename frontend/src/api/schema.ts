@@ -3508,6 +3508,7 @@ export interface components {
             address_proved_at: string | null;
             /**
              * @description null: it was never proved.
+             * @example mail
              * @enum {unknown}
              */
             address_proved_by: "mail" | "identity_provider" | null;

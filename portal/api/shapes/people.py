@@ -133,7 +133,9 @@ class Account(Shape):
     deactivated_at: datetime | None
     address_proved_at: datetime | None
     address_proved_by: str | None = Field(
-        json_schema_extra={"enum": ["mail", "identity_provider", None]}, description="null: it was never proved."
+        json_schema_extra={"enum": ["mail", "identity_provider", None]},
+        description="null: it was never proved.",
+        examples=["mail"],
     )
     provenance: str | None = Field(
         description="Where an account with an unproved address comes from, in a sentence; null: it is proved."
