@@ -53,7 +53,7 @@ def _collect(run: Run, executor: Executor) -> None:
         progress = executor.prepare(artifacts.collection_of(run))
     except ExecutorError as error:
         logger.warning("artefacts of run %s: %s", run.pk, error)
-        artifacts.put_off(run, timezone.now())
+        artifacts.put_off(run, str(error), timezone.now())
     else:
         artifacts.record(run=run, progress=progress, now=timezone.now())
 

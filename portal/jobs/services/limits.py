@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q, Sum
 
 from accounts.pricing import PRODUCTS_PER_UNIT, amount
-from portal.jobs import events, reporting
+from portal.jobs import events, reporting, spooling
 from portal.jobs.deadlines import deadline_sentence
 from portal.jobs.describe import CURRENCY, Context, gather, so_far_products
 from portal.jobs.loops import Item, Loop, LoopName, of_job
@@ -62,7 +62,8 @@ def end_overdue(*, cluster_id: int, now: datetime) -> None:
 def _end_if_overdue(pk: UUID, slack: timedelta, now: datetime) -> None:
     with contextlib.suppress(StaleRun), transaction.atomic():
         job, run = lock_current(pk)
-        if State(run.state) in TRAINING and _is_overdue(job, run, slack, now):
+        overdue = State(run.state) in TRAINING and _is_overdue(job, run, slack, now)
+        if overdue and not spooling.is_pending(run.pk, run.epoch):
             text = "Its runner did not end it, so the portal did; what came after its last checkpoint is lost."
             fail(run, ExitInfo("time_limit", step=run.checkpoint_step, message=text), now)
 

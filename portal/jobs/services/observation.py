@@ -11,11 +11,10 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
-from pydantic import ValidationError
 
 from accounts import ledger
 from portal import logs
-from portal.jobs import checkpoint_store, events, holding, wakeups
+from portal.jobs import checkpoint_store, events, holding, spooling, wakeups
 from portal.jobs.describe import cluster_types
 from portal.jobs.loops import Item, Loop, LoopName, of_run, of_run_id
 from portal.jobs.models import Assignment, Command, Hold, Run
@@ -54,9 +53,12 @@ def record_fact(fact: Fact) -> None:
         if fact.kind == "absent" and ((awaited and launching.exists()) or _heard_since(run, fact)):
             return  # not started yet, or only by now: a round with many runs takes in what was some time ago
         ended = _end_holds(run, fact.epoch, from_posix(fact.at))
+        if ended and fact.strays:
+            text = f"#{run.job.number}: {fact.strays}"
+            events.append(kind="notice", job=run.job, run=run, at=from_posix(fact.at), text=text)
         Command.objects.filter(run=run, epoch=fact.epoch, closed_at=None).update(closed_at=from_posix(fact.at))
         if run.epoch == fact.epoch and State(run.state) in LIVE:
-            lost = ExitInfo("runner_lost", message="Its processes are gone and left no word.")
+            lost = ExitInfo("runner_lost", message="Its processes are gone and left no word.", alleged=True)
             settle(run, fact.exit or lost, from_posix(fact.at))
         if ended:
             transaction.on_commit(wakeups.wake)
@@ -98,16 +100,11 @@ def _heard_since(run: Run, fact: Fact) -> bool:
     return heard_at is not None and heard_at > from_posix(fact.at)
 
 
-def record_spooled(fact: Fact) -> None:
-    """Reports that nobody took while the control plane was away; `seq` makes repeats harmless."""
-    # Imported here: reports use this module's moves.
-    from portal.jobs.services.reports import Report, StaleEpoch, record_report
-
-    for body in fact.reports:
-        try:
-            record_report(run_id=fact.run_id, report=Report.model_validate(body), now=from_posix(fact.at))
-        except (StaleEpoch, ValidationError, Run.DoesNotExist) as error:
-            logger.info("spooled report of run %s not taken: %s", fact.run_id, error)
+def note_dropped(fact: Fact, text: str) -> None:
+    """What is not known of a run, as its job's files were not as they should be."""
+    run = Run.objects.select_related("job").filter(pk=fact.run_id).first()
+    if run is not None:
+        events.append(kind="notice", job=run.job, run=run, at=from_posix(fact.at), text=f"#{run.job.number}: {text}")
 
 
 def _end_holds(run: Run, epoch: int, seen_at: datetime) -> bool:
@@ -278,6 +275,8 @@ def upload_s(cluster_id: int) -> float:
 
 def _overdue(run: Run, event: Event, limit_s: float, now: datetime) -> None:
     state, name = State(run.state), f"#{run.job.number} {run.job.name}"
+    if spooling.is_pending(run.pk, run.epoch):
+        return
     try:
         with transaction.atomic():
             if event is Event.FAIL:
