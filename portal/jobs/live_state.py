@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.selectors import described_jobs, in_states
 from scheduling.lifecycle import LIVE, WAITING, State
 
-logger = logging.getLogger(__name__)
 RECENT = timedelta(hours=1)
 MAX_ENDED, MAX_EVENTS = 200, 50
 KINDS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -14,7 +13,6 @@ from portal.rollouts.indicators import Indicators, measure
 from portal.rollouts.models import GuardCheck, Phase, Rollout
 from portal.rollouts.services import is_superseded, keep, lock, roll_back, supersede
 
-logger = logging.getLogger(__name__)
 #: With more checks than this every second one of the older half goes.
 MOST_CHECKS = 400
 #: How often it is asked to look (portal.settings.CELERY_BEAT_SCHEDULE).
