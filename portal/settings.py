@@ -22,8 +22,9 @@ VERSION = "0.1.0"
 EVENKEEL_DATA = env.folder("EVENKEEL_DATA", BASE_DIR / "data")
 EVENKEEL_HOST = env.text("EVENKEEL_HOST", "127.0.0.1")
 EVENKEEL_PORT = env.integer("EVENKEEL_PORT", 8800, minimum=1, maximum=65_535)
-LOCAL_URL = f"http://{'127.0.0.1' if EVENKEEL_HOST in {'0.0.0.0', '::'} else EVENKEEL_HOST}:{EVENKEEL_PORT}"  # noqa: S104  # nosec B104
-EVENKEEL_API_URL = env.text("EVENKEEL_API_URL", LOCAL_URL)
+_local_host = "127.0.0.1" if EVENKEEL_HOST in {"0.0.0.0", "::"} else EVENKEEL_HOST  # noqa: S104  # nosec B104
+LOCAL_URL = f"http://{f'[{_local_host}]' if ':' in _local_host else _local_host}:{EVENKEEL_PORT}"
+EVENKEEL_API_URL = env.web_url("EVENKEEL_API_URL", LOCAL_URL)
 EVENKEEL_ADMIN_EMAIL = env.text("EVENKEEL_ADMIN_EMAIL", "admin@evenkeel.local")
 EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
 EVENKEEL_SHARE_STEPS = env.share_steps("EVENKEEL_SHARE_STEPS")  # percent, by type of accelerator
@@ -82,7 +83,7 @@ DEBUG = EVENKEEL_DEBUG
 SECRET_KEY = env.text("EVENKEEL_SECRET_KEY") or _layout.secret("secret_key")
 EVENKEEL_ALLOWED_HOSTS = env.words("EVENKEEL_ALLOWED_HOSTS", [EVENKEEL_HOST])
 ALLOWED_HOSTS = [*EVENKEEL_ALLOWED_HOSTS, "localhost", "127.0.0.1", "[::1]"]
-CSRF_TRUSTED_ORIGINS = env.words("EVENKEEL_TRUSTED_ORIGINS", [])
+CSRF_TRUSTED_ORIGINS = env.origins("EVENKEEL_TRUSTED_ORIGINS")
 
 INSTALLED_APPS = [
     "unfold",
@@ -114,6 +115,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "portal.middleware.NoStore",
     "accounts.origin.origin_middleware",
     "portal.middleware.NoNulInPaths",
     "django.middleware.security.SecurityMiddleware",
@@ -244,7 +246,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 # Signing in by OpenID Connect, where an issuer is named; docs/people.md.
 EVENKEEL_METRICS_TOKEN = env.text("EVENKEEL_METRICS_TOKEN")
-EVENKEEL_OIDC_ISSUER = env.text("EVENKEEL_OIDC_ISSUER").rstrip("/")
+EVENKEEL_OIDC_ISSUER = env.web_url("EVENKEEL_OIDC_ISSUER").rstrip("/")
 EVENKEEL_OIDC_NAME = env.text("EVENKEEL_OIDC_NAME", "single sign-on")
 EVENKEEL_OIDC_GROUPS_CLAIM = env.text("EVENKEEL_OIDC_GROUPS_CLAIM")
 EVENKEEL_OIDC_GROUP_ROLES = env.group_roles("EVENKEEL_OIDC_GROUP_ROLES")
@@ -364,7 +366,7 @@ LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "text": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "text": {"()": "portal.logs.TextLines", "format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
         "json": {"()": "portal.logs.json_lines"},
     },
     "filters": {"context": {"()": "portal.logs.Context"}},

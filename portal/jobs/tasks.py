@@ -23,19 +23,30 @@ from portal import logs
 from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, spooling, wakeups
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.locks import cluster_lock, engine_slot, planning_lock
+from portal.jobs.loops import (
+    Item,
+    Loop,
+    LoopName,
+    in_a_sentence,
+    of_cluster,
+    of_job,
+    of_run,
+    of_run_id,
+    raise_what_is_no_items,
+    savepoint,
+    step,
+)
 from portal.jobs.models import Cluster, Command, Handover, Hold, Job, Run
+from portal.jobs.round_plans import plan_cluster
 from portal.jobs.round_signal import round_committed
 from portal.jobs.services import administration, budgets, checks, handovers, limits, observation, plans
 from portal.jobs.services.hopeless import cancel_hopeless
-from portal.jobs.snapshots import take_snapshot
 from portal.material import preparation
 from scheduling.domain import Plan
 from scheduling.errors import ExecutorError
 from scheduling.executors import load_executor
 from scheduling.executors.base import Executor, ExitInfo, Fact
 from scheduling.lifecycle import LIVE, State
-from scheduling.policies import load_policy
-from scheduling.rounds import plan_round
 
 logger = logging.getLogger(__name__)
 
@@ -89,22 +100,27 @@ def _round(cluster: Cluster) -> None:
         logger.warning("cluster %s has no executor: %s", cluster, error)
         Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
         return
-    seen = observe(cluster, executor)
+    pk, steps = cluster.pk, _steps(cluster)
+    seen = steps.run(step("observe", pk), observe, cluster, executor)
     now = timezone.now()
-    checks.keep_house(cluster_id=cluster.pk, now=now)
-    if checks.is_due(cluster.pk, now):  # an offer that nobody takes up is made again by the next round
-        current_app.send_task("evenkeel.check_nodes", (cluster.pk,), expires=settings.EVENKEEL_ROUND_INTERVAL_S)
-    accept(cluster, executor, now)
-    observation.advance_clock(cluster_id=cluster.pk, now=now)
-    limits.enforce(cluster_id=cluster.pk, now=now)
+    steps.run(step("ask for node checks", pk), _ask_for_checks, pk, now)
+    steps.run(step("accept", pk), accept, cluster, executor, now)
+    steps.run(step("end overdue states", pk), observation.advance_clock, cluster_id=pk, now=now)
+    steps.run(step("enforce limits", pk), limits.enforce, cluster_id=pk, now=now)
     if seen:  # else they may have ended long ago, and well
-        limits.end_overdue(cluster_id=cluster.pk, now=now)
-    budgets.give_notices(now)
-    cancel_hopeless(cluster_id=cluster.pk)
-    plan_and_commit(cluster, timezone.now())
-    plans.launch_ready(cluster_id=cluster.pk, now=timezone.now())
-    reporting.note_runs()
-    dispatch_commands(cluster)
+        steps.run(step("enforce max_duration", pk), limits.end_overdue, cluster_id=pk, now=now)
+    steps.run(step("give notice of budgets", pk), budgets.give_notices, now)
+    steps.run(step("cancel unschedulable jobs", pk), cancel_hopeless, cluster_id=pk)
+    steps.run(step("plan", pk), plan_and_commit, cluster, timezone.now())
+    steps.run(step("launch", pk), plans.launch_ready, cluster_id=pk, now=timezone.now())
+    steps.run(step("count runs", pk), reporting.note_runs)
+    steps.run(step("dispatch commands", pk), dispatch_commands, cluster)
+
+
+def _ask_for_checks(cluster_id: int, now: datetime) -> None:
+    checks.keep_house(cluster_id=cluster_id, now=now)
+    if checks.is_due(cluster_id, now):  # an offer that nobody takes up is made again by the next round
+        current_app.send_task("evenkeel.check_nodes", (cluster_id,), expires=settings.EVENKEEL_ROUND_INTERVAL_S)
 
 
 def accept(cluster: Cluster, executor: Executor, now: datetime) -> None:
@@ -112,8 +128,10 @@ def accept(cluster: Cluster, executor: Executor, now: datetime) -> None:
     accepted = observation.accept_waiting(
         cluster_id=cluster.pk, problem_of=lambda run: preparation.why_not(run, executor), now=now
     )
+    steps = _steps(cluster)
     if accepted and executor.supports_warm_start:
-        executor.warm_up({run.job.project.key for run in accepted})
+        keys = {run.job.project.key for run in accepted}
+        steps.run(step("warm start", cluster.pk), executor.warm_up, keys)
     for run_id in preparation.due(cluster.pk, now):
         prepare_run.delay(str(run_id))
 
@@ -122,27 +140,47 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
     """Take in what the executor sees. One that cannot answer (False) leaves everything as it is."""
     answered = False
     try:
-        administration.record_inventory(
-            cluster=cluster,
-            nodes=executor.inventory(),
-            now=timezone.now(),
-            check_first=settings.EVENKEEL_NODE_CHECKS,
-        )
+        _take_inventory(cluster, executor)
         held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
         known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch").distinct()}
         facts = executor.observe(sorted(known), observation.renewals(cluster.pk))
-        observation.record_alive([fact for fact in facts if _is_all_said(fact)])
+        observation.record_alive([fact for fact in facts if _is_all_said(fact)], cluster.pk)
+        loop = Loop(LoopName.FACTS, cluster.pk)
         for fact in itertools.filterfalse(_is_all_said, facts):
             with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):
-                take_in_later_or_now(cluster, fact)
+                take_in_later_or_now(cluster, fact, loop)
         answered = True
     except ExecutorError as error:
         logger.warning("cluster %s, executor %s: %s", cluster, cluster.executor, error)
         Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
+    _note_isolation(cluster, executor)
+    return answered
+
+
+def _take_inventory(cluster: Cluster, executor: Executor) -> None:
+    """Raises ExecutorError where the executor cannot answer: then it cannot say what became of runs either."""
+    steps, item, check_first = _steps(cluster), step("inventory", cluster.pk), settings.EVENKEEL_NODE_CHECKS
+    try:
+        with savepoint():
+            nodes = executor.inventory()
+    except ExecutorError:
+        raise
+    except Exception as error:
+        steps.failed(item, error)
+        return
+    record = administration.record_inventory
+    steps.run(item, record, cluster=cluster, nodes=nodes, now=timezone.now(), check_first=check_first)
+
+
+def _steps(cluster: Cluster) -> Loop:
+    """They are tried in each round."""
+    return Loop(LoopName.ROUND, cluster.pk, rests=False)
+
+
+def _note_isolation(cluster: Cluster, executor: Executor) -> None:
     trust = "single_trust" if executor.single_trust_mode else "accounts"
     if cluster.isolation != trust:
         Cluster.objects.filter(pk=cluster.pk).update(isolation=trust)
-    return answered
 
 
 @shared_task(name="evenkeel.prepare_run", ignore_result=True)
@@ -151,8 +189,7 @@ def prepare_run(run_id: str) -> None:
     run = preparation.claim(UUID(run_id), timezone.now())
     if run is None:
         return
-    with logs.about(logs.of_run(run)):
-        _prepare(run)
+    Loop(LoopName.PREPARE, run.job.cluster_id).run(of_run(run), _prepare, run)
 
 
 def _prepare(run: Run) -> None:
@@ -180,22 +217,20 @@ def _is_all_said(fact: Fact) -> bool:
     return fact.kind == "alive"
 
 
-def take_in_later_or_now(cluster: Cluster, fact: Fact) -> None:
+def take_in_later_or_now(cluster: Cluster, fact: Fact, loop: Loop) -> None:
     """Reports that a runner left behind are read in a task of their own, which then takes the fact in: a round reads
     none. Where that has not worked several times, the fact alone counts."""
+    if fact.spooled and not spooling.is_given_up(fact.run_id, fact.epoch):
+        run = of_run_id(fact.run_id)
+        loop.run(Item(f"reports:{run.key}", run.name, None, run.about), _hand_out, cluster, fact)
+        return
     if fact.spooled:
-        try:
-            if not spooling.is_given_up(fact.run_id, fact.epoch):
-                _hand_out(cluster, fact)
-                return
-            observation.note_dropped(fact, "the reports that its runner left behind could not be read")
-        except Exception:  # the next round hands it out again
-            logger.exception("reports that run %s left behind", fact.run_id)
-            return
-    take_in(fact)
+        observation.note_dropped(fact, "the reports that its runner left behind could not be read")
+    take_in(fact, loop)
 
 
 def _hand_out(cluster: Cluster, fact: Fact) -> None:
+    """Should the message be lost, a later round hands it out again."""
     if spooling.hand_out(fact.run_id, fact.epoch):
         current_app.send_task("evenkeel.take_spooled", (cluster.pk, asdict(fact) | {"usage": {}}))
 
@@ -205,15 +240,23 @@ def fact_from(content: dict[str, Any]) -> Fact:
     return Fact(**content | {"exit": ExitInfo(**content["exit"])})
 
 
-def take_in(fact: Fact) -> None:
+def take_in(fact: Fact, loop: Loop | None = None) -> None:
     """One fact; what a job's own files say must never stop the facts of others."""
+    (loop or Loop(LoopName.FACTS)).run(of_run_id(fact.run_id), _record_fact, fact)
+
+
+def _record_fact(fact: Fact) -> None:
+    """What an exit record says must not keep the GPUs of its run held."""
     try:
-        observation.record_fact(fact)
-    except Exception:
+        with savepoint():
+            observation.record_fact(fact)
+    except Exception as error:
+        raise_what_is_no_items(error)
+        if fact.exit is None:
+            raise
         logger.exception("fact of run %s: taken as a lost runner", fact.run_id)
         unreadable = ExitInfo("runner_lost", message="Its exit record cannot be read.")
-        with contextlib.suppress(Exception):
-            observation.record_fact(replace(fact, exit=unreadable))
+        observation.record_fact(replace(fact, exit=unreadable))
 
 
 def plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
@@ -228,18 +271,21 @@ def _has_others(cluster: Cluster) -> bool:
 
 def _plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
     started = time.monotonic()
-    view = take_snapshot(cluster, now)
-    policy = load_policy(cluster.policy_name, cluster.policy_parameters)
-    plan = plan_round(view.snapshot, policy)
+    view, plan = plan_cluster(cluster, now)
     seconds = time.monotonic() - started
     try:
         with transaction.atomic():
             applied = plans.commit_plan(
                 cluster_id=cluster.pk, round_epoch=cluster.round_epoch, plan=plan, seen=view.seen, now=now
             )
-            plans.note_round(cluster=cluster, plan=plan, applied=applied, seconds=seconds, now=now)
+            steps = _steps(cluster)
+            steps.run(step("note jobs left out", cluster.pk), plans.note_left_out, cluster.pk, view.seen)
+            note, keep = plans.note_round, decisions.store
+            item = step("note the round", cluster.pk)
+            steps.run(item, note, cluster=cluster, plan=plan, applied=applied, seconds=seconds, now=now)
             if applied or decisions.sampling_is_due(cluster, now):
-                decisions.store(view=view, plan=plan, seconds=seconds, now=now)
+                item = step("keep the decision", cluster.pk)
+                steps.run(item, keep, view=view, plan=plan, seconds=seconds, now=now)
     except plans.StaleRound as stale:
         logger.info("%s", stale)
         return None
@@ -342,13 +388,18 @@ def hand_over(job_id: str) -> None:
     if handover is None:
         return
     try:
-        _give_files(executor_for(handover.job.cluster), handover.job.pk)
+        with savepoint():
+            _give_files(executor_for(handover.job.cluster), handover.job.pk)
     except ExecutorError as error:
         about = logs.of_job(handover.job)
         logger.warning("files of job %s, attempt %s: %s", job_id, handover.attempts + 1, error, extra=about)
         handovers.note_failed_handover(handover, str(error), timezone.now())
+    except Exception as error:
+        Loop(LoopName.HANDOVERS).failed(of_job(handover.job), error)
+        handovers.note_failed_handover(handover, in_a_sentence(error), timezone.now())
     else:
         handovers.finish_handover(handover)
+        Loop(LoopName.HANDOVERS).succeeded(of_job(handover.job))
 
 
 def _give_files(executor: Executor, job_id: UUID) -> None:
@@ -398,14 +449,14 @@ def publish_live(calm: bool = False) -> None:
 def sample_cluster() -> None:
     """One point of the overview's sparklines per cluster."""
     for cluster in active_clusters():
-        history.sample(cluster, timezone.now())
+        Loop(LoopName.SAMPLES, cluster.pk).run(of_cluster(cluster, "load"), history.sample, cluster, timezone.now())
 
 
 @shared_task(name="evenkeel.reap_orphans", ignore_result=True)
 def reap_orphans() -> None:
     """End processes that no run knows of."""
     for cluster in active_clusters():
-        _reap_orphans(cluster)
+        Loop(LoopName.ORPHANS, cluster.pk).run(of_cluster(cluster), _reap_orphans, cluster)
 
 
 def _reap_orphans(cluster: Cluster) -> None:

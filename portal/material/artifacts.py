@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from accounts.models import Project, User
 from accounts.services import record_audit
 from portal.jobs import events
+from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Hold, Run
 from portal.material import quotas
 from portal.material.models import Artifact, RunMaterial
@@ -43,6 +44,7 @@ def uncollected(cluster_id: int, now: datetime) -> list[Run]:
     held = Hold.objects.filter(during__upper_inf=True).values("run")
     waiting = ended.exclude(material__collecting__in=_FINISHED).exclude(pk__in=held)
     waiting = waiting.exclude(material__next_look_at__gt=now)
+    waiting = waiting.exclude(pk__in=Loop(LoopName.ARTIFACTS, cluster_id).resting_ids())
     # What was never looked at goes first: a project can keep its own from ever being listed.
     looked_at = F("material__next_look_at").asc(nulls_first=True)
     return list(waiting.select_related("job__project").order_by(looked_at, "ended_at")[:50])

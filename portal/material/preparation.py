@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import transaction
 
 from portal.jobs import data
+from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Job, Run
 from portal.jobs.services import observation
 from portal.jobs.services.moves import Why
@@ -86,7 +87,8 @@ def due(cluster_id: int, now: datetime) -> list[UUID]:
     waiting = RunMaterial.objects.filter(
         run__job__cluster_id=cluster_id, run__state=State.WAITING_FOR_INITIAL_CONTACT, next_look_at__lte=now
     )
-    return list(waiting.order_by("next_look_at").values_list("run_id", flat=True)[:200])
+    failing = [UUID(key) for key in Loop(LoopName.PREPARE, cluster_id).resting_ids()]
+    return list(waiting.exclude(run__in=failing).order_by("next_look_at").values_list("run_id", flat=True)[:200])
 
 
 def claim(run_id: UUID, now: datetime) -> Run | None:

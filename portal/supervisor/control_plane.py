@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from django.db import DatabaseError, connections
 
 from portal.database.base import close_idle
 from portal.jobs.clusters import environment_engine
+from portal.jobs.examining_access import shares_its_host
 from portal.logs import json_lines
 from portal.supervisor.account import service_account
 from portal.supervisor.child import Child
@@ -79,6 +81,8 @@ class ControlPlane:
         here = any(engine.executor == "local" and not engine.emulated for engine in engines)
         if here and not Path("/dev/nvidiactl").exists():
             logger.info("No GPU here; EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6 declares virtual ones.")
+        if any(shares_its_host(engine.executor) for engine in engines):
+            logger.info("No HTTPS name of its own: pages that jobs serve on this machine get your session. See doctor.")
         _introduce(administrator)
 
     def _bring_up(self, supervisor: Supervisor, server: Server, external_url: str) -> None:
@@ -183,6 +187,17 @@ def serve(when_ready: Callable[[Supervisor], None] | None = None, *, interrupted
         return 1
 
 
+class PrivateLog(logging.handlers.RotatingFileHandler):
+    """Its owner's alone after it was rotated, too."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", opener=_opened_privately)
+
+
+def _opened_privately(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return record.getMessage()
@@ -192,9 +207,7 @@ def _speak_up(layout: Layout) -> None:
     """The supervisor's lines go to the terminal and, with the time, to its log."""
     terminal = logging.StreamHandler(sys.stdout)
     terminal.setFormatter(_OneLine())
-    path = layout.logs / "supervisor.log"
-    path.touch(mode=0o600)
-    log = logging.handlers.RotatingFileHandler(path, maxBytes=10**7, backupCount=3)
+    log = PrivateLog(layout.logs / "supervisor.log", maxBytes=10**7, backupCount=3)
     log.addFilter(lambda record: not hasattr(record, "secret"))
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     log.setFormatter(json_lines() if settings.EVENKEEL_LOG_FORMAT == "json" else text)

@@ -124,6 +124,8 @@ class Finding:
     fix: str = ""
     #: False: it cannot be seen on this kind of node; `seen` says so, and it counts as being as it should.
     known: bool = True
+    #: It is as it should be for jobs, yet somebody should do what `fix` says.
+    warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

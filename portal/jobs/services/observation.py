@@ -16,6 +16,7 @@ from accounts import ledger
 from portal import logs
 from portal.jobs import checkpoint_store, events, holding, spooling, wakeups
 from portal.jobs.describe import cluster_types
+from portal.jobs.loops import Item, Loop, LoopName, of_run, of_run_id
 from portal.jobs.models import Assignment, Command, Hold, Run
 from portal.jobs.relative import final_slowdown
 from portal.jobs.services.moves import StaleRun, Transition, Why, kept_why, move, move_who_can
@@ -60,8 +61,17 @@ def record_fact(fact: Fact) -> None:
             transaction.on_commit(wakeups.wake)
 
 
-def record_alive(facts: Sequence[Fact]) -> None:
+def record_alive(facts: Sequence[Fact], cluster_id: int | None = None) -> None:
     """Close the launch commands of these: a query, and another one where there are any."""
+    if facts:
+        Loop(LoopName.FACTS, cluster_id).together(facts, _of_fact, _close_launches)
+
+
+def _of_fact(fact: Fact) -> Item:
+    return of_run_id(fact.run_id)
+
+
+def _close_launches(facts: Sequence[Fact]) -> list[Fact]:
     at = {(fact.run_id, fact.epoch): fact.at for fact in facts}
     waiting = Command.objects.filter(verb=Command.Verb.LAUNCH, closed_at=None, run__in=[fact.run_id for fact in facts])
     closed: dict[float, list[int]] = defaultdict(list)
@@ -70,6 +80,7 @@ def record_alive(facts: Sequence[Fact]) -> None:
             closed[at[key]].append(pk)
     for moment, keys in closed.items():
         Command.objects.filter(pk__in=keys, closed_at=None).update(closed_at=from_posix(moment))
+    return list(facts)
 
 
 def renewals(cluster_id: int) -> Renewals:
@@ -231,6 +242,7 @@ def explain_exit(info: ExitInfo, gpu_memory_mib: int = 0) -> str:
 def advance_clock(*, cluster_id: int, now: datetime) -> None:
     """Moves that only time makes: protections that ended and states that lasted too long."""
     runs = Run.objects.select_related("job").filter(job__cluster_id=cluster_id)
+    loop = Loop(LoopName.OVERDUE, cluster_id)
     protected = runs.filter(state=State.RUNNING_PROTECTED, protected_until__lte=now)
     over = Event.PROTECTION_ENDED
     move_who_can(
@@ -239,6 +251,7 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
             for run in protected
         ],
         now,
+        loop,
     )
     for state, event in ON_OVERDUE.items():
         limit_s = TIME_LIMIT_S[state]
@@ -248,7 +261,7 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
         overdue = runs.filter(state=state, state_since__lt=now - timedelta(seconds=limit_s))
         fetches = ~Q(fetching="") & Q(last_report_at__gte=now - FETCHING_SILENCE)
         for run in overdue.exclude(reason_token=PREPARING).exclude(fetches):
-            _overdue(run, event, limit_s, now)
+            loop.run(of_run(run), _overdue, run, event, limit_s, now)
 
 
 def upload_s(cluster_id: int) -> float:
@@ -283,16 +296,18 @@ def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], 
     new = Run.objects.select_related("job__project").filter(
         job__cluster_id=cluster_id, state=State.WAITING_FOR_INITIAL_CONTACT
     )
-    ready = []
-    for run in new:
-        problem = problem_of(run)
-        if problem:
+    loop = Loop(LoopName.ACCEPT, cluster_id)
+
+    def accepted(run: Run) -> Transition | None:
+        if problem := problem_of(run):
             if run.reason_text != problem.text:
                 # Unless it has moved on since: it may have been cancelled, or its preparation may have failed.
                 still = Run.objects.filter(pk=run.pk, state=run.state)
                 still.update(reason_token=problem.token, reason_text=problem.text)
-            continue
+            return None
         text = f"#{run.job.number} {run.job.name} is in the queue"
         why = kept_why(run) if run.reason_token == "RETRY" else None
-        ready.append(Transition(run, Event.ACCEPTED, text, why))
-    return move_who_can(ready, now)
+        return Transition(run, Event.ACCEPTED, text, why)
+
+    ready = loop.together(new, of_run, lambda runs: [accepted(run) for run in runs])
+    return move_who_can([one for one in ready if one is not None], now, loop)

@@ -37,7 +37,8 @@ class Command(BaseCommand):
 
     def _say(self, finding: Finding) -> int:
         """How many things are wrong with it."""
-        self.stdout.write(f"{'ok   ' if finding.ok else 'WRONG'} {finding.subject}: {finding.seen}")
-        if not finding.ok:
+        mark = "WRONG" if not finding.ok else "warn " if finding.warning else "ok   "
+        self.stdout.write(f"{mark} {finding.subject}: {finding.seen}")
+        if finding.warning or not finding.ok:
             self.stdout.write(f"      {finding.fix}")
         return int(not finding.ok)
