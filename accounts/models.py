@@ -9,6 +9,7 @@ from django.contrib.auth.base_user import BaseUserManager
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -25,6 +26,7 @@ from accounts.money import Quota as Quota
 from accounts.money import Rate as Rate
 from accounts.money import Resource as Resource
 from accounts.money import UsageDay as UsageDay
+from accounts.text import one_line, shown
 
 #: Levels of the project tree.
 MAX_DEPTH = 12
@@ -118,6 +120,8 @@ class User(AbstractUser):
             self.address_proved_at, self.address_proved_by = None, ""
             if kwargs.get("update_fields") is not None:
                 kwargs["update_fields"] = {*kwargs["update_fields"], "address_proved_at", "address_proved_by"}
+        # Also those that a directory sent.
+        self.first_name, self.last_name = shown(self.first_name), shown(self.last_name)
         super().save(*args, **kwargs)
 
     def _address_changes(self, fields: Collection[str] | None) -> bool:
@@ -177,6 +181,13 @@ class Project(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        super().clean()
+        try:
+            self.name = one_line(self.name)
+        except ValueError as error:
+            raise ValidationError({"name": f"The name {error}."}) from None
 
 
 class Membership(models.Model):

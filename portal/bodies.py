@@ -33,7 +33,7 @@ class BodyLimit:
 
 def _declared(scope: HTTPScope) -> int:
     given = dict(scope["headers"]).get(b"content-length", b"")
-    return int(given) if given.isdigit() else 0
+    return int(given) if given.isascii() and given.isdigit() else 0
 
 
 class _Body:

@@ -70,7 +70,7 @@ def flag(name: str, default: bool = False) -> bool:
 def number(name: str, default: float, *, minimum: float, maximum: float) -> float:
     raw = text(name, str(default))
     try:
-        value = float(raw)
+        value = float(raw if raw.isascii() else "")
     except ValueError:
         raise BadSetting(f"{name} must be a number, not {raw!r}") from None
     if not minimum <= value <= maximum:
@@ -164,7 +164,7 @@ def share_steps(name: str) -> dict[str, int]:
     steps = {"": 1}
     for item in words(name, []):
         kind, _, step = item.rpartition("=")
-        if not step.isdecimal() or not 1 <= int(step) <= 100 or 100 % int(step):
+        if not (step.isascii() and step.isdecimal()) or not 1 <= int(step) <= 100 or 100 % int(step):
             raise BadSetting(f"{name} must look like 5 or 5,h100=10, in percents that divide 100: {item!r}")
         steps[kind.strip()] = int(step)
     return steps

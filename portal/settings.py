@@ -9,7 +9,7 @@ from csp.constants import NONE, SELF, UNSAFE_INLINE
 from portal import env
 from portal.clusters_file import read_clusters
 from portal.datasets import read_data_settings
-from portal.engines import read_ray_options, read_slurm_options
+from portal.engines import read_accounts_registry, read_ray_options, read_slurm_options
 from portal.material.limits import read_limits, read_secret_keys
 from portal.stores import read_checkpoint_store
 from portal.supervisor.layout import Layout
@@ -30,11 +30,13 @@ EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCEL
 EVENKEEL_SHARE_STEPS = env.share_steps("EVENKEEL_SHARE_STEPS")  # percent, by type of accelerator
 EVENKEEL_EXECUTOR = env.choice("EVENKEEL_EXECUTOR", "local", "ray", "slurm")
 EVENKEEL_DATASETS = read_data_settings(EVENKEEL_EXECUTOR, EVENKEEL_DATA)
+EVENKEEL_ACCOUNTS_REGISTRY = read_accounts_registry()
 EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
     "local": {
         "data_dir": EVENKEEL_DATA,
         "virtual_accelerators": EVENKEEL_VIRTUAL_ACCELERATORS,
         "data_cache_dir": EVENKEEL_DATASETS.cache_dir,
+        "accounts_registry": EVENKEEL_ACCOUNTS_REGISTRY,
     },
     "ray": read_ray_options(EVENKEEL_DATA),
     "slurm": read_slurm_options(EVENKEEL_DATA),
@@ -200,9 +202,14 @@ CELERY_IMPORTS = (
 )
 CELERY_TASK_ROUTES = {
     "evenkeel.run_round": {"queue": "rounds"},
-    "evenkeel.send_command": {"queue": "dispatch"},
     "evenkeel.publish_live": {"queue": "live"},
-    "evenkeel.prepare_run": {"queue": "dispatch"},
+    # What waits for processes of a job's account has workers of its own: rounds never do.
+    "evenkeel.send_command": {"queue": "commands"},
+    "evenkeel.prepare_run": {"queue": "commands"},
+    "evenkeel.warm_up": {"queue": "commands"},
+    "evenkeel.hand_over": {"queue": "commands"},
+    "evenkeel.reap_orphans": {"queue": "commands"},
+    "evenkeel.collect_artifacts": {"queue": "commands"},
     "evenkeel.foresee_starts": {"queue": "forecasts"},
     "evenkeel.run_simulations": {"queue": "lab"},
     "evenkeel.shadow_round": {"queue": "shadow"},

@@ -9,8 +9,10 @@ from drf_spectacular.utils import OpenApiParameter
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from rest_framework.request import Request
 
-from portal.jobs.fields import no_control
+from accounts.text import shown
+from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem, Problems, problems_of
+from scheduling.strict_numbers import StrictNumbers
 from scheduling.validation import hint_at
 
 M = TypeVar("M", bound=BaseModel)
@@ -28,12 +30,12 @@ def _split(value: object) -> object:
     return [part for item in value for part in str(item).split(",")] if isinstance(value, list) else value
 
 
-Word = Annotated[str, Field(max_length=200), AfterValidator(no_control)]
+Word = Annotated[str, Field(max_length=200), OneLine]
 At = Annotated[AwareDatetime, AfterValidator(known_era)]
 Several = BeforeValidator(_split)
 
 
-class Query(BaseModel):
+class Query(StrictNumbers):
     """No parameters; what is not declared is refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -54,7 +56,7 @@ class ClusterPageQuery(ClusterQuery, PageQuery):
     """A page of what one cluster has."""
 
 
-class Body(BaseModel):
+class Body(StrictNumbers):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
@@ -88,8 +90,7 @@ def read_query(request: Request, model: type[M]) -> M:
 
 
 def _unknown(name: str, known: list[str]) -> FieldProblem:
-    shown = "".join(c if c.isprintable() else "?" for c in name[:100])
-    return FieldProblem(shown, f"is no known parameter; {hint_at(name, known)}", "unknown")
+    return FieldProblem(shown(name, 100), f"is no known parameter; {hint_at(name, known)}", "unknown")
 
 
 def read_body(document: Any, model: type[M]) -> M:

@@ -9,7 +9,7 @@ from django.contrib.auth import login
 from django.core.exceptions import ValidationError
 from django.core.mail import send_mail
 from django.utils import timezone
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.exceptions import Throttled
 from rest_framework.permissions import AllowAny
@@ -42,7 +42,7 @@ from portal.api.parsing import JsonParser
 from portal.api.shapes.base import Role
 from portal.api.shapes.people import EXAMPLE_SECRET, AcceptedInvitation, InvitationPage, NewInvitation, OpenInvitation
 from portal.jobs.describe import iso
-from portal.jobs.fields import no_control
+from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem
 from portal.notices import mailing
 from portal.own_address import UnknownAddress, own_address
@@ -64,7 +64,7 @@ class Look(SecretBody):
 
 
 class Acceptance(Look):
-    name: Annotated[str, AfterValidator(no_control)] = Field("", max_length=150, examples=["Ana"])
+    name: Annotated[str, OneLine] = Field("", max_length=150, examples=["Ana"])
     password: str = Field(
         "",
         max_length=1_024,

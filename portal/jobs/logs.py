@@ -20,10 +20,10 @@ from uuid import UUID
 
 from django.db.models import Count
 
+from portal.jobs.log_text import Chunk, chunk_of, search_of, search_tail_of, tail_of, whole_size
 from portal.jobs.models import Hold, Run
 
 MAX_BYTES = 1024 * 1024
-SCAN_BYTES = 8 * 1024 * 1024
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_AGE = 9  # of a rotated part, which its name ends with
@@ -39,14 +39,6 @@ class Part:
     name: str
     size: int
     inode: int
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    offset: int
-    next_offset: int
-    size: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +79,7 @@ class RunLog:
         """Newest first. Of the directory itself, where anybody may make more, only where the row knows none."""
         if last := self._written.launches:
             return list(range(last, max(0, last - MAX_LAUNCHES), -1))
-        found = {int(name) for name in _names(run, MAX_NAMES) if name.isdecimal() and len(name) < 10}
+        found = {int(name) for name in _names(run, MAX_NAMES) if name.isascii() and name.isdecimal() and len(name) < 10}
         return sorted(found, reverse=True)[:MAX_LAUNCHES]
 
     def _find(self, logs: int | None, epoch: int) -> list[Part]:
@@ -127,50 +119,21 @@ class RunLog:
         finally:
             os.close(file)
 
-    def chunk(self, offset: int, limit: int) -> Chunk:
-        """A range as text, cut between characters."""
-        offset = min(offset, self.size)
-        data = self.read(offset, limit)
-        if offset + len(data) < self.size:
-            data = cut_between_characters(data)
-        return Chunk(offset, offset + len(data), self.size, data.decode(errors="replace"))
+    def chunk(self, offset: int, limit: int, *, growing: bool = False) -> Chunk:
+        """A range as text; of one that grows without a character that is written in part."""
+        return chunk_of(self.read, whole_size(self.read, self.size) if growing else self.size, offset, limit)
 
-    def tail(self, lines: int, limit: int) -> Chunk:
+    def tail(self, lines: int, limit: int, *, growing: bool = False) -> Chunk:
         """The last lines, as far as they fit into the limit."""
-        start = max(0, self.size - limit)
-        data = self.read(start, limit)
-        kept = data.splitlines(keepends=True)
-        if start and len(kept) > 1:
-            kept = kept[1:]  # its beginning is missing
-        text = b"".join(kept[-lines:])
-        return Chunk(start + len(data) - len(text), start + len(data), self.size, text.decode(errors="replace"))
+        return tail_of(self.read, whole_size(self.read, self.size) if growing else self.size, lines, limit)
 
     def search(self, wanted: str, offset: int, limit: int) -> Chunk:
         """Lines with `wanted` in them, any case; `next_offset` is how far was looked."""
-        offset = min(offset, self.size)
-        matching, taken, at = [], 0, offset
-        data = self.read(offset, SCAN_BYTES)
-        for line in data.splitlines(keepends=True):
-            unfinished = not line.endswith(b"\n") and offset + len(data) < self.size and at > offset
-            if unfinished or taken + len(line) > limit:
-                break
-            at += len(line)
-            if wanted.casefold() in line.decode(errors="replace").casefold():
-                matching.append(line)
-                taken += len(line)
-        else:
-            at = offset + len(data)
-        if at == offset and data:  # one line larger than the limit
-            at += min(len(data), limit)
-        return Chunk(offset, at, self.size, b"".join(matching).decode(errors="replace"))
+        return search_of(self.read, self.size, wanted, offset, limit)
 
     def search_tail(self, wanted: str, lines: int, limit: int) -> Chunk:
         """The last matching lines of what was written latest."""
-        start = max(0, self.size - SCAN_BYTES)
-        data = self.read(start, SCAN_BYTES)
-        word = wanted.casefold()
-        matching = [line for line in data.decode(errors="replace").splitlines(keepends=True) if word in line.casefold()]
-        return Chunk(start, start + len(data), self.size, "".join(matching[-lines:])[-limit:])
+        return search_tail_of(self.read, self.size, wanted, lines, limit)
 
 
 @contextmanager
@@ -252,20 +215,3 @@ def _status(directory: int | None, name: str) -> os.stat_result | None:
         return os.fstat(file)
     finally:
         os.close(file)
-
-
-def cut_between_characters(data: bytes) -> bytes:
-    """Without the beginning of a character at the end, unless that is all there is."""
-    return data[: len(data) - _unfinished(data)] or data
-
-
-def _unfinished(data: bytes) -> int:
-    """Bytes at the end that begin a character without ending it."""
-    for back in range(1, min(3, len(data)) + 1):
-        byte = data[-back]
-        if byte >= 0xC0:
-            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return back if back < needed else 0
-        if byte < 0x80:
-            return 0
-    return 0

@@ -19,10 +19,11 @@ from django.db.models import F
 from django.utils import timezone
 from evenkeel.store import StoreError
 
+from accounts.models import Project
 from portal import logs
 from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, spooling, wakeups
 from portal.jobs.clusters import active_clusters, engine_of
-from portal.jobs.locks import cluster_lock, engine_slot, planning_lock
+from portal.jobs.locks import cluster_lock, engine_slot, planning_lock, project_slot
 from portal.jobs.loops import (
     Item,
     Loop,
@@ -51,6 +52,7 @@ from scheduling.lifecycle import LIVE, State
 logger = logging.getLogger(__name__)
 
 _RESEND_S = 2.0
+_PUT_OFF_S = 1.0
 _MAX_ATTEMPTS = 30
 
 
@@ -128,12 +130,23 @@ def accept(cluster: Cluster, executor: Executor, now: datetime) -> None:
     accepted = observation.accept_waiting(
         cluster_id=cluster.pk, problem_of=lambda run: preparation.why_not(run, executor), now=now
     )
-    steps = _steps(cluster)
-    if accepted and executor.supports_warm_start:
-        keys = {run.job.project.key for run in accepted}
-        steps.run(step("warm start", cluster.pk), executor.warm_up, keys)
+    if executor.supports_warm_start:
+        for project_id in {run.job.project_id for run in accepted}:
+            warm_up.delay(cluster.pk, project_id)
     for run_id in preparation.due(cluster.pk, now):
         prepare_run.delay(str(run_id))
+
+
+@shared_task(name="evenkeel.warm_up", ignore_result=True)
+def warm_up(cluster_id: int, project_id: int) -> None:
+    """Prepare the project's next launch; one that finds others of its project at work is not needed."""
+    with project_slot(project_id) as mine:
+        if mine:
+            cluster, project = Cluster.objects.get(pk=cluster_id), Project.objects.get(pk=project_id)
+            try:
+                executor_for(cluster).warm_up({project.key})
+            except ExecutorError as error:
+                logger.warning("warm start of project %s: %s", project.key, error)
 
 
 def observe(cluster: Cluster, executor: Executor) -> bool:
@@ -186,10 +199,13 @@ def _note_isolation(cluster: Cluster, executor: Executor) -> None:
 @shared_task(name="evenkeel.prepare_run", ignore_result=True)
 def prepare_run(run_id: str) -> None:
     """Begin or look at what a run needs before it can queue; again a second later while it is under way."""
-    run = preparation.claim(UUID(run_id), timezone.now())
-    if run is None:
+    project_id = Run.objects.filter(pk=run_id).values_list("job__project_id", flat=True).first()
+    if project_id is None:
         return
-    Loop(LoopName.PREPARE, run.job.cluster_id).run(of_run(run), _prepare, run)
+    with project_slot(project_id) as mine:
+        run = preparation.claim(UUID(run_id), timezone.now()) if mine else None  # else a later round sends it again
+        if run is not None:
+            Loop(LoopName.PREPARE, run.job.cluster_id).run(of_run(run), _prepare, run)
 
 
 def _prepare(run: Run) -> None:
@@ -217,20 +233,27 @@ def _is_all_said(fact: Fact) -> bool:
     return fact.kind == "alive"
 
 
-def take_in_later_or_now(cluster: Cluster, fact: Fact, loop: Loop) -> None:
+def take_in_later_or_now(cluster: Cluster, fact: Fact, loop: Loop | None = None) -> None:
     """Reports that a runner left behind are read in a task of their own, which then takes the fact in: a round reads
     none. Where that has not worked several times, the fact alone counts."""
-    if fact.spooled and not spooling.is_given_up(fact.run_id, fact.epoch):
-        run = of_run_id(fact.run_id)
-        loop.run(Item(f"reports:{run.key}", run.name, None, run.about), _hand_out, cluster, fact)
-        return
+    loop, run = loop or Loop(LoopName.FACTS, cluster.pk), of_run_id(fact.run_id)
     if fact.spooled:
-        observation.note_dropped(fact, "the reports that its runner left behind could not be read")
+        reports = Item(f"reports:{run.key}", run.name, None, run.about)
+        if not loop.run(reports, _is_given_up, cluster, fact):
+            return  # the task takes the fact in; where it could not be sent the next round tries again
     take_in(fact, loop)
 
 
+def _is_given_up(cluster: Cluster, fact: Fact) -> bool:
+    """Hands the reports out to a task, unless that has not worked several times."""
+    if spooling.is_given_up(fact.run_id, fact.epoch):
+        observation.note_dropped(fact, "the reports that its runner left behind could not be read")
+        return True
+    _hand_out(cluster, fact)
+    return False
+
+
 def _hand_out(cluster: Cluster, fact: Fact) -> None:
-    """Should the message be lost, a later round hands it out again."""
     if spooling.hand_out(fact.run_id, fact.epoch):
         current_app.send_task("evenkeel.take_spooled", (cluster.pk, asdict(fact) | {"usage": {}}))
 
@@ -255,7 +278,7 @@ def _record_fact(fact: Fact) -> None:
         if fact.exit is None:
             raise
         logger.exception("fact of run %s: taken as a lost runner", fact.run_id)
-        unreadable = ExitInfo("runner_lost", message="Its exit record cannot be read.")
+        unreadable = ExitInfo("runner_lost", message="Its exit record cannot be read.", alleged=True)
         observation.record_fact(replace(fact, exit=unreadable))
 
 
@@ -316,12 +339,27 @@ def send_command(pk: int) -> None:
     command = commands.filter(pk=pk, closed_at=None, next_attempt_at__lte=timezone.now()).first()
     if command is None:
         return
-    cluster = command.run.job.cluster
-    with engine_slot(cluster.pk) if _has_others(cluster) else contextlib.nullcontext(True) as mine:
+    cluster, project_id = command.run.job.cluster, command.run.job.project_id
+    with contextlib.ExitStack() as slots:
+        mine = slots.enter_context(project_slot(project_id, kill=command.verb == Command.Verb.KILL))
+        if mine and _waits_for_engine(cluster):
+            mine = slots.enter_context(engine_slot(cluster.pk))
         if mine:
             _claim_and_send(command, cluster)
         else:
-            wakeups.wake(1.0, cluster.pk)  # that round sends what is due
+            _put_off(command, cluster)
+
+
+def _waits_for_engine(cluster: Cluster) -> bool:
+    """It may not answer, and there are other clusters whose commands would wait with this one's."""
+    return engine_of(cluster.pk).executor != "local" and _has_others(cluster)
+
+
+def _put_off(command: Command, cluster: Cluster) -> None:
+    """The next round but not this one sends it again; the wait occupies no worker."""
+    due_at = timezone.now() + timedelta(seconds=_PUT_OFF_S)
+    Command.objects.filter(pk=command.pk, attempts=command.attempts, closed_at=None).update(next_attempt_at=due_at)
+    wakeups.wake(_PUT_OFF_S, cluster.pk)
 
 
 def _claim_and_send(command: Command, cluster: Cluster) -> None:
@@ -376,7 +414,8 @@ def _send_failed(command: Command, error: ExecutorError) -> None:
     with transaction.atomic():
         run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=command.run_id)
         if State(run.state) in LIVE and run.epoch == command.epoch:
-            info = ExitInfo("launch_failed", message=str(error)[:500], nodes_fault=not error.permanent)
+            fault = not error.permanent  # or the project's: it may stop its own launches
+            info = ExitInfo("launch_failed", message=str(error)[:500], nodes_fault=fault, alleged=True)
             observation.fail(run, info, timezone.now())
         Command.objects.filter(pk=command.pk).update(closed_at=timezone.now())
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
+from accounts.text import shown
 from portal.jobs import data
 from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Job, Run
@@ -174,7 +175,7 @@ def _record_environment(environment: Environment, progress: Progress, now: datet
     elif progress.state == "done":
         columns = {"state": Environment.State.READY, "size_bytes": progress.detail["bytes"], "error": ""}
     else:
-        columns = {"state": Environment.State.FAILED, "error": progress.message[:2_000]}
+        columns = {"state": Environment.State.FAILED, "error": shown(progress.message, 2_000)}
     changed = Environment.objects.filter(pk=environment.pk, attempt=environment.attempt).exclude(state=columns["state"])
     changed.update(**columns, finished_at=None if progress.state == "working" else now)
 

@@ -183,6 +183,8 @@ class LaunchRequest:
     resume_step: int | None = None
     checkpoint_store: CheckpointStore | None = None
     data: Data | None = None
+    #: Earlier attempts of the job, newest first: what the last of them left in its artifact directory is there again.
+    earlier_run_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,7 @@ class Fact:
     usage: Mapping[str, float] = field(default_factory=dict)
     #: It has exited and left reports that the portal has not taken: see `Executor.spooled`.
     spooled: bool = False
+    strays: str = ""  # which processes outlived the run and were ended, as a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +230,9 @@ class ExitInfo:
     message: str = ""
     #: Whether the node, and neither the program nor somebody, brought it about; None: as its reason says.
     nodes_fault: bool | None = None
+    #: The job's own account says so, or could have brought it about (by killing its runner, say): it counts as the
+    #: node's fault only once runs of another project fail there too, and uses up the job's retries.
+    alleged: bool = False
     #: Trying again changes nothing, whatever its reason.
     permanent: bool = False
 
@@ -291,7 +297,8 @@ class Executor(Protocol):
         """Ask for a checkpoint at the next step, then for all processes to leave."""
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """End all processes now. `observe` reports `exited` or `absent` once they are gone."""
+        """Ask the program to end (SIGTERM), and end it for certain after its grace. Returns within seconds, perhaps
+        before: to be called again until `observe` reports `exited` or `absent`, once all processes are gone."""
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
         """One Fact for each known (run, epoch); never raises for a single run. `renewed_at`: POSIX seconds at which

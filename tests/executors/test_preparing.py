@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.server
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +22,7 @@ import pytest
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Executor, Preparation, Progress, Secret
 from scheduling.executors.local.executor import LocalExecutor
+from scheduling.executors.local.watching import holders
 from tests.executors.contract import ExecutorContract, ended, reason, until
 from tests.executors.contract_material import MIB, archive, asked, git, settled
 
@@ -216,6 +220,32 @@ def test_a_bundle_is_unpacked_as_the_project(executor: LocalExecutor, place: Pat
     assert (tree / "a" / "b.py").read_bytes() == b"print(1)"
     assert (tree / "c").read_bytes() == b"print(1)"
     assert (tree.stat().st_uid != 0) == (not executor.single_trust_mode)
+
+
+def test_one_that_was_stopped_while_it_starts_is_begun_again(executor: LocalExecutor, place: Path) -> None:
+    source = place / "bundle.tar.gz"
+    source.write_bytes(archive(("a", b"1")))
+    source.chmod(0o600)
+    wish = asked("bundle", {"max_files": 10}, source=str(source))
+    lock = executor._layout.own / "prepare" / f"bundle-vision-{wish.key}.lock"
+    account = executor._accounts.of_project("vision")
+    stopped: list[int] = []
+
+    def stop() -> None:
+        give_up_at = time.monotonic() + 60
+        while not stopped and time.monotonic() < give_up_at:
+            for process in holders(lock, account):
+                os.kill(process.pid, signal.SIGSTOP)
+                stopped.append(process.pid)
+                return
+
+    thread = threading.Thread(target=stop, daemon=True)
+    thread.start()
+    with contextlib.suppress(ExecutorError):
+        executor.prepare(wish)
+    assert settled(executor, wish).state == "done"
+    thread.join(60)
+    assert all(process.pid not in stopped for process in holders(lock, account))
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,25 @@ def test_bytes_that_are_no_text_are_replaced(api: Api, job: Job) -> None:
     assert logs(api, job)["text"] == "\ufffd\x00ok\ufffd"
 
 
+def test_a_character_written_in_two_parts_is_whole_where_it_is_followed(world: World, api: Api, job: Job) -> None:
+    world.train(job)
+    write(job, b"cut \xe2")
+    first = logs(api, job)
+    assert (first["text"], first["next_offset"], first["size"]) == ("cut ", 4, 4)
+    write(job, "cut ✓ in two\n")
+    assert logs(api, job, f"?offset={first['next_offset']}")["text"] == "✓ in two\n"
+    write(job, b"cut \xe2")
+    world.gone(job, "user_error", exit_code=1)
+    assert logs(api, job, "?run=1")["text"] == "cut \ufffd", "no more of it will come"
+
+
+def test_a_search_takes_spaces_and_tabs_as_they_are(api: Api, job: Job) -> None:
+    write(job, "a\tb\n ab\nab\n")
+    assert logs(api, job, "?search=a%09b")["text"] == "a\tb\n"
+    assert logs(api, job, "?search=%20ab")["text"] == " ab\n"
+    assert api.get(f"jobs/{job.number}/logs?search=a%0Ab").status == 400
+
+
 def test_search_finds_lines_in_any_case(api: Api, job: Job) -> None:
     write(job, "".join(f"{'Loss' if n % 2 else 'step'} {n}\n" for n in range(10)))
     found = logs(api, job, "?search=loss&tail=2")

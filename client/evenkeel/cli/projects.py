@@ -21,7 +21,7 @@ UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 def size(text: str) -> int:
     """Bytes, or with a unit: 10GiB."""
-    match = re.fullmatch(r"(\d{1,15})(|KiB|MiB|GiB|TiB)", text)
+    match = re.fullmatch(r"([0-9]{1,15})(|KiB|MiB|GiB|TiB)", text)
     if match is None:
         raise click.BadParameter(f"{text!r} is neither a number of bytes nor one with {', '.join(filter(None, UNITS))}")
     return int(match[1]) * UNITS[match[2]]

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evenkeel.preparation.errors import PreparationError
+from evenkeel.program_output import shown_lines
 from evenkeel.runner.files import create_private
+from evenkeel.runner.last_words import is_noise
 from evenkeel.runner.redaction import Redactor
 from evenkeel.runner.trees import Bounds, OutOfBounds, remove_tree, walk
 
@@ -81,7 +83,7 @@ class Work:
 
     def _last_words(self) -> str:
         """The last line that the program said, or that in which it names its fault."""
-        lines = [line.strip() for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
+        lines = [line.strip() for line in shown_lines(self._tail) if not is_noise(line)]
         faults = [line for line in lines if line.lower().startswith(("fatal:", "error:"))]
         return (faults or lines or [""])[-1][:300]
 

@@ -115,4 +115,4 @@ class Listener:
         if not whole and len(data) == MAX_READ_BYTES:  # no line of ours is as long: what comes after it counts again
             whole = data
         self._offsets[rank] += len(whole)
-        return whole.splitlines()
+        return whole.split(b"\n")[:-1]

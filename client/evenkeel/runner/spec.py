@@ -216,7 +216,7 @@ def _is_needed(one: Field[Any]) -> bool:
 
 def _is_this_python(word: str, path: str) -> bool:
     found = shutil.which(word, path=path)
-    if not found or not re.fullmatch(r"python(3(\.\d+)?)?", os.path.basename(found)):  # noqa: PTH119
+    if not found or not re.fullmatch(r"python(3(\.[0-9]+)?)?", os.path.basename(found)):  # noqa: PTH119
         return False
     here = Path(sys.executable).parent
     return Path(found).parent.resolve() == here.resolve()

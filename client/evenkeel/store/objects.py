@@ -26,7 +26,7 @@ MARKER = "complete.json"
 OWNER = "owner.json"
 CHUNK = 4 << 20
 MAX_MANIFEST = 64 * 1024
-_NAME = re.compile(r"step-(\d+)-([0-9a-f]{12})")
+_NAME = re.compile(r"step-([0-9]+)-([0-9a-f]{12})")
 _FILES = frozenset({MANIFEST, *STATE_FILE.values()})
 #: Drivers of which a directory is there as soon as something lies in it.
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "hf"})

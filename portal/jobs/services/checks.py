@@ -7,7 +7,7 @@ anew where nobody brings a result: a worker may die with it.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -139,22 +139,32 @@ def _let_all_go(nodes: QuerySet[Node], now: datetime) -> None:
 
 
 def _faulty(nodes: QuerySet[Node], now: datetime) -> dict[int, int]:
-    """Nodes on which so many runs failed by no fault of a program, since they were last found to be well."""
+    """Nodes on which so many runs failed by no fault of a program, since they were last found to be well. What a job
+    may have brought about itself counts where runs of several projects have failed."""
     most, since = settings.EVENKEEL_NODE_CHECK_FAULTS, now - timedelta(seconds=settings.EVENKEEL_NODE_CHECK_FAULTS_S)
     if not most:
         return {}
     failed = Run.objects.filter(state=State.FAILED, ended_at__gt=since, exit__nodes_fault=True)
-    ended = {(pk, epoch): at for pk, epoch, at in failed.values_list("pk", "epoch", "ended_at")[:10_000]}
+    said = failed.values_list("pk", "epoch", "ended_at", "job__project_id", "exit__alleged")
+    ended = {(pk, epoch): rest for pk, epoch, *rest in said[:10_000]}
     if len(ended) < most:
         return {}
     holds = Hold.objects.filter(run__in={pk for pk, _ in ended}, accelerator__node__in=nodes)
     columns = ("run_id", "epoch", "accelerator__node_id", "accelerator__node__faults_from")
-    counts = Counter(
-        node
-        for run, epoch, node, counted_from in holds.order_by().values_list(*columns).distinct()
-        if (run, epoch) in ended and (counted_from is None or ended[run, epoch] > counted_from)
-    )
+    faults: dict[int, list[tuple[Any, bool]]] = defaultdict(list)
+    for run, epoch, node, counted_from in holds.order_by().values_list(*columns).distinct():
+        at, project, alleged = ended.get((run, epoch), (None, None, None))
+        if at is not None and (counted_from is None or at > counted_from):
+            faults[node].append((project, bool(alleged)))
+    counts = {node: _count(found) for node, found in faults.items()}
     return {node: count for node, count in counts.items() if count >= most}
+
+
+def _count(faults: list[tuple[Any, bool]]) -> int:
+    """Of the faults of a node those that count, each given as project and whether it is only alleged."""
+    if len({project for project, _ in faults}) > 1:
+        return len(faults)
+    return sum(not alleged for _, alleged in faults)
 
 
 def is_due(cluster_id: int, now: datetime) -> bool:

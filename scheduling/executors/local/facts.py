@@ -55,6 +55,7 @@ def read_exit(epoch_dir: Path) -> ExitInfo | None:
         message=_text(content.get("message")),
         nodes_fault=True if content.get("nodes_fault") is True else None,
         permanent=content.get("permanent") is True,
+        alleged=content.get("alleged") is not False,
     )
 
 
@@ -79,6 +80,7 @@ def leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, reason: str, mess
         "signal": found.signal,
         "step": found.step,
         "message": found.message,
+        "alleged": found.alleged,
         "at": time.time(),
     }
     write_atomically(epoch_dir / "exit.json", content)

@@ -3,7 +3,7 @@
 DATA/run/local/ is the local executor's own: `<run_id>.json` says whose the run is, `<run_id>.lock` keeps
 launches of a run apart, `<run_id>.<epoch>.void` forbids a launch that was called off before it came,
 `<run_id>.<epoch>.runner` says that a launch was begun and, once known, who its runner is: what the job
-does to its own directory changes neither.
+does to its own directory changes neither. `<run_id>.<epoch>.asked` was made when its program was asked to end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _EPOCH = re.compile(r"[0-9]{1,9}")
-LOCK_TIMEOUT_S = 120.0
+LOCK_TIMEOUT_S = 5.0  # commands are sent again
 #: Of the entries of a job's own directories: it has a few, unless it makes more in the names of runs and launches.
 MAX_NAMES = 1_000
 MAX_REMOVALS = 20
@@ -129,6 +129,35 @@ class Layout:
     def _runner_file(self, run_id: str, epoch: int) -> Path:
         return self.own / f"{checked_name(run_id)}.{int(epoch)}.runner"
 
+    # What outlived its run and was ended, as a sentence
+
+    def note_strays(self, run_id: str, epoch: int, text: str, since: float | None) -> None:
+        """`since`: when something was first noted; None: now."""
+        path = self._strays_file(run_id, epoch)
+        write_atomically(path, {"text": text})
+        if since is not None:
+            os.utime(path, (since, since))
+
+    def strays(self, run_id: str, epoch: int) -> str:
+        content = read_object(self._strays_file(run_id, epoch))
+        return str(content["text"]) if content else ""
+
+    def strays_since(self, run_id: str, epoch: int) -> float | None:
+        """When that was first noted."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._strays_file(run_id, epoch).stat().st_mtime
+        return None
+
+    def _strays_file(self, run_id: str, epoch: int) -> Path:
+        return self.own / f"{checked_name(run_id)}.{int(epoch)}.strays"
+
+    def asked_to_end_s(self, run_id: str, epoch: int) -> float:
+        """Seconds since this was first called for the launch: since its program was first asked to end."""
+        mark = self.own / f"{checked_name(run_id)}.{int(epoch)}.asked"
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        return time.time() - mark.stat().st_mtime
+
     # Launches that shall not happen any more
 
     def call_off(self, run_id: str, epoch: int) -> None:
@@ -163,8 +192,11 @@ class Layout:
 
     # Locks
 
+    def lock_path(self, run_id: str) -> Path:
+        return self.own / f"{checked_name(run_id)}.lock"
+
     def open_lock(self, run_id: str) -> int:
-        return os.open(self.own / f"{checked_name(run_id)}.lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(self.lock_path(run_id), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def lock_is_free(self, run_id: str) -> bool:
         fd = self.open_lock(run_id)
@@ -185,7 +217,7 @@ class Layout:
         fd = self.open_lock(run_id)
         try:
             give_up_at = time.monotonic() + timeout_s
-            while not _try_lock(fd):
+            while not try_lock(fd):
                 if time.monotonic() > give_up_at:
                     raise ExecutorError(f"run {run_id} is being launched by somebody else", permanent=False)
                 time.sleep(0.02)
@@ -194,7 +226,7 @@ class Layout:
             os.close(fd)
 
 
-def _try_lock(fd: int) -> bool:
+def try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -28,6 +28,7 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import Preparation, Progress
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout, checked_name
+from scheduling.executors.local.watching import end_holders, run_watched
 from scheduling.preparation_results import MAX_RESULT_BYTES, MAX_RESULT_NODES, checked_detail
 
 log = logging.getLogger(__name__)
@@ -70,11 +71,13 @@ def prepare(layout: Layout, account: Account, preparation: Preparation, environ:
     own = layout.own / "prepare"
     own.mkdir(mode=0o700, exist_ok=True)
     name = f"{preparation.kind}-{preparation.project_key}-{checked_name(preparation.key)}"
-    lock = os.open(own / f"{name}.lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock_path = own / f"{name}.lock"
+    lock = os.open(lock_path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            end_holders(lock_path, account, stopped_only=True)  # one that another process stopped would work for ever
             return _under_way(own / f"{name}.starts", preparation)
         account.adopt(_top_of(layout, preparation))
         nonce = _nonce(own, preparation) if preparation.kind == "artifacts" else ""
@@ -88,7 +91,7 @@ def prepare(layout: Layout, account: Account, preparation: Preparation, environ:
         if not _may_start(own / f"{name}.starts", preparation.attempt):
             return Progress("failed", "It ended without a result that makes sense, several times.")
         _make_directory(layout, account, preparation, directory)
-        _start(account, preparation, directory, lock, environ, nonce)
+        _start(account, preparation, directory, lock, lock_path, environ, nonce)
     except OSError as error:
         raise ExecutorError(f"cannot prepare {preparation.kind}: {error}", permanent=False) from error
     finally:
@@ -198,7 +201,13 @@ def _clear(path: Path) -> None:
 
 
 def _start(
-    account: Account, preparation: Preparation, directory: Path, lock: int, environ: dict[str, str], nonce: str
+    account: Account,
+    preparation: Preparation,
+    directory: Path,
+    lock: int,
+    lock_path: Path,
+    environ: dict[str, str],
+    nonce: str,
 ) -> None:
     with contextlib.ExitStack() as stack:
         options, passed = dict(preparation.options), [lock]
@@ -221,8 +230,12 @@ def _start(
             "limits": {"core": 0, "fsize": preparation.max_bytes + (64 << 20), "nproc": 4_096},
         }
         kept = {name: os.environ[name] for name in _PROXIES if name in os.environ}
-        begun = subprocess.run(
+        begun = run_watched(
             [sys.executable, "-m", "evenkeel.preparation"],
+            what="the preparation",
+            timeout_s=START_TIMEOUT_S,
+            account=account,
+            lock=lock_path,
             env=environ | kept,
             cwd="/",
             input=json.dumps(request).encode(),
@@ -230,8 +243,6 @@ def _start(
             stderr=subprocess.PIPE,
             pass_fds=passed,
             start_new_session=True,
-            timeout=START_TIMEOUT_S,
-            check=False,
             **account.spawn_as(),
         )
     if begun.returncode != 0:

@@ -19,7 +19,7 @@ from evenkeel.runner.trees import remove_tree
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.layout import checked_name
 
-_NAME = re.compile(r"step-\d+")
+_NAME = re.compile(r"step-[0-9]+")
 _STATE_FILE = {"json": "state.json", "torch": "state.pt"}
 _MAX_MANIFEST = 64 * 1024
 _CHUNK = 1 << 20
