@@ -16,7 +16,7 @@ from evenkeel.runner.files import MAX_DEPTH, MAX_NODES, parse_json, read_object,
 from evenkeel.runner.trees import Bounds, OutOfBounds, remove_below, remove_tree, walk
 
 from benchmarks.hostile_files import Hostile
-from scheduling.executors.local.accounts import FIRST_UID, Account
+from scheduling.executors.local.accounts import Account
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="accounts of their own need root")
 
@@ -93,7 +93,7 @@ def test_no_link_is_followed(place: Path) -> None:
 
 @as_root
 def test_its_owner_removes_what_the_job_has_closed(place: Path) -> None:
-    account = Account(FIRST_UID + 1)
+    account = Account(2_100_001)
     (place / "job").mkdir()
     account.give(place / "job")
     with account.files():
@@ -113,7 +113,7 @@ def test_its_owner_removes_what_the_job_has_closed(place: Path) -> None:
 
 @as_root
 def test_what_is_another_accounts_stays_and_all_else_goes(place: Path) -> None:
-    account = Account(FIRST_UID + 1)
+    account = Account(2_100_001)
     (place / "job").mkdir()
     account.give(place / "job")
     with account.files():
