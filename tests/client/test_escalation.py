@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from evenkeel.runner import engine
 from evenkeel.runner.engine import Runner
+from evenkeel.runner.grace import TERM_GRACE_S
 from evenkeel.runner.listening import Heard
 from evenkeel.runner.neighbours import Neighbours
 from evenkeel.runner.reports import Reporter, report_url
@@ -120,8 +121,8 @@ def test_who_has_nothing_to_save_yet_is_told_at_once(make: Callable[..., Stage],
 def test_a_kill_ends_within_the_grace_of_a_sigterm(make: Callable[..., Stage], order: Order) -> None:
     stage = make()
     stage.runner.order(order)
-    at = {name: at_s for at_s, name in stage.until(engine.TERM_GRACE_S + 5)}
-    assert at["SIGKILL"] <= engine.TERM_GRACE_S
+    at = {name: at_s for at_s, name in stage.until(TERM_GRACE_S + 5)}
+    assert at["SIGKILL"] <= TERM_GRACE_S
     assert at.get("SIGTERM", 0.0) == 0.0
 
 
