@@ -15,7 +15,7 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Membership, User
-from portal.jobs.models import Checkpoint, Job, JobEvent
+from portal.jobs.models import Checkpoint, FailingItem, Job, JobEvent
 from portal.material import artifacts, checkpoints, tasks
 from portal.material.models import Artifact, RunMaterial, StorageQuota
 from scheduling.errors import ExecutorError
@@ -239,6 +239,7 @@ def test_whatever_goes_wrong_with_one_list_the_next_is_looked_at(
     tasks.collect_artifacts()
     assert [artifact.run for artifact in Artifact.objects.all()] == [good]
     assert artifacts.uncollected(world.cluster.pk, timezone.now()) == []
+    FailingItem.objects.all().delete()
     assert artifacts.uncollected(world.cluster.pk, timezone.now() + artifacts.PUT_OFF) == [bad]
 
 

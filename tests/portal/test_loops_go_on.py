@@ -67,6 +67,7 @@ NO_LOOP = {
     "evenkeel.foresee_preview": "one preview",
     "evenkeel.foresee_what_if": "one question",
     "evenkeel.examine_cluster": "one examination, which says what failed",
+    "evenkeel.take_spooled": "the reports of one run, each of which fails alone: tests/portal/test_spooled.py",
     "evenkeel.discard": "one call of the executor",
     "evenkeel.replay_round": "one replay",
     "evenkeel.shadow_round": "one round of one candidate, which says what failed",
