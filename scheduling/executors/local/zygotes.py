@@ -21,12 +21,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import evenkeel
+from evenkeel.runner.files import read_object
 from evenkeel.runner.processes import boot_id, read_process, signal_quietly
 from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.accounts import Account
-from scheduling.executors.local.layout import read_object, try_lock
+from scheduling.executors.local.layout import try_lock
 from scheduling.executors.local.sweeping import RunnerIdentity, owned
 from scheduling.executors.local.watching import end_holders, is_stopped, run_watched
 
