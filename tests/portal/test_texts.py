@@ -153,7 +153,7 @@ def test_no_field_of_the_api_takes_what_is_not_seen() -> None:
     [("command", "echo\nrm \u202e"), ("env", {"A": "\x1b[2J"}), ("environment", {"requirements": "a\x85b"})],
 )
 def test_fields_of_several_lines_refuse_what_drives_a_terminal(name: str, value: object) -> None:
-    with pytest.raises(Problems, match="must not contain U|control character"):
+    with pytest.raises(Problems, match=r"must not contain U|control character"):
         parse_job_file({"command": "true", "total_steps": 1} | {name: value})
 
 
