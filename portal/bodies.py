@@ -65,6 +65,6 @@ async def _refuse(send: ASGISendCallable, limit: int) -> None:
     }
     body = json.dumps(problem).encode()
     headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
-    headers.append((b"connection", b"close"))
+    headers += [(b"cache-control", b"no-store"), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": 413, "headers": headers, "trailers": False})
     await send({"type": "http.response.body", "body": body, "more_body": False})

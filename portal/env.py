@@ -14,6 +14,7 @@ from zoneinfo import available_timezones
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
+from evenkeel.web_address import read_url
 
 from accounts.grants import Grant
 
@@ -113,6 +114,30 @@ def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
         except ValueError:
             raise BadSetting(f"{name} must list networks such as 10.20.0.0/16, not {word!r}") from None
     return tuple(found)
+
+
+def web_url(name: str, default: str = "") -> str:
+    """An http or https address; empty where neither it nor a default is given."""
+    found = text(name, default)
+    try:
+        if found:
+            read_url(found)
+    except ValueError as error:
+        raise BadSetting(f"{name} {error}: {found!r}") from None
+    return found
+
+
+def origins(name: str) -> list[str]:
+    """Such as https://portal.example.org or https://*.example.org: no path, and a port only where it is another."""
+    found = [origin.rstrip("/") for origin in words(name, [])]
+    for origin in found:
+        try:
+            parts = read_url(origin.replace("://*.", "://any.", 1))
+        except ValueError as error:
+            raise BadSetting(f"{name} {error}: {origin!r}") from None
+        if parts.path or parts.query or parts.fragment:
+            raise BadSetting(f"{name} must have origins such as https://portal.example.org, without a path: {origin!r}")
+    return found
 
 
 def folder(name: str, default: Path) -> Path:

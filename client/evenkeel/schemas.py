@@ -596,6 +596,7 @@ class JobHold(TypedDict):
 class JobLink(TypedDict):
     name: str
     url: str
+    leads_here: bool
 
 
 class JobReason(TypedDict):
@@ -765,6 +766,7 @@ class Look(TypedDict):
 class MemberWish(TypedDict):
     email: str
     role: NotRequired[Literal["viewer", "member", "manager"]]
+    confirm_unproved: NotRequired[bool]
 
 
 class Metrics(TypedDict):
@@ -793,7 +795,7 @@ class NewInvitation(TypedDict):
     expires_at: str
     accepted_at: str | None
     revoked_at: str | None
-    link: str
+    link: str | None
     mailed: bool
 
 
@@ -1086,6 +1088,7 @@ class PatchedJobPatch(TypedDict):
 class PatchedPersonChange(TypedDict):
     is_admin: NotRequired[bool | None]
     is_active: NotRequired[bool | None]
+    confirm_unproved: NotRequired[bool]
 
 
 class PatchedProjectChange(TypedDict):
@@ -1099,6 +1102,7 @@ class PatchedProjectChange(TypedDict):
 
 class PatchedRoleWish(TypedDict):
     role: Literal["viewer", "member", "manager"]
+    confirm_unproved: NotRequired[bool]
 
 
 class Person(TypedDict):
@@ -2275,6 +2279,9 @@ class Account(TypedDict):
     last_sign_in_at: str | None
     created_at: str
     deactivated_at: str | None
+    address_proved_at: str | None
+    address_proved_by: Literal["mail", "identity_provider"] | Literal["mail", "identity_provider"] | None
+    provenance: str | None
 
 
 class AccountPage(TypedDict):
@@ -2480,6 +2487,25 @@ class Explanation(TypedDict):
     deadline: str | None
     emulated: bool
     detail: dict[str, Any]
+
+
+class FailingItem(TypedDict):
+    loop: str
+    task: str
+    name: str
+    cluster: str | None
+    job: JobRef | None
+    since_at: str
+    last_at: str
+    next_attempt_at: str
+    failures: int
+    error: str
+
+
+class FailingItemPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[FailingItem]
 
 
 class FairnessFigures(TypedDict):
@@ -2876,6 +2902,8 @@ class Member(TypedDict):
     role: Literal["viewer", "member", "manager"]
     inherited_from: str | None
     by_directory: bool
+    address_proved: bool
+    provenance: str | None
 
 
 class MemberPage(TypedDict):

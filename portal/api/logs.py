@@ -26,7 +26,7 @@ from portal.api.standing import Standing, user_now
 from portal.jobs.clusters import files_of
 from portal.jobs.log_following import Follower
 from portal.jobs.log_text import Chunk
-from portal.jobs.logs import MAX_BYTES, RunLog
+from portal.jobs.logs import MAX_BYTES, RunLog, written_by
 from portal.jobs.models import Job, Run
 from portal.jobs.selectors import access_job, visible_jobs
 from scheduling.lifecycle import HOLDING, TERMINAL, State
@@ -72,7 +72,7 @@ class LogsView(APIView):
         row = access_job(request.user, job)
         run = _run(row, query.run)
         files = files_of(row.cluster_id)
-        log = RunLog(files, row.pk, run.pk, query.rank)
+        log = RunLog(files, row.pk, run.pk, query.rank, written_by(run.pk))
         ranged = query.limit is not None or query.tail is not None or query.search is not None
         wants_text = query.follow or "text/plain" in request.headers.get("Accept", "")
         if wants_text and (query.follow or not ranged):
@@ -156,7 +156,8 @@ async def _follow_run(
     try:
         while time.monotonic() < until and not await standing.ended():
             newest, ended = await _progress(job_id)
-            log = await _in_thread(RunLog, files, job_id, run_id, rank)
+            written = await database_sync_to_async(written_by)(run_id)
+            log = await _in_thread(RunLog, files, job_id, run_id, rank, written)
             if log.parts and not started:
                 await _in_thread(follower.start, log, offset)
                 started = True
@@ -164,7 +165,7 @@ async def _follow_run(
                 yield data
                 if await standing.ended():
                     return
-                log = await _in_thread(RunLog, files, job_id, run_id, rank)
+                log = await _in_thread(RunLog, files, job_id, run_id, rank, written)
             if ended or newest != run_id:
                 return
             await asyncio.sleep(_PAUSE_S)

@@ -10,20 +10,27 @@ oldest part, what is left moves towards 0.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from uuid import UUID
 
+from django.db.models import Count
+
 from portal.jobs.log_text import Chunk, chunk_of, search_of, search_tail_of, tail_of, whole_size
+from portal.jobs.models import Hold, Run
 
 MAX_BYTES = 1024 * 1024
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NAME = re.compile(r"rank([0-9]{1,6})\.log(?:\.([0-9]))?")
+_MAX_AGE = 9  # of a rotated part, which its name ends with
+#: Of a run's launches, the newest; and of names that are looked through to find them.
+MAX_LAUNCHES, MAX_NAMES = 100, 1_000
+#: Of a run that has held no GPU as far as is known.
+DEFAULT_WORKERS, MAX_WORKERS = 64, 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +41,53 @@ class Part:
     inode: int
 
 
-class RunLog:
-    """The log of one rank of a run, as it is now."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Which files a run can have written: of so many launches (0: not known), so many workers each."""
 
-    def __init__(self, files: Path, job_id: UUID, run_id: UUID, rank: int) -> None:
+    launches: int = 0
+    workers: int = DEFAULT_WORKERS
+
+
+def written_by(run_id: UUID) -> Written:
+    launches = Run.objects.values_list("epoch", flat=True).get(pk=run_id)
+    held = Hold.objects.filter(run=run_id).values("epoch").annotate(count=Count("pk")).order_by("-count")
+    workers = held.values_list("count", flat=True).first()
+    return Written(launches, min(workers or DEFAULT_WORKERS, MAX_WORKERS))
+
+
+class RunLog:
+    """The log of one rank of a run, as it is now. `written`: by what its row says, how many files there can be."""
+
+    def __init__(self, files: Path, job_id: UUID, run_id: UUID, rank: int, written: Written | None = None) -> None:
         self._files = files
         self._where = ("jobs", str(job_id), "runs", str(run_id))
-        self.rank = rank
-        found = sorted(self._find(), key=lambda entry: entry[:3])
-        self.ranks = sorted({entry[1] for entry in found})
-        self.parts = [part for _, of_rank, _, part in found if of_rank == rank]
+        self.rank, self._written = rank, written or Written()
+        ranks: set[int] = set()
+        parts: list[Part] = []
+        with open_directory(files, self._where) as run:
+            for epoch in self._epochs(run):
+                with open_directory_below(run, (str(epoch), "logs")) as logs:
+                    missing = (one for one in range(self._written.workers) if one not in ranks)
+                    ranks.update(one for one in missing if _is_plain(logs, f"rank{one}.log"))
+                    parts[:0] = self._find(logs, epoch)
+        self.ranks = sorted(ranks | {rank} if parts else ranks)
+        self.parts = parts
         self.size = sum(part.size for part in self.parts)
 
-    def _find(self) -> Iterator[tuple[int, int, int, Part]]:
-        """(epoch, rank, age as a negative number, part) of every readable part."""
-        with open_directory(self._files, self._where) as run:
-            for epoch in sorted(
-                int(name) for name in _names(run) if name.isascii() and name.isdecimal() and len(name) < 10
-            ):
-                with open_directory_below(run, (str(epoch), "logs")) as logs:
-                    for name in _names(logs):
-                        match = _NAME.fullmatch(name)
-                        status = _status(logs, name) if match else None
-                        if match and status is not None:
-                            part = Part(epoch, name, status.st_size, status.st_ino)
-                            yield epoch, int(match[1]), -int(match[2] or 0), part
+    def _epochs(self, run: int | None) -> list[int]:
+        """Newest first. Of the directory itself, where anybody may make more, only where the row knows none."""
+        if last := self._written.launches:
+            return list(range(last, max(0, last - MAX_LAUNCHES), -1))
+        found = {int(name) for name in _names(run, MAX_NAMES) if name.isascii() and name.isdecimal() and len(name) < 10}
+        return sorted(found, reverse=True)[:MAX_LAUNCHES]
+
+    def _find(self, logs: int | None, epoch: int) -> list[Part]:
+        """Readable parts of this rank, oldest first."""
+        if self.rank >= self._written.workers:
+            return []
+        named = ((name, _status(logs, name)) for name in _part_names(self.rank))
+        return [Part(epoch, name, status.st_size, status.st_ino) for name, status in named if status is not None]
 
     def read(self, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`; less at the end, or where a part has just been rotated away."""
@@ -73,8 +102,8 @@ class RunLog:
     def open_part(self, part: Part) -> int | None:
         """A descriptor of the part, under whichever name it has by now; None where it is gone."""
         with open_directory(self._files, (*self._where, str(part.epoch), "logs")) as logs:
-            for name in (part.name, *_names(logs)):
-                file = open_file(logs, name) if _NAME.fullmatch(name) else None
+            for name in (part.name, *_part_names(self.rank)):
+                file = open_file(logs, name)
                 if file is not None and os.fstat(file).st_ino == part.inode:
                     return file
                 if file is not None:
@@ -142,8 +171,26 @@ def open_directory_below(base: int | None, names: tuple[str, ...]) -> Iterator[i
         os.close(current)
 
 
-def _names(directory: int | None) -> list[str]:
-    return os.listdir(directory) if directory is not None else []  # noqa: PTH208 - a descriptor, not a path
+def _part_names(rank: int) -> list[str]:
+    """Oldest first."""
+    return [*(f"rank{rank}.log.{age}" for age in range(_MAX_AGE, -1, -1)), f"rank{rank}.log"]
+
+
+def _names(directory: int | None, most: int) -> list[str]:
+    if directory is None:
+        return []
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in islice(entries, most)]
+
+
+def _is_plain(directory: int | None, name: str) -> bool:
+    if directory is None:
+        return False
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
 
 def open_file(directory: int | None, name: str) -> int | None:

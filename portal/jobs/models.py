@@ -22,6 +22,8 @@ from accounts.models import Project
 from portal.jobs.activity import IdleRule as IdleRule
 from portal.jobs.activity import RunActivity as RunActivity
 from portal.jobs.displacements import Displacement as Displacement
+from portal.jobs.failing_items import FailingItem as FailingItem
+from portal.jobs.failing_items import FailureCount as FailureCount
 from portal.jobs.fairness_history import FairnessSample as FairnessSample
 from portal.jobs.job_arrays import JobArray as JobArray
 from portal.jobs.job_templates import JobTemplate as JobTemplate

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import yaml
 from evenkeel.store import DATA_PROTOCOLS, variable_of
+from evenkeel.web_address import read_url
 from evenkeel.yaml_loader import Loader
 from pydantic import (
     AfterValidator,
@@ -120,13 +121,22 @@ def _or_a_number(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"$ref": schema.pop("$ref")}, whole, part]
 
 
+def _git_url(url: str) -> str:
+    if not url.startswith("file://"):
+        read_url(url, most=1_000)
+    return url
+
+
 class Code(Part):
     """Where the program comes from: a shared path, a git repository, or an uploaded bundle."""
 
     path: Annotated[str, Field(max_length=1_000), AfterValidator(line_as_it_is)] | None = Field(
         None, description="A directory that the nodes can read; the job starts in it."
     )
-    git: Annotated[str, Field(max_length=1_000, pattern=r"^(https?|file)://[^\s@?#\"'\\]+$")] | None = Field(
+    git: (
+        Annotated[str, Field(max_length=1_000, pattern=r"^(https?|file)://[^\s@?#\"'\\]+$"), AfterValidator(_git_url)]
+        | None
+    ) = Field(
         None,
         description="https address of a repository, without user or password.",
         examples=["https://example.org/team/code.git"],
@@ -259,8 +269,11 @@ def _data_url(url: str) -> str:
     line_as_it_is(url)
     try:
         parts = urlsplit(url)
+        port = parts.port
     except ValueError:
         raise ValueError("is no URL") from None
+    if port == 0:
+        raise ValueError("must have a port from 1 to 65535, or none")
     if "://" not in url or parts.scheme not in DATA_PROTOCOLS or "::" in url:
         raise ValueError(f"must be a URL of {', '.join(DATA_PROTOCOLS)}, as s3://bucket/folder")
     if "@" in parts.netloc:

@@ -170,11 +170,17 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 ("Finished", moment(found["finished_at"])),
                 ("Cost", money(found["cost"], "so_far")),
                 ("Estimated", money(found["cost"], "estimated")),
-                *((clean(link["name"]), clean(link["url"])) for link in found["links"]),
+                *((clean(link["name"]), _where(link)) for link in found["links"]),
                 ("Exit", clean(ending["message"] or ending["reason"] or "") if ending else ""),
             ]
         )
     )
+
+
+def _where(link: schemas.JobLink) -> str:
+    """Terminals make links of addresses; one to the portal's machine would get the browser's session."""
+    warning = " (leads to the portal's machine: do not open it in the browser that is signed in)"
+    return clean(link["url"]) + (warning if link.get("leads_here") else "")
 
 
 def _places(job: schemas.Job) -> str:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.bringing import LOG_EVERY_S, Bringing, DataUnavailable, GivenUp
-from evenkeel.runner.files import open_plain
 from evenkeel.runner.gauges import gauge_for
 from evenkeel.runner.leading import JOIN_S, Follower, NodesMissing, Party, RemoteWorker, understand
 from evenkeel.runner.listening import Listener
@@ -30,7 +29,7 @@ from evenkeel.runner.processes import (
 )
 from evenkeel.runner.reports import CROWDED_INTERVAL_S, Reporter, report_url, write_atomically
 from evenkeel.runner.samples import Sampler
-from evenkeel.runner.secrets import Secrets
+from evenkeel.runner.secrets import Secrets, token_of
 from evenkeel.runner.software import SoftwareUnavailable, with_software
 from evenkeel.runner.spec import LaunchSpec
 from evenkeel.runner.storing import Storing
@@ -79,7 +78,8 @@ class Runner:
     ) -> None:
         self._dir, self._spec, self._can_fork, self._storing, self._data = epoch_dir, spec, can_fork, storing, data
         self._fetching, self._logged_at = "", time.monotonic()
-        self._secrets = secrets or Secrets()
+        token = token_of(epoch_dir)
+        self._secrets = (secrets or Secrets()).hiding(token)
         self._redactor = self._secrets.redactor()
         self._started = time.monotonic()
         self._listener = Listener(epoch_dir / "sdk", spec.workers)
@@ -96,8 +96,6 @@ class Runner:
         self._gauge = gauge_for(spec)
         self._sampler = Sampler(spec, lambda: self._heard.step)
         self._oom_kills, self._oom = kernel_oom_kills(), False
-        with open_plain(epoch_dir / "token") as file:
-            token = file.read().decode().strip()
         self._party = Party(epoch_dir, spec, token.encode()) if len(spec.nodes) > 1 else None
         self._reporter = Reporter(
             epoch_dir / "spool",

@@ -22,7 +22,7 @@ from evenkeel.runner.gauges import Gauge, NoGauge, gauge_for
 from evenkeel.runner.leading import HEAD_FILE, JOIN_S, SILENCE_S
 from evenkeel.runner.listening import Listener
 from evenkeel.runner.processes import descendants, kernel_oom_kills, signal_quietly
-from evenkeel.runner.secrets import Secrets
+from evenkeel.runner.secrets import Secrets, token_of
 from evenkeel.runner.software import SoftwareUnavailable, with_software
 from evenkeel.runner.spec import ENDED_FILE, LaunchSpec, Place
 from evenkeel.runner.storing import Terms, bring_elsewhere, forget_checkpoints
@@ -42,7 +42,8 @@ class FollowingRunner:
     def __init__(
         self, epoch_dir: Path, spec: LaunchSpec, node: str, secrets: Secrets, data: Bringing | None = None
     ) -> None:
-        self._dir, self._node, self._secrets, self._data = epoch_dir, node, secrets, data
+        self._dir, self._node, self._data = epoch_dir, node, data
+        self._secrets = secrets.hiding(token_of(epoch_dir))
         self._own = epoch_dir / f"node-{node}"
         (self._own / "sdk").mkdir(mode=0o700, parents=True, exist_ok=True)
         self._spec = spec
@@ -144,8 +145,7 @@ class FollowingRunner:
 
     def _join(self) -> Channel:
         """A shared file system may remember for a while that a file is not there, unless we change its directory."""
-        with open_plain(self._dir / "token") as file:
-            key = file.read().strip()
+        key = token_of(self._dir).encode()
         give_up_at = time.monotonic() + JOIN_S
         while True:
             draft = self._dir / f".looking-{self._node}"

@@ -21,6 +21,7 @@ import evenkeel
 from evenkeel.program_output import shown_lines
 from evenkeel.runner.bringing import GivenUp
 from evenkeel.runner.spec import LaunchSpec
+from evenkeel.runner.trees import remove_quietly
 
 LOAD_S, LOOK_S = 120.0, 10.0
 TOOLS = ("apptainer", "singularity", "ch-run", "bwrap")
@@ -137,7 +138,7 @@ def _copy_sdk(epoch_dir: Path) -> Path:
         try:
             draft.rename(there)
         except OSError:  # another node was faster
-            shutil.rmtree(draft, ignore_errors=True)
+            remove_quietly(draft)
     return there
 
 

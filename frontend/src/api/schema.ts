@@ -242,6 +242,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/failing-items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Jobs, runs, nodes and files that the portal fails to process now, of all clusters; newest first
+         * @description Jobs, runs, nodes and files that the portal fails to process now, of all clusters; newest first. Each is tried again at `next_attempt_at`, and leaves the list once that succeeds.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["list_failing_items"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/fairness": {
         parameters: {
             query?: never;
@@ -1417,7 +1439,7 @@ export interface paths {
         head?: never;
         /**
          * Make or unmake an administrator, deactivate or reactivate
-         * @description Make or unmake an administrator, deactivate or reactivate. 409: the last administrator stays one.
+         * @description Make or unmake an administrator, deactivate or reactivate. 409: the last administrator stays one, and an account whose address was never proved becomes one only if that is confirmed.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1863,7 +1885,7 @@ export interface paths {
         put?: never;
         /**
          * Invite an address
-         * @description Invite an address. The link is in this answer only; it is mailed too where the portal sends e-mail.
+         * @description Invite an address. Where the portal sends e-mail the link goes to the address alone, and accepting it proves the address. Elsewhere it is in this answer, once, and the account that it makes is marked as unproved.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -1913,7 +1935,7 @@ export interface paths {
         put?: never;
         /**
          * Give somebody who has an account a role
-         * @description Give somebody who has an account a role. Whoever has none is invited.
+         * @description Give somebody who has an account a role. Whoever has none is invited. 409 where the account's address was never proved, unless that is confirmed.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -1951,7 +1973,7 @@ export interface paths {
         head?: never;
         /**
          * Another role here
-         * @description Another role here. One that is inherited stays, and the higher counts.
+         * @description Another role here. One that is inherited stays, and the higher counts. 409 where a higher one would go to an account whose address was never proved, unless that is confirmed.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -3461,6 +3483,14 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             deactivated_at: string | null;
+            address_proved_at: string | null;
+            /**
+             * @description null: it was never proved.
+             * @enum {unknown}
+             */
+            address_proved_by: "mail" | "identity_provider" | null;
+            /** @description Where an account with an unproved address comes from, in a sentence; null: it is proved. */
+            provenance: string | null;
         };
         AccountPage: {
             /** @description Address of the next page. */
@@ -4444,6 +4474,51 @@ export interface components {
             /** @description Weight times factor. */
             points: number;
         };
+        FailingItem: {
+            /**
+             * @description As the label `loop` of `evenkeel_item_failures_total`.
+             * @example limits
+             */
+            loop: string;
+            /**
+             * @description To be read after "fails to".
+             * @example enforce a job's max_cost or deadline
+             */
+            task: string;
+            /**
+             * @description The job, run, node, file or step that it fails at.
+             * @example #12 resnet-night
+             */
+            name: string;
+            /**
+             * @description Null: of no cluster in particular.
+             * @example main
+             */
+            cluster: string | null;
+            job: components["schemas"]["JobRef"] | null;
+            /** Format: date-time */
+            since_at: string;
+            /** Format: date-time */
+            last_at: string;
+            /** Format: date-time */
+            next_attempt_at: string;
+            /**
+             * @description In a row.
+             * @example 3
+             */
+            failures: number;
+            /**
+             * @description The last one, without what looks like a secret.
+             * @example KeyError: 'nice'
+             */
+            error: string;
+        };
+        FailingItemPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["FailingItem"][];
+        };
         Fairness: {
             /** Format: date-time */
             at: string;
@@ -5292,6 +5367,8 @@ export interface components {
             name: string;
             /** @example https://tensorboard.example.org/#scalars */
             url: string;
+            /** @description It leads to the portal's own machine or name. Opened in the browser that is signed in here, it gives the session to the program that listens there: show it as text. */
+            leads_here: boolean;
         };
         JobPage: {
             /** @description Address of the next page. */
@@ -5756,6 +5833,10 @@ export interface components {
             inherited_from: string | null;
             /** @description It follows the person's groups and cannot be changed here. */
             by_directory: boolean;
+            /** @description By a message sent to it or by the identity provider; service accounts have none to prove. */
+            address_proved: boolean;
+            /** @description Where an account with an unproved address comes from, in a sentence; null: it is proved, or I do not manage the project. */
+            provenance: string | null;
         };
         MemberPage: {
             /** @description Address of the next page. */
@@ -5771,6 +5852,11 @@ export interface components {
              * @enum {string}
              */
             role: "viewer" | "member" | "manager";
+            /**
+             * @description True: trust the account although its address was never proved; without it that is a 409 that says where the account comes from.
+             * @default false
+             */
+            confirm_unproved: boolean;
         };
         Metrics: {
             /** @description Name -> [[POSIX seconds, step, value], ...]. */
@@ -5834,11 +5920,11 @@ export interface components {
             accepted_at: string | null;
             revoked_at: string | null;
             /**
-             * @description For the person invited. It is shown in this answer only.
+             * @description For the person invited, in this answer only; null where the portal mailed it: only they have it.
              * @example https://evenkeel.example.org/invitation#example-of-what-a-link-has-after-the-hash-0
              */
-            link: string;
-            /** @description Whether the portal sent it by e-mail. */
+            link: string | null;
+            /** @description Whether the portal sent it by e-mail. If not, the account that it makes has an unproved address. */
             mailed: boolean;
         };
         NewNoticeDestination: {
@@ -6377,6 +6463,11 @@ export interface components {
              * @default null
              */
             is_active: boolean | null;
+            /**
+             * @description True: trust the account although its address was never proved; without it that is a 409 that says where the account comes from.
+             * @default false
+             */
+            confirm_unproved: boolean;
         };
         PatchedProjectChange: {
             /** @default null */
@@ -6415,6 +6506,11 @@ export interface components {
              * @enum {string}
              */
             role: "viewer" | "member" | "manager";
+            /**
+             * @description True: trust the account although its address was never proved; without it that is a 409 that says where the account comes from.
+             * @default false
+             */
+            confirm_unproved: boolean;
         };
         Person: {
             name: string;
@@ -9677,6 +9773,69 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Examination"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_failing_items: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailingItemPage"];
                 };
             };
             /** @description Bad request */
@@ -16854,6 +17013,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     revoke_invitation: {
@@ -17055,6 +17223,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -17318,6 +17495,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -279,6 +279,10 @@ class Curve(Shape):
 class JobLink(Shape):
     name: str = Field(examples=["TensorBoard"])
     url: str = Field(examples=["https://tensorboard.example.org/#scalars"])
+    leads_here: bool = Field(
+        description="It leads to the portal's own machine or name. Opened in the browser that is signed in here, it "
+        "gives the session to the program that listens there: show it as text."
+    )
 
 
 class Neighbour(Shape):

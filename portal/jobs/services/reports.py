@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.db import OperationalError, connection, transaction
 from django.db.models import QuerySet, Value
 from django.db.models.functions import Greatest
+from evenkeel.web_address import read_url
 from pydantic import BaseModel, ConfigDict, Field
 
 from accounts.text import check_line, shown
@@ -255,10 +255,10 @@ def _is_address(url: str) -> bool:
     """Programs say what they like, and pages make it something to click on."""
     try:
         check_line(url)
-        parts = urlsplit(url)
+        read_url(url)
     except ValueError:
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    return True
 
 
 def _store(run: Run, columns: Mapping[str, Any]) -> None:

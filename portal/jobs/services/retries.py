@@ -42,9 +42,8 @@ def judge_retry(job: Job, run: Run, info: ExitInfo) -> Verdict:
         return Verdict(False)
     if ending not in policy.on:
         return Verdict(False, text=f"Its retry policy does not try {ending} again.")
-    past = [_ENDINGS.get(reason) for reason in _reasons(job)]
-    infrastructure = ending in INFRASTRUCTURE
-    used = sum((known in INFRASTRUCTURE) == infrastructure for known in past)
+    infrastructure = _is_infrastructure(info.reason, info.alleged)
+    used = sum(_is_infrastructure(*past) == infrastructure for past in _past(job))
     limit = INFRASTRUCTURE_LIMIT if infrastructure else job.retry_limit
     if used > limit:
         often = "once" if limit == 1 else f"{limit} times"
@@ -52,6 +51,11 @@ def judge_retry(job: Job, run: Run, info: ExitInfo) -> Verdict:
     return Verdict(True, min(_MAX_BACKOFF_S, policy.backoff_s * 2 ** max(0, min(used, 30) - 1)))
 
 
-def _reasons(job: Job) -> list[Any]:
+def _is_infrastructure(reason: Any, alleged: Any) -> bool:
+    """Not where the job itself may have brought it about."""
+    return _ENDINGS.get(reason) in INFRASTRUCTURE and not alleged
+
+
+def _past(job: Job) -> list[tuple[Any, Any]]:
     failed = Run.objects.filter(job=job, state=State.FAILED, exit__isnull=False)
-    return list(failed.values_list("exit__reason", flat=True))
+    return list(failed.values_list("exit__reason", "exit__alleged"))

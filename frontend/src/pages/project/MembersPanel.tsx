@@ -3,11 +3,13 @@ import { useAddMember, useChangeMember, useMembers, useRemoveMember } from "../.
 import { rowsOf } from "../../api/pages";
 import type { Member, NewInvitation, ProjectDetail, Role } from "../../api/types";
 import { AskDialog } from "../../components/AskDialog";
+import { ConfirmUnproved } from "../../components/ConfirmUnproved";
 import { FormDialog } from "../../components/FormDialog";
 import { Icon } from "../../components/icons";
 import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { Choice, Text } from "../../components/TextField";
+import { UnprovedMark } from "../../components/UnprovedMark";
 import { problemsOf } from "../../lib/problem";
 import { ROLES } from "../../lib/roles";
 import { InvitationLink } from "./InvitationLink";
@@ -51,7 +53,7 @@ function Table({ rows, manages, email, onOpen }: { rows: Member[]; manages: bool
                 {member.kind === "service" && <span className="chip" style={{ marginLeft: 6 }}>service account</span>}
                 {!member.is_active && <span className="chip warn" style={{ marginLeft: 6 }}>deactivated</span>}
               </td>
-              <td className="wide">{member.user.email}</td>
+              <td className="wide">{member.user.email}{!member.address_proved && <UnprovedMark provenance={member.provenance} />}</td>
               <td data-l="Role">{member.role}</td>
               <td data-l="Given">{given(member)}</td>
               {manages && <td className="ra acts">{member.kind === "person" && <Actions member={member} onOpen={onOpen} />}</td>}
@@ -81,16 +83,24 @@ function AddForm({ project, onInvited, onClose }: { project: ProjectDetail; onIn
   const add = useAddMember(project.key);
   const [email, setEmail] = useState("");
   const [role, setRole] = useState<Role>("member");
-  const { at, rest } = problemsOf(add.error, ["email", "role"]);
+  const [confirmed, setConfirmed] = useState(false);
+  const { at, rest } = problemsOf(add.error, ["email", "role", "confirm_unproved"]);
+  const changeEmail = (value: string) => {
+    setEmail(value);
+    setConfirmed(false);
+    add.reset();
+  };
+  const submit = () => add.mutate({ email: email.trim(), role, ...(confirmed && { confirm_unproved: true }) }, { onSuccess: done });
   const done = (invitation: NewInvitation | null) => {
     onInvited(invitation);
     onClose();
   };
   return (
-    <FormDialog title={`Add somebody to ${isolated(project.name)}`} action="Add" fault={rest} busy={add.isPending} onSubmit={() => add.mutate({ email: email.trim(), role }, { onSuccess: done })} onClose={onClose}>
-      <Text label="E-mail" type="email" value={email} onChange={setEmail} required placeholder="ada@example.org" error={at.email} />
+    <FormDialog title={`Add somebody to ${isolated(project.name)}`} action="Add" fault={rest} busy={add.isPending} onSubmit={submit} onClose={onClose}>
+      <Text label="E-mail" type="email" value={email} onChange={changeEmail} required placeholder="ada@example.org" error={at.email} />
       <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />
       <p className="sub" style={{ flexBasis: "100%" }}>Whoever has an account is in at once, here and in all projects below. Whoever has none gets an invitation, a link that works once.</p>
+      <ConfirmUnproved sentence={at.confirm_unproved} checked={confirmed} onChange={setConfirmed} />
     </FormDialog>
   );
 }
@@ -98,11 +108,14 @@ function AddForm({ project, onInvited, onClose }: { project: ProjectDetail; onIn
 function RoleForm({ project, member, onClose }: { project: ProjectDetail; member: Member; onClose: () => void }) {
   const change = useChangeMember(project.key);
   const [role, setRole] = useState<Role>(member.role);
-  const { at, rest } = problemsOf(change.error, ["role"]);
+  const [confirmed, setConfirmed] = useState(false);
+  const { at, rest } = problemsOf(change.error, ["role", "confirm_unproved"]);
+  const submit = () => change.mutate({ id: member.user.id, role, ...(confirmed && { confirm_unproved: true }) }, { onSuccess: onClose });
   return (
-    <FormDialog title={`Role of ${isolated(member.user.name)}`} fault={rest} busy={change.isPending} onSubmit={() => change.mutate({ id: member.user.id, role }, { onSuccess: onClose })} onClose={onClose}>
+    <FormDialog title={`Role of ${isolated(member.user.name)}`} fault={rest} busy={change.isPending} onSubmit={submit} onClose={onClose}>
       <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />
       {(member.inherited_from !== null || member.by_directory) && <p className="sub" style={{ flexBasis: "100%" }}>The role given {given(member)} stays, and the higher of the two counts.</p>}
+      <ConfirmUnproved sentence={at.confirm_unproved} checked={confirmed} onChange={setConfirmed} />
     </FormDialog>
   );
 }
