@@ -6,6 +6,14 @@ import sys
 
 
 def main() -> None:
+    try:
+        _run()
+    except KeyboardInterrupt:  # while it imports or writes, say; `up` ends what it started itself
+        sys.stderr.write("\nInterrupted.\n")
+        sys.exit(130)
+
+
+def _run() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     from django.core.management import execute_from_command_line
 

@@ -9,8 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
-from evenkeel.yaml_loader import Loader
+from evenkeel.yaml_loader import YamlProblem, load
 
 from portal import env
 from portal.engines import EXECUTORS, Engine, read_engine
@@ -46,12 +45,13 @@ def _load(path: Path) -> Any:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise env.BadSetting(f"EVENKEEL_CLUSTERS may have {_MOST_BYTES // 1024} KiB: {path}")
-        return yaml.load(path.read_text(), Loader)  # noqa: S506 - a SafeLoader  # nosec B506
+        return load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise env.BadSetting(f"EVENKEEL_CLUSTERS cannot be read: {error.strerror}: {path}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        said = " ".join(str(error).split())
-        raise env.BadSetting(f"EVENKEEL_CLUSTERS is no YAML: {said[:300]}: {path}") from None
+    except UnicodeDecodeError:
+        raise env.BadSetting(f"EVENKEEL_CLUSTERS is not UTF-8 text: {path}") from None
+    except YamlProblem as problem:
+        raise env.BadSetting(f"EVENKEEL_CLUSTERS cannot be read: {path}, {problem}") from None
 
 
 def _entries(document: Any) -> list[dict[str, Any]]:

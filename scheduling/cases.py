@@ -7,19 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from scheduling.domain import Curve, Entity, Job, Node, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.input_files import read_json
 from scheduling.lifecycle import State
 from scheduling.policies._memory import MEMORY
+from scheduling.strict_numbers import StrictNumbers
 from scheduling.validation import problem
 
 _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _Part(BaseModel):
+class _Part(StrictNumbers):
     """A misspelt key is refused: its default would be taken without a word."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

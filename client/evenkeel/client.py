@@ -209,11 +209,14 @@ class Client:
 
     def stream(self, path: str, filters: Mapping[str, str] | None = None) -> Iterator[bytes]:
         """A file, piece by piece; not tried again once it has begun."""
-        with self._http.stream("GET", path, params=dict(filters or {})) as answer:
-            if not answer.is_success:
-                answer.read()
-            _checked(answer)
-            yield from answer.iter_bytes()
+        try:
+            with self._http.stream("GET", path, params=dict(filters or {})) as answer:
+                if not answer.is_success:
+                    answer.read()
+                _checked(answer)
+                yield from answer.iter_bytes()
+        except (httpx.InvalidURL, httpx.HTTPError, httpx.StreamError) as error:
+            raise ConnectionFailed(f"{self.url} broke off: {_words(error)}") from error
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         return self._request(method, path, **options)

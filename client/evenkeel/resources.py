@@ -329,6 +329,9 @@ class Operations(Resource):
     def release(self, job: str) -> schemas.Job:
         return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/release")
 
+    def stop_retrying(self, job: str) -> schemas.Job:
+        return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/stop-retrying")
+
     def extend(self, job: str) -> schemas.Job:
         return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/extend", repeatable=False)
 

@@ -610,6 +610,13 @@ class JobRef(TypedDict):
     name: str | None
 
 
+class JobRetry(TypedDict):
+    at: str | None
+    attempt: int
+    of: int | None
+    why: str
+
+
 LabelItem: TypeAlias = str
 
 
@@ -694,6 +701,13 @@ class LiveJobReason(TypedDict):
 class LiveJobRef(TypedDict):
     number: int
     name: NotRequired[str]
+
+
+class LiveJobRetry(TypedDict):
+    at: NotRequired[str]
+    attempt: int
+    of: NotRequired[int]
+    why: str
 
 
 class LivePerson(TypedDict):
@@ -1080,6 +1094,7 @@ class PatchedJobPatch(TypedDict):
     qos: NotRequired[str | None]
     partition: NotRequired[str | None]
     total_steps: NotRequired[int]
+    restartable: NotRequired[bool | None]
     max_cost: NotRequired[float | str | None]
     max_duration: NotRequired[float | str | None]
     deadline: NotRequired[str | None]
@@ -2616,9 +2631,12 @@ class Job(TypedDict):
         "CANCELLED",
     ]
     reason: JobReason
+    retry: JobRetry | None
+    ending: bool
     fetching: str | None
     model_type: str | None
     command: str | None
+    warnings: list[str]
     total_steps: int
     step: int
     progress: float
@@ -2709,7 +2727,7 @@ class JobFile(TypedDict):
     cpus: NotRequired[int | None]
     memory: NotRequired[int | str | None]
     checkpoint: NotRequired[CheckpointRule]
-    restartable: NotRequired[bool]
+    restartable: NotRequired[bool | None]
     priority: NotRequired[int]
     nice: NotRequired[int]
     qos: NotRequired[str | None]
@@ -2832,9 +2850,12 @@ class LiveJob(TypedDict):
         "CANCELLED",
     ]
     reason: LiveJobReason
+    retry: NotRequired[LiveJobRetry]
+    ending: bool
     fetching: NotRequired[str]
     model_type: NotRequired[str]
     command: NotRequired[str]
+    warnings: list[str]
     total_steps: int
     step: int
     progress: float
@@ -3469,9 +3490,12 @@ class JobDetail(TypedDict):
         "CANCELLED",
     ]
     reason: JobReason
+    retry: JobRetry | None
+    ending: bool
     fetching: str | None
     model_type: str | None
     command: str | None
+    warnings: list[str]
     total_steps: int
     step: int
     progress: float
@@ -3576,6 +3600,7 @@ class Preview(TypedDict):
     reason: Reason
     would_change: str | None
     as_of: str
+    warnings: list[str]
     allocation: PlannedAllocation | None
     prepares: bool
     jobs: int

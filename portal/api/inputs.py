@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from accounts.text import shown
 from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem, Problems, problems_of
+from scheduling.strict_numbers import StrictNumbers
 from scheduling.validation import hint_at
 
 M = TypeVar("M", bound=BaseModel)
@@ -34,7 +35,7 @@ At = Annotated[AwareDatetime, AfterValidator(known_era)]
 Several = BeforeValidator(_split)
 
 
-class Query(BaseModel):
+class Query(StrictNumbers):
     """No parameters; what is not declared is refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -55,7 +56,7 @@ class ClusterPageQuery(ClusterQuery, PageQuery):
     """A page of what one cluster has."""
 
 
-class Body(BaseModel):
+class Body(StrictNumbers):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 

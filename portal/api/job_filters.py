@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Lower
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from accounts.models import Project, User
 from portal.api.inputs import At, Body, PageQuery, Query, Several, Word
@@ -15,6 +15,7 @@ from portal.api.shapes.base import JobState
 from portal.jobs.models import LIVE_VALUES, Job
 from portal.jobs.selectors import in_people_states, in_states
 from scheduling.lifecycle import LIVE
+from scheduling.strict_numbers import StrictNumbers
 
 
 def split_label(label: str) -> tuple[str, str | None]:
@@ -32,7 +33,7 @@ def _pair(label: str) -> str:
 Label = Annotated[Word, AfterValidator(_pair)]
 
 
-class _Filters(BaseModel):
+class _Filters(StrictNumbers):
     project: Word | None = Field(None, description="Key of a project.")
     owner: Word | None = Field(None, description="`me`, or somebody's email.")
     array: int | None = Field(None, ge=1, lt=10**18, description="Number of an array.")

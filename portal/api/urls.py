@@ -78,6 +78,7 @@ urlpatterns = [
     path("previews/<uuid:preview>", previews.PreviewForecastView.as_view()),
     path("jobs/<str:job>", jobs.JobView.as_view()),
     path("jobs/<str:job>/cancel", jobs.CancelView.as_view()),
+    path("jobs/<str:job>/stop-retrying", jobs.StopRetryingView.as_view()),
     path("jobs/<str:job>/hold", jobs.HoldView.as_view()),
     path("jobs/<str:job>/release", jobs.ReleaseView.as_view()),
     path("jobs/<str:job>/extend", idleness.ExtendView.as_view()),

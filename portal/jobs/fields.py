@@ -6,9 +6,10 @@ import re
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from accounts.text import check_line, one_line, several_lines
+from scheduling.strict_numbers import StrictNumbers
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?\s*$", re.IGNORECASE | re.ASCII)
 _MIB = {
@@ -87,7 +88,7 @@ Seconds = Annotated[float, Field(gt=0, le=366 * 86_400), BeforeValidator(_second
 Memory = Annotated[int, Field(ge=16, le=64 * 1024**2), BeforeValidator(_memory_mib, json_schema_input_type=int | str)]
 
 
-class Part(BaseModel):
+class Part(StrictNumbers):
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 
 

@@ -24,6 +24,11 @@ class JobPatch(Part):
     qos: Word | None = Field(None, description="Another level of service.", json_schema_extra=_no_default)
     partition: Word | None = Field(None, description="Another partition.", json_schema_extra=_no_default)
     total_steps: int = Field(1, ge=1, le=10**12, description="It may only grow.", json_schema_extra=_no_default)
+    restartable: bool | None = Field(
+        None,
+        description="Whether it can be stopped and started again; null: as its program, by the SDK, says.",
+        json_schema_extra=_no_default,
+    )
     max_cost: Cost | None = Field(None, json_schema_extra=_no_default)
     max_duration: Seconds | None = Field(None, json_schema_extra=_no_default)
     deadline: AwareDatetime | None = Field(None, json_schema_extra=_no_default)

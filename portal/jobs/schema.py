@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-import yaml
 from evenkeel.store import DATA_PROTOCOLS, variable_of
 from evenkeel.web_address import read_url
-from evenkeel.yaml_loader import Loader
+from evenkeel.yaml_loader import YamlProblem, load
 from pydantic import (
     AfterValidator,
     AllowInfNan,
@@ -343,7 +342,9 @@ class Retry(Part):
         3, ge=0, le=20, description="How often a failed run is tried again; node_failure is not counted."
     )
     on: list[Ending] = Field(
-        list(get_args(Ending)), max_length=5, description="The endings that are tried again; by default all."
+        ["launch_failed", "node_failure"],
+        max_length=5,
+        description="The endings that are tried again; by default those that the program did not bring about.",
     )
     backoff_s: float = Field(10, ge=0, le=3_600, description="Wait before the first retry; doubles each time.")
 
@@ -385,7 +386,11 @@ class JobFile(Part):
     cpus: int | None = Field(None, ge=1, le=4_096)
     memory: Memory | None = Field(None, description="MiB per node, or as 8GiB.")
     checkpoint: CheckpointRule = CheckpointRule()
-    restartable: bool = Field(True, description="False: never resized or preempted.")
+    restartable: bool | None = Field(
+        None,
+        description="False: never resized or preempted. True: a command without the SDK saves its files when asked to "
+        "end, and finds them when it is started again. Empty: as its program, by the SDK, says.",
+    )
     priority: int = Field(0, ge=-1_000, le=1_000, description="Larger goes first; above 0 for administrators.")
     nice: int = Field(0, ge=0, le=1_000, description="Lowers the priority.")
     qos: Word | None = Field(None, description="Level of service; by default the cluster's default one, if any.")
@@ -435,34 +440,14 @@ class JobFile(Part):
         return self
 
 
-class _Loader(Loader):
-    """Without aliases (a small file could stand for gigabytes), and with doubled keys refused."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.events.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        if keys and (most := keys.most_common(1)[0])[1] > 1:
-            raise yaml.constructor.ConstructorError(None, None, f"{most[0]!r} is given twice", node.start_mark)
-        return super().construct_mapping(node, deep)
-
-
 def load_yaml(text: str) -> Any:
     """The document, or Problems with the line at which it cannot be read."""
-    if len(text.encode()) > MAX_BYTES:
+    if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         raise Problems([FieldProblem("job file", f"is larger than {MAX_BYTES // 1024} KiB", "too_large")])
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader  # nosec B506
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise Problems([FieldProblem("job file", f"{place}{error.problem or error.context}", "syntax")]) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise Problems([FieldProblem("job file", f"cannot be read: {error}", "syntax")]) from None
+        return load(text)
+    except YamlProblem as problem:
+        raise Problems([FieldProblem("job file", str(problem), "syntax")]) from None
 
 
 def parse_job_file(document: Any) -> JobFile:

@@ -254,7 +254,8 @@ def _job(
         max_gpus=job.max_gpus,
         types=tuple(job.accelerator_types),
         remaining_steps=float(max(0, job.total_steps - run.step)),
-        restartable=job.restartable and run.uses_sdk is not False,
+        restartable=job.can_restart(run),
+        resizable=run.uses_sdk is not False or not job.restartable,  # without steps no size is known to be better
         gpu_ids=gpu_ids,
         gang=domain.Gang(kind_of[gpu_ids[0]], len(gpu_ids)) if gpu_ids else None,
         has_trained=run.has_trained,

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, ConfigDict, Field
 
 from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem, Problems
 from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES, load_policy
+from scheduling.strict_numbers import StrictNumbers
 
 MOST_JOBS, MOST_POLICIES, MOST_REPETITIONS, MOST_GPUS = 20_000, 8, 5, 10_000
 Name = Annotated[str, Field(max_length=120), OneLine]
 
 
-class _Part(BaseModel):
+class _Part(StrictNumbers):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, QuerySet, Sum
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 from pydantic import ValidationError
 
@@ -34,12 +34,16 @@ _FINISHED = (RunMaterial.Collecting.DONE, RunMaterial.Collecting.FAILED)
 
 
 def uncollected(cluster_id: int, now: datetime) -> list[Run]:
-    """Ended runs of which nobody has listed what they left; their processes are gone."""
+    """Ended runs of which nobody has listed what they left; their processes are gone. What a failed attempt left is the
+    next one's, to go on from, so it is listed when that has ended."""
+    over = [state.value for state in TERMINAL]
+    later = Run.objects.filter(job=OuterRef("job"), attempt__gt=OuterRef("attempt"))
     ended = Run.objects.filter(
+        ~Exists(later.filter(~Q(state__in=over) | Q(ready_at__isnull=False))),
         job__cluster_id=cluster_id,
-        ended_at__gte=now - LOOK_BACK,
+        job__run__ended_at__gte=now - LOOK_BACK,
         epoch__gt=0,
-        state__in=[state.value for state in TERMINAL],
+        state__in=over,
     )
     held = Hold.objects.filter(during__upper_inf=True).values("run")
     waiting = ended.exclude(material__collecting__in=_FINISHED).exclude(pk__in=held)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from portal.jobs.schema import FieldProblem, Problems
 from portal.rollouts.indicators import Indicators
+from scheduling.strict_numbers import StrictNumbers
 
 #: Points of the cluster are kept as long, by default.
 MOST_GUARD_S = 14 * 86_400
@@ -18,7 +19,7 @@ LEAST_WAIT_S, LEAST_VARIANCE = 60.0, 0.25
 LEAST_SAMPLES = 4
 
 
-class _Part(BaseModel):
+class _Part(StrictNumbers):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 

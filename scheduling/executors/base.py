@@ -183,6 +183,8 @@ class LaunchRequest:
     resume_step: int | None = None
     checkpoint_store: CheckpointStore | None = None
     data: Data | None = None
+    #: Earlier attempts of the job, newest first: what the last of them left in its artifact directory is there again.
+    earlier_run_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +297,8 @@ class Executor(Protocol):
         """Ask for a checkpoint at the next step, then for all processes to leave."""
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """End all processes now. `observe` reports `exited` or `absent` once they are gone."""
+        """Ask the program to end (SIGTERM), and end it for certain after its grace. Returns within seconds, perhaps
+        before: to be called again until `observe` reports `exited` or `absent`, once all processes are gone."""
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
         """One Fact for each known (run, epoch); never raises for a single run. `renewed_at`: POSIX seconds at which

@@ -9,10 +9,11 @@ from pydantic_core import ErrorDetails
 
 from scheduling.domain import Allocation, Snapshot
 from scheduling.errors import InvalidParameters
+from scheduling.strict_numbers import StrictNumbers
 from scheduling.validation import hint_at
 
 
-class Parameters(BaseModel):
+class Parameters(StrictNumbers):
     """Typed settings of a policy; field descriptions and bounds are what forms and the API render."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

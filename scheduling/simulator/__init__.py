@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
+from evenkeel.yaml_loader import YamlProblem, load
 
 from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES, load_policy, policy_class
@@ -50,10 +51,10 @@ def _setting(name: str, item: str) -> tuple[str, Any]:
     if not equals:
         raise InvalidParameters({name: f"{item!r} is not of the form key=value{_COMMAS}"})
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = load(text)
+    except YamlProblem:
         raise InvalidParameters({name: f"{item!r} has a value that cannot be read{_COMMAS}"}) from None
-    if ":" in text and isinstance(value, int | float):  # YAML's 1:30 is 90
+    if ":" in text and re.fullmatch(r"[-+0-9.:]+", text):
         raise InvalidParameters({name: f"{item!r} is no number{_COMMAS}"})
     return key.strip(), value
 

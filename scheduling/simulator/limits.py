@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from scheduling.domain import Guarantee, Limit, Node
 from scheduling.errors import InvalidInput
+from scheduling.strict_numbers import StrictNumbers
 from scheduling.validation import validated
 
 
-class _Entry(BaseModel):
+class _Entry(StrictNumbers):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["gpus", "running_jobs", "queued_jobs"] = "gpus"
@@ -52,7 +53,7 @@ def _limit(entry: _Entry) -> Limit:
     return Limit(entry.kind, entry.most, entry.type, level)
 
 
-class _Guaranteed(BaseModel):
+class _Guaranteed(StrictNumbers):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     project: str

@@ -111,7 +111,7 @@ class TestSubmit:
                 "name": "a",
                 "total_steps": 7,
                 "gpus": {"min": 1, "max": 4},
-                "deadline": "2026-12-01T10:00:00+00:00",
+                "deadline": "2026-12-01T10:00:00Z",
                 "labels": {"stage": "nightly"},
             }
         ]

@@ -18,7 +18,7 @@ import click
 import evenkeel.client
 import pytest
 from click.testing import CliRunner, Result
-from evenkeel.cli import environments
+from evenkeel.cli import environments, operate
 from evenkeel.cli.bundle import pack
 from evenkeel.cli.main import cli
 from evenkeel.cli.output import cell_text
@@ -181,7 +181,7 @@ def test_projects_are_listed_and_their_members_changed_by_email(run: Run, portal
     cells = run("projects", "ls").output.splitlines()[1].split()
     assert cells[:4] == ["vision", "Vision", "manager", "-"]
     local = datetime.fromisoformat(ARCHIVED_AT).astimezone()
-    assert cells[-2:] == local.strftime("%Y-%m-%d %H:%M:%S").split()
+    assert cells[-3:] == local.strftime("%Y-%m-%d %H:%M:%S %Z").split()
     portal["GET projects/vision/members"] = PAGE | {
         "results": [{"user": {"id": 7, "email": "ada@example.org", "name": "Ada"}, "role": "member"}]
     }
@@ -316,26 +316,26 @@ def names(archive: bytes) -> list[str]:
         return sorted(tar.getnames())
 
 
-def test_a_bundle_has_what_is_not_ignored_and_no_links(tmp_path: Path) -> None:
+def test_a_bundle_has_what_is_not_ignored_and_no_links_that_lead_out(tmp_path: Path) -> None:
     folder = code(tmp_path)
     expected = [".evenkeelignore", ".gitignore", "sub/.gitignore", "sub/part.py", "train.py"]
-    assert names(pack(folder)) == expected
+    assert names(pack(folder).archive) == expected
 
 
 @pytest.mark.parametrize("place", ["code", "./code/", "code/../code"])
 def test_a_directory_may_be_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    expected = pack(code(tmp_path))
+    expected = pack(code(tmp_path)).archive
     monkeypatch.chdir(tmp_path)
-    assert pack(Path(place)) == expected
+    assert pack(Path(place)).archive == expected
 
 
 def test_the_same_files_are_the_same_bundle(tmp_path: Path) -> None:
     folder = code(tmp_path)
-    before = pack(folder)
+    before = pack(folder).archive
     (folder / "train.py").touch()
-    assert pack(folder) == before
+    assert pack(folder).archive == before
     (folder / "train.py").write_text("print(2)")
-    assert pack(folder) != before
+    assert pack(folder).archive != before
     assert gzip.decompress(before)
 
 
@@ -464,3 +464,28 @@ def test_more_time_for_an_idle_job(run: Run, portal: Scripted) -> None:
 @pytest.mark.parametrize(("value", "shown"), [(9.3e-05, "0.000093"), (0.00733, "0.00733"), (2.0, "2"), (0.0, "0")])
 def test_numbers_are_written_out(value: float, shown: str) -> None:
     assert cell_text(value) == shown
+
+
+def test_bulk_looks_again_while_no_job_matches(run: Run, portal: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operate, "LOOK_S", 0.0)
+    none: dict[str, Any] = {"succeeded": 0, "refused": 0, "results": []}
+    one = {"id": "7", "number": 7, "status": 200, "detail": None, "made": None}
+    portal.after("POST jobs/bulk", [none, none, {"succeeded": 1, "refused": 0, "results": [one]}])
+    result = run("bulk", "cancel", "--label", "run=9", "--within", "60", "--yes")
+    assert result.exit_code == 0, result.output
+    assert "1 done" in result.stderr
+    asked = [body for what, body in portal.asked if what == "POST jobs/bulk"]
+    assert len(asked) == 3
+    assert asked[0]["filter"] == {"label": ["run=9"], "state": ["queued", "starting", "running", "rescaling"]}
+    portal["POST jobs/bulk"] = none
+    result = run("bulk", "cancel", "--label", "run=9", "--yes")
+    assert (result.exit_code, result.stderr) == (0, "No job matches.\n")
+    assert run("bulk", "cancel", "--yes").exit_code == 1, "it is never about all jobs"
+
+
+def test_preview_uploads_code_as_submit_does(run: Run, portal: Scripted, tmp_path: Path) -> None:
+    portal["POST projects/vision/bundles"] = (201, {"sha256": "a" * 64, "bytes": 100, "files": 3})
+    portal["POST jobs/preview"] = (400, {"title": "Bad request", "detail": "x"})
+    run("preview", "--project", "vision", "--steps", "5", "--code", str(code(tmp_path)), "--", "python", "train.py")
+    assert portal.last[0] == "POST jobs/preview"
+    assert portal.last[1]["code"] == {"bundle": "a" * 64}

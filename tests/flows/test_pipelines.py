@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import shutil
 import signal
+import socketserver
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
 import yaml
+from evenkeel.client import Client
 
 from tests.live_portal import LivePortal, running_portal
 
@@ -56,6 +61,7 @@ class Runner:
     checkout: Path
     env: dict[str, str]
     cancel_during: str | None = None
+    cancel_after_s: float | None = None  # of the step; by default once it follows the log
     ran: list[tuple[str, int]] = field(default_factory=list)
 
     @classmethod
@@ -75,8 +81,11 @@ class Runner:
         command = ["env", "--default-signal=INT", "bash", "-e", "-o", "pipefail", "-c", script]
         process = subprocess.Popen(command, cwd=self.checkout, env=self.env, start_new_session=True)
         if self.cancel_during == name:
-            self._await_submission()
-            os.killpg(process.pid, signal.SIGINT)
+            if self.cancel_after_s is None:
+                self._await_submission()
+            else:
+                time.sleep(self.cancel_after_s)
+            os.killpg(process.pid, signal.SIGINT if self.cancel_after_s is None else signal.SIGTERM)
         code = process.wait(timeout=300)
         self.ran.append((name, code))
         return code
@@ -129,7 +138,82 @@ def gitlab(runner: Runner) -> str:
     return status
 
 
+class Late(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    """Between a runner and the portal: submissions reach the portal late, or their answers the runner."""
+
+    daemon_threads = True
+
+    def __init__(self, portal: LivePortal, *, before_s: float, after_s: float) -> None:
+        super().__init__(("127.0.0.1", 0), LateHandler)
+        self.portal_url, self.before_s, self.after_s = portal.base_url, before_s, after_s
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """The runner is gone by the time of the answer: that is the play."""
+
+
+class LateHandler(http.server.BaseHTTPRequestHandler):
+    server: Late
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._pass_on()
+
+    def do_POST(self) -> None:
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        submits = (self.command, self.path) == ("POST", "/api/v1/jobs")
+        time.sleep(self.server.before_s if submits else 0)
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
+        answer = httpx.request(
+            self.command, self.server.portal_url + self.path, content=body, headers=headers, timeout=60
+        )
+        time.sleep(self.server.after_s if submits else 0)
+        self.send_response(answer.status_code)
+        self.send_header("Content-Type", answer.headers.get("content-type", "application/json"))
+        self.send_header("Content-Length", str(len(answer.content)))
+        self.end_headers()
+        self.wfile.write(answer.content)
+
+
+@pytest.fixture(params=[{"before_s": 0.0, "after_s": 12.0}, {"before_s": 12.0, "after_s": 0.0}], ids=["answer", "job"])
+def late(request: pytest.FixtureRequest, portal: LivePortal) -> Iterator[Late]:
+    with Late(portal, **request.param) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def jobs_with_label(portal: LivePortal, label: str) -> list[Any]:
+    with Client(portal.base_url, portal.token) as client:
+        return list(client.jobs(label=label))
+
+
+def installed(python: Path) -> None:
+    subprocess.run([python / "pip", "install", "--quiet", python.parent / "client"], check=True)
+
+
 class TestGithub:
+    def test_a_job_whose_number_never_came_is_cancelled_with_the_workflow(
+        self, portal: LivePortal, python: Path, tmp_path: Path, late: Late
+    ) -> None:
+        attempt = f"{late.before_s:g}"
+        runner = Runner.at(portal, python, tmp_path, LONG, GITHUB_RUN_ID="4", GITHUB_RUN_ATTEMPT=attempt)
+        installed(python)
+        runner.env["EVENKEEL_URL"] = late.url
+        runner.cancel_during, runner.cancel_after_s = "Submit", 4.0
+        assert github(runner) == "cancelled"
+        assert ("Cancel it with the workflow", 0) in runner.ran
+        (job,) = jobs_with_label(portal, f"run=github-4-{attempt}")
+        assert portal.wait_state(job["number"], "cancelled")
+
     def test_it_succeeds_with_the_job_and_keeps_its_metrics(
         self, portal: LivePortal, python: Path, tmp_path: Path
     ) -> None:
@@ -162,6 +246,18 @@ class TestGithub:
 
 
 class TestGitlab:
+    def test_a_job_whose_number_never_came_is_cancelled_with_the_pipeline(
+        self, portal: LivePortal, python: Path, tmp_path: Path, late: Late
+    ) -> None:
+        pipeline = f"4{late.before_s:g}"
+        runner = Runner.at(portal, python, tmp_path, LONG, CI_PIPELINE_ID=pipeline, CI_JOB_NAME="train")
+        installed(python)
+        runner.env |= {"EVENKEEL_URL": late.url, "EVENKEEL_CLIENT": "pip"}  # it is there: the step is the submission
+        runner.cancel_during, runner.cancel_after_s = "script", 6.0
+        assert gitlab(runner) == "canceled"
+        (job,) = jobs_with_label(portal, f"run=gitlab-{pipeline}-train")
+        assert portal.wait_state(job["number"], "cancelled")
+
     def test_it_succeeds_with_the_job(self, portal: LivePortal, python: Path, tmp_path: Path) -> None:
         runner = Runner.at(portal, python, tmp_path, GOOD, CI_PIPELINE_ID="1", CI_JOB_NAME="train")
         assert gitlab(runner) == "success"

@@ -10,6 +10,7 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.config import connect
+from evenkeel.cli.going_on import going_on
 from evenkeel.cli.output import as_json, clean, done, print_rows
 from evenkeel.cli.waiting import EXIT_CODES, POLL_S
 from evenkeel.client import ApiError, Client
@@ -46,7 +47,7 @@ def get(job: str, path: str, target: str | None) -> None:
             sys.stdout.buffer.write(piece)
         return
     file = Path(target or PurePosixPath(path).name)
-    with file.open("wb") as sink:
+    with going_on(f"{clean(file)} is incomplete."), file.open("wb") as sink:
         sink.writelines(pieces)
     done(f"{clean(file)}: {file.stat().st_size:,} bytes")
 

@@ -1,62 +1,110 @@
-"""The current directory as an archive: what git would not ignore, always the same bytes for the same files."""
+"""A directory as an archive of code: what git has or would take, always the same bytes for the same files."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import os
-import subprocess
+import stat
 import tarfile
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from evenkeel.cli.code_files import IGNORE, CodeFiles, list_code
 from evenkeel.client import ClientError
 
-IGNORE = ".evenkeelignore"
 LARGEST_BYTES = 1024**3
-GIT_S = 60
+_POINTER = b"version https://git-lfs.github.com/spec/v1"
+_SHOWN = 10
 
 
-def pack(folder: Path) -> bytes:
-    """A gzipped tar of the plain files below `folder`."""
+@dataclass
+class Packed:
+    """The archive, and what people should know of it."""
+
+    archive: bytes = b""
+    notes: list[str] = field(default_factory=list)
+
+
+def pack(folder: Path) -> Packed:
+    """A gzipped tar of the code below `folder`: plain files, and links that stay inside."""
     if not folder.is_dir():
         raise ClientError(f"{folder} is no directory")
     folder = folder.resolve()  # git is told of it from within
-    packed, total = io.BytesIO(), 0
-    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as archive:
-        for name in sorted(_files(folder)):
-            file = folder / name
-            total += file.stat().st_size
-            if total > LARGEST_BYTES:
-                raise ClientError(f"{folder} has more than {LARGEST_BYTES:,} bytes: list what is not code in {IGNORE}")
-            _add(archive, file, name)
-    return packed.getvalue()
+    files = list_code(folder)
+    packed, sink, pointers, total = Packed(), io.BytesIO(), [], 0
+    with gzip.GzipFile(fileobj=sink, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as archive:
+        for name in sorted(files.names):
+            place = folder / name
+            if place.is_symlink():
+                _add_link(archive, files, place, name)
+                continue
+            size, is_pointer = _add_file(archive, place, name, LARGEST_BYTES - total)
+            total += size
+            pointers += [name] if is_pointer else []
+    packed.archive = sink.getvalue()
+    packed.notes = _notes(files, pointers)
+    return packed
 
 
-def _files(folder: Path) -> Iterator[str]:
-    """As git sees it: .gitignore at every level, and .evenkeelignore at the top. Links are left out."""
-    with tempfile.TemporaryDirectory() as scratch:
-        git = ["git", f"--git-dir={scratch}", f"--work-tree={folder}"]
-        env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        listing = ["ls-files", "-z", "--others", "--exclude-per-directory=.gitignore"]
-        listing += [f"--exclude-from={folder / IGNORE}"] if (folder / IGNORE).is_file() else []
-        try:
-            subprocess.run(["git", "init", "--quiet", "--bare", scratch], env=env, check=True, timeout=GIT_S)
-            said = subprocess.run(
-                [*git, *listing], cwd=folder, env=env, check=True, capture_output=True, timeout=GIT_S
-            ).stdout
-        except (OSError, subprocess.SubprocessError) as error:
-            raise ClientError(f"cannot list {folder} with git, which knows what is ignored: {error}") from None
-    for name in said.decode(errors="surrogateescape").split("\0"):
-        if name and (folder / name).is_file() and not (folder / name).is_symlink():
-            yield name
+def _add_file(archive: tarfile.TarFile, place: Path, name: str, room_bytes: int) -> tuple[int, bool]:
+    """Its size, and whether it is an LFS pointer. No times and owners: the same code is the same bundle."""
+    try:
+        with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as source:
+            before = os.fstat(source.fileno())
+            if not stat.S_ISREG(before.st_mode):
+                raise ClientError(_changed(name))
+            if before.st_size > room_bytes:
+                raise ClientError(f"the code has more than {LARGEST_BYTES:,} bytes: list what is not code in {IGNORE}")
+            is_pointer = before.st_size < 1024 and source.read(len(_POINTER)) == _POINTER
+            source.seek(0)
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = before.st_size, 0o755 if before.st_mode & stat.S_IXUSR else 0o644
+            archive.addfile(entry, source)
+            after = os.fstat(source.fileno())
+    except OSError as error:
+        if error.strerror is None:  # tarfile's word for a file that ended early
+            raise ClientError(_changed(name)) from None
+        words = f"cannot read {_shown(name)}: {error.strerror}; nothing was uploaded. Make it readable, or list it in"
+        raise ClientError(f"{words} {IGNORE}") from None
+    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise ClientError(_changed(name))
+    return before.st_size, is_pointer
 
 
-def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
-    """Without times and owners, so that the same code is the same bundle."""
+def _add_link(archive: tarfile.TarFile, files: CodeFiles, place: Path, name: str) -> None:
+    target = files.links[name]
+    try:
+        if str(place.readlink()) != target.read:
+            raise ClientError(_changed(name))
+    except OSError:
+        raise ClientError(_changed(name)) from None
     entry = tarfile.TarInfo(name)
-    entry.size = file.stat().st_size
-    entry.mode = 0o755 if os.access(file, os.X_OK) else 0o644
-    with file.open("rb") as source:
-        archive.addfile(entry, source)
+    entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, target.packed, 0o777
+    archive.addfile(entry)
+
+
+def _changed(name: str) -> str:
+    return f"{_shown(name)} changed while it was read; nothing was uploaded. Submit again when nothing writes to it"
+
+
+def _notes(files: CodeFiles, pointers: list[str]) -> list[str]:
+    notes = [f"Left out, {why}: {_listed(names)}" for why, names in files.left_out.items() if names]
+    if pointers:
+        one = len(pointers) == 1
+        what = "1 file is a Git LFS pointer" if one else f"{len(pointers):,} files are Git LFS pointers"
+        notes.append(f"Warning: {what}, not the content: {_listed(pointers, count=False)}. `git lfs pull` fetches it.")
+    return notes
+
+
+def _listed(names: Iterable[str], *, count: bool = True) -> str:
+    """As `12 (a, b, c and 9 more)`."""
+    found = sorted(names)
+    text = ", ".join(map(_shown, found[:_SHOWN])) + (f" and {len(found) - _SHOWN:,} more" if found[_SHOWN:] else "")
+    return f"{len(found):,} ({text})" if count else text
+
+
+def _shown(name: str) -> str:
+    plain = name.encode(errors="surrogateescape").decode(errors="replace")
+    return plain if plain.isprintable() else repr(plain)

@@ -9,6 +9,7 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
+from evenkeel.cli.going_on import going_on
 from evenkeel.cli.output import age, as_json, clean, done, note, print_json, table
 from evenkeel.cli.waiting import EXIT_CODES, NOT_IN_TIME
 from evenkeel.client import Client
@@ -50,7 +51,8 @@ def check(ctx: click.Context, node: str, use_anyway: bool, timeout_s: float, clu
         else:
             done(f"{node} is in use.")
         return
-    health = _examine(client, node, cluster, timeout_s)
+    with going_on(f"The check goes on: `evenkeel nodes {node}` shows its result."):
+        health = _examine(client, node, cluster, timeout_s)
     if output == "json":
         print_json(health)
     elif health["open"] is not None:

@@ -9,6 +9,7 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.clusters import cluster_names
 from evenkeel.cli.config import connect
+from evenkeel.cli.going_on import going_on
 from evenkeel.cli.output import as_json, clean, note, print_json
 from evenkeel.cli.waiting import EXIT_CODES, NOT_IN_TIME
 from evenkeel.client import Client
@@ -37,7 +38,8 @@ def doctor(ctx: click.Context, cluster: str | None, timeout_s: float, output: st
     names = [cluster] if cluster else cluster_names(client)
     give_up_at = time.monotonic() + timeout_s
     begun = [client.checks.examine(name) for name in names]  # all at once
-    ended = [_wait(client, one, give_up_at) for one in begun]
+    with going_on("The examination goes on; `evenkeel doctor` asks for another."):
+        ended = [_wait(client, one, give_up_at) for one in begun]
     if output == "json":
         print_json(ended)
     else:

@@ -7,6 +7,7 @@ import time
 import click
 
 from evenkeel.cli.config import connect
+from evenkeel.cli.going_on import going_on
 from evenkeel.cli.output import as_json, clean, done, print_json, print_rows, shown_log
 from evenkeel.client import ApiError, Client, ClientError
 from evenkeel.program_output import ShownText
@@ -48,7 +49,7 @@ def log(project: str, digest: str, follow: bool, tail: int | None, output: str) 
     if output == "json":
         print_json(client.environments.log(project, name, **query))
         return
-    with shown_log() as text:
+    with going_on("The build goes on, and the jobs that need it start after it."), shown_log() as text:
         _print_log(client, project, name, query, follow=follow, text=text)
 
 

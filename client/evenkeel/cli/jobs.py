@@ -14,6 +14,7 @@ from evenkeel import schemas
 from evenkeel.cli.arrays import job_or_array, print_array
 from evenkeel.cli.clusters import are_several, clusters_table
 from evenkeel.cli.config import connect
+from evenkeel.cli.going_on import going_on
 from evenkeel.cli.output import (
     age,
     as_json,
@@ -28,6 +29,8 @@ from evenkeel.cli.output import (
     pairs,
     print_json,
     progress_text,
+    reason_text,
+    retry_text,
     shown_log,
     state_text,
     table,
@@ -48,7 +51,7 @@ HEADS = ("JOB", "NAME", "PROJECT", "STATE", "REASON", "STEPS", "GPUS", "AGE", "S
 @click.option("--project", help="Only jobs of this project.")
 @click.option("--cluster", metavar="NAME", help="Only jobs of this cluster.")
 @click.option("--partition", help="Only jobs of this partition.")
-@click.option("--owner", help="Only jobs of this person (email).")
+@click.option("--owner", help="Only jobs of this person (email, or me).")
 @click.option("--search", help="Only jobs with this in their name.")
 @click.option("--label", metavar="KEY=VALUE", help="Only jobs with this label.")
 @click.option("--array", metavar="NUMBER", help="Only jobs of this array.")
@@ -76,9 +79,15 @@ def ls(limit: int, csv: bool, output: str, **filters: str | None) -> None:
     if output == "json":
         print_json(jobs)
     elif not jobs:
-        click.echo("No jobs.")
+        click.echo(_no_jobs(wanted.get("owner")))
     else:
         _print_table(jobs, with_cluster=are_several(client))
+
+
+def _no_jobs(owner: str | None) -> str:
+    if owner in (None, "me"):
+        return "No jobs."
+    return f"No jobs of {clean(owner)} that you may see; --owner takes a whole email address, or me."
 
 
 def _print_table(jobs: list[schemas.Job], *, with_cluster: bool) -> None:
@@ -102,13 +111,21 @@ def _row(job: schemas.Job) -> list[object]:
         job["name"],
         job["project"]["key"],
         f"{job['state']}{_emulated(job)}",
-        waits_for(job["reason"]) if job["state"] == "queued" or job["reason"]["slurm"] else "",
+        ("Retry" if retry_text(job) else waits_for(job["reason"]))
+        if job["state"] == "queued" or job["reason"]["slurm"]
+        else "",
         progress_text(job),
         gpus_text(job),
         age(job["submitted_at"]),
         start_text(job["expected_start"]),
         money(job["cost"], "so_far"),
     ]
+
+
+def _waits(job: schemas.Job) -> str:
+    if retry_text(job):
+        return "Retry"
+    return waits_for(job["reason"]) if job["state"] == "queued" or job["reason"]["slurm"] else ""
 
 
 def _emulated(job: schemas.Job) -> str:
@@ -152,7 +169,8 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 ("Project", f"{clean(found['project']['key'])}, {clean(owner['email'] if owner else 'no owner')}"),
                 ("Cluster", clean(found["cluster"]["choice"] or found["cluster"]["name"]).removeprefix("Cluster ")),
                 ("State", f"{state_text(found)}{_emulated(found)}"),
-                ("Reason", clean(found["reason"]["text"])),
+                ("Reason", reason_text(found)),
+                ("Note", " ".join(map(clean, found.get("warnings", ())))),
                 ("Launch", clean(found["fetching"] or "")),
                 ("Program", clean(found["model_type"] or found["command"] or "")),
                 ("Steps", f"{progress_text(found)} ({found['progress']:.0%})"),
@@ -214,7 +232,8 @@ def logs(job: str, follow: bool, rank: int, tail: int | None, output: str) -> No
     if output == "json":
         print_json(client.logs(job, **query))
     elif follow:
-        _follow(client, job, query)
+        with going_on(f"The job goes on: `evenkeel logs {job} -f` follows it again, `evenkeel cancel {job}` ends it."):
+            _follow(client, job, query)
     else:
         with shown_log() as text:
             _print_all(client, job, query, text)

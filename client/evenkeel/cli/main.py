@@ -19,13 +19,13 @@ from evenkeel.cli.cost import cost
 from evenkeel.cli.doctor import doctor
 from evenkeel.cli.drains import drain, resume
 from evenkeel.cli.environments import environments
+from evenkeel.cli.failures import asks_for_debug, ended_by_signals, exit_code, flush, printable_output
 from evenkeel.cli.fairness import fairness
 from evenkeel.cli.guarantee import guarantee
 from evenkeel.cli.idle import extend, idle
 from evenkeel.cli.jobs import cancel, logs, ls, metrics, show
 from evenkeel.cli.login import login
-from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit
-from evenkeel.cli.output import print_error
+from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit, stop_retrying
 from evenkeel.cli.partitions import partition
 from evenkeel.cli.people import people
 from evenkeel.cli.preview import preview
@@ -37,38 +37,33 @@ from evenkeel.cli.shares import prio, shares
 from evenkeel.cli.submit import submit
 from evenkeel.cli.tokens import tokens
 from evenkeel.cli.use import resources
-from evenkeel.cli.waiting import FAILED_CALL, NOT_FOUND, wait
+from evenkeel.cli.waiting import wait
 from evenkeel.cli.why import explain, why
 from evenkeel.cli.windows import window
-from evenkeel.client import ApiError, ClientError
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, preview, ls, queue, show, why, explain, logs, metrics, resources, wait, cancel, hold, release,
-    extend, change, resubmit, move, bulk, arrays, prio, shares, fairness, qos, partition, nodes, drain, resume,
-    check, doctor, throughputs, window, idle, projects, people, quota, guarantee, cost, tokens, secrets, environments,
+    login, submit, preview, ls, queue, show, why, explain, logs, metrics, resources, wait, cancel,
+    stop_retrying, hold, release, extend, change, resubmit, move, bulk, arrays, prio, shares, fairness,
+    qos, partition, nodes, drain, resume, check, doctor, throughputs, window, idle, projects,
+    people, quota, guarantee, cost, tokens, secrets, environments,
     artifacts, audit, open_, completion,
 )  # fmt: skip
 
 
 class Cli(click.Group):
-    """Exit codes as DESIGN.md has them: click's own 2 for wrong usage becomes 1."""
+    """Every end is a code of docs/cli.md and a sentence: click's own 2 for wrong usage becomes 1."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> NoReturn:
         options["standalone_mode"] = False
-        try:
-            code = super().main(args, *rest, **options)
-        except ClientError as error:
-            print_error(error)
-            sys.exit(NOT_FOUND if isinstance(error, ApiError) and error.status == 404 else FAILED_CALL)
-        except click.ClickException as error:
-            error.show()
-            sys.exit(FAILED_CALL)
-        except (click.Abort, KeyboardInterrupt):
-            click.echo("Aborted.", err=True)
-            sys.exit(FAILED_CALL)
-        except BrokenPipeError:  # as in `evenkeel ls | head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            sys.exit(FAILED_CALL)
+        given = list(sys.argv[1:] if args is None else args)
+        debug = asks_for_debug(given)
+        printable_output()
+        with ended_by_signals():
+            try:
+                code = super().main(given, *rest, **options)
+                flush()
+            except BaseException as error:
+                code = exit_code(error, debug=debug)
         sys.exit(code if isinstance(code, int) else 0)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -77,6 +72,7 @@ class Cli(click.Group):
 
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="evenkeel", message="evenkeel %(version)s")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show where in the program an error came from.")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Submit training jobs to a shared GPU cluster, watch them, and wait for them in CI.
@@ -90,10 +86,11 @@ def cli(ctx: click.Context) -> None:
 
     \b
     Exit codes: 0 succeeded, 1 usage or connection error, 100 job failed, 101 not finished in time,
-    102 not found, 103 job cancelled.
+    102 not found, 103 job cancelled, 130 Ctrl-C, 143 SIGTERM.
 
     \b
-    Environment: EVENKEEL_URL and EVENKEEL_TOKEN come before what `login` stored; NO_COLOR turns colours off.
+    Environment: EVENKEEL_URL and EVENKEEL_TOKEN come before what `login` stored; NO_COLOR turns colours off;
+    EVENKEEL_DEBUG=1 is --debug.
     """
     if os.environ.get("NO_COLOR"):
         ctx.color = False

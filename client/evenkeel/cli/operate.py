@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -14,12 +15,14 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.arrays import job_or_array
 from evenkeel.cli.config import connect
+from evenkeel.cli.going_on import going_on
 from evenkeel.cli.output import as_json, clean, job_name, note, print_json, state_text, table
 from evenkeel.cli.submit import set_value
 from evenkeel.cli.waiting import FAILED_CALL
 from evenkeel.client import Client, Json
 from evenkeel.resources import BulkAction
 
+LOOK_S = 2.0
 LIVE = ["queued", "starting", "running", "rescaling"]
 
 
@@ -91,12 +94,20 @@ def release(jobs: tuple[str, ...], output: str) -> None:
     _each_or_array("release", jobs, output)
 
 
+@click.command("stop-retrying")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@as_json
+def stop_retrying(jobs: tuple[str, ...], output: str) -> None:
+    """End jobs that wait to be tried again: they have failed then, as with no attempt left."""
+    _each(jobs, output, lambda name: connect().operations.stop_retrying(name))
+
+
 @click.command("set")
 @click.argument("job")
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
 @as_json
 def change(job: str, settings: tuple[str, ...], output: str) -> None:
-    """Change a job: name, nice, labels, total_steps (upwards), max_cost, max_duration, deadline.
+    """Change a job: name, nice, labels, total_steps (upwards), max_cost, max_duration, deadline, restartable.
 
     \b
     Values are YAML; null removes one.
@@ -142,7 +153,9 @@ def resubmit(
             {"step": int(resume_from)} if resume_from.isascii() and resume_from.isdecimal() else resume_from
         )
     key = idempotency_key or str(uuid.uuid4())
-    _each((job,), output, lambda name: connect().operations.resubmit(name, changes, idempotency_key=key))
+    again = f"The job may have been taken: resubmit it with --idempotency-key {key} and it is made once."
+    with going_on(again):
+        _each((job,), output, lambda name: connect().operations.resubmit(name, changes, idempotency_key=key))
 
 
 @click.command()
@@ -163,15 +176,26 @@ def move(job: str, project: str, output: str) -> None:
 @click.option("--owner", help="Jobs of this person (email, or me).")
 @click.option("--search", help="Jobs with this in their name.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Of `label` labels, of `resubmit` keys.")
+@click.option(
+    "--within",
+    "within_s",
+    type=click.FloatRange(0, 600),
+    default=0,
+    metavar="S",
+    help="While no job matches, look again for so many seconds.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
-def bulk(action: BulkAction, settings: tuple[str, ...], yes: bool, output: str, **chosen: Any) -> None:
+def bulk(action: BulkAction, settings: tuple[str, ...], within_s: float, yes: bool, output: str, **chosen: Any) -> None:
     """Do one thing to all jobs that match, 1,000 at most.
+
+    `cancel` is for jobs that have not ended, unless --state says otherwise. That none matches is no error.
 
     \b
     Examples:
       evenkeel bulk cancel --label sweep=7 --state queued
       evenkeel bulk label --label sweep=7 --set stage=old
+      evenkeel bulk cancel --label run="$CI_PIPELINE_ID" --within 60 --yes
     Exit code 1 where one of them was refused.
     """
     states = [state for given in chosen["states"] for state in given.split(",")]
@@ -180,16 +204,26 @@ def bulk(action: BulkAction, settings: tuple[str, ...], yes: bool, output: str, 
     filters = {name: value for name, value in filters.items() if value}
     if not filters:
         raise click.UsageError("say which jobs: --label, --state, --project, --cluster, --owner or --search")
+    if action == "cancel" and not states:
+        filters["state"] = LIVE
     client = connect()
     if not yes:
         click.confirm(f"{action} {_count(client, filters)} jobs?", abort=True, err=True)
     more: Json = {"changes": _changes(settings)} if settings else {}
     if action == "label":
         more = _changes(tuple(f"labels.{setting}" for setting in settings)) or {"labels": {}}
-    answer = client.operations.bulk(action, filters, **more)
+    answer = _matching(lambda: client.operations.bulk(action, filters, **more), within_s)
     _report(answer, output)
     if answer["refused"]:
         click.get_current_context().exit(FAILED_CALL)
+
+
+def _matching(act: Callable[[], schemas.BulkAnswer], within_s: float) -> schemas.BulkAnswer:
+    """A submission whose sender was ended may still be on its way to the portal: its job appears some time later."""
+    give_up_at = time.monotonic() + within_s
+    while not (answer := act())["results"] and time.monotonic() < give_up_at:
+        time.sleep(min(LOOK_S, max(0.0, give_up_at - time.monotonic())))
+    return answer
 
 
 def _count(client: Client, filters: Json) -> int:
@@ -200,6 +234,9 @@ def _report(answer: schemas.BulkAnswer, output: str) -> None:
     if output == "json":
         print_json(answer)
         return
+    if not answer["results"]:
+        note("No job matches.")
+        return
     rows = [[r["number"] or r["id"], r["status"], r["made"] or "", r["detail"] or ""] for r in answer["results"]]
     if rows:
         click.echo(table(("JOB", "STATUS", "MADE", "DETAIL"), rows, right=frozenset({0, 1, 2})))
@@ -209,5 +246,5 @@ def _report(answer: schemas.BulkAnswer, output: str) -> None:
 def _changes(settings: tuple[str, ...]) -> Json:
     changes: Json = {}
     for setting in settings:
-        set_value(changes, setting)
+        set_value(changes, setting, null_removes=True)
     return changes

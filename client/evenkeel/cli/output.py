@@ -162,6 +162,24 @@ def state_text(job: schemas.Job) -> str:
     return click.style(clean(job["state"]), fg=COLOURS.get(job["state"]))
 
 
+def retry_text(job: schemas.Job, now: datetime | None = None) -> str:
+    """Of a job that waits to be tried again: why, in how long, and which attempt it will be; else nothing."""
+    retry = job.get("retry")
+    if not retry or not retry["at"]:
+        return ""
+    left_s = (datetime.fromisoformat(retry["at"]) - (now or datetime.now(UTC))).total_seconds()
+    if left_s <= 0:
+        return ""
+    of = f" of {retry['of']}" if retry["of"] else ""
+    return f"{clean(retry['why'])}; tried again in {span_text(left_s)} (attempt {retry['attempt']}{of})."
+
+
+def reason_text(job: schemas.Job) -> str:
+    if job.get("ending"):
+        return "It was asked to end; its GPUs are free when its program is gone."
+    return retry_text(job) or clean(job["reason"]["text"])
+
+
 def gpus_text(job: schemas.Job) -> str:
     """What it holds, of what it may: `2 of 1-6 titan_xp`, or `50% of 1 titan_xp`."""
     held, percent = job["allocation"], job["gpus"]["share_percent"]
@@ -212,7 +230,8 @@ def span_text(seconds: float) -> str:
 
 
 def moment(text: str | None) -> str:
-    return _time(text).astimezone().strftime("%Y-%m-%d %H:%M:%S") if text else "-"
+    """In the time zone of the terminal, which it names."""
+    return _time(text).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z") if text else "-"
 
 
 def _time(text: str) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +12,7 @@ from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, moment, note, options_named, pairs, print_json, span_text, table
 from evenkeel.cli.starts import start_text
-from evenkeel.cli.submit import COMMAND_KEY, AfterDashes, job_file_of, job_options, typed
+from evenkeel.cli.submit import COMMAND_KEY, AfterDashes, job_file_of, job_options, typed, upload
 from evenkeel.cli.waiting import FAILED_CALL
 from evenkeel.client import Client
 
@@ -25,9 +26,10 @@ _LONGEST_S = 15.0
 @click.option("--quick", is_flag=True, help="Do not wait for the expected start, which takes some seconds.")
 @as_json
 @click.pass_context
-def preview(ctx: click.Context, /, quick: bool, output: str, **parts: Any) -> int:
+def preview(ctx: click.Context, /, quick: bool, code: Path | None, output: str, **parts: Any) -> int:
     """Say whether a job would start now, later or never, why, and what it would do to others. Submits nothing.
 
+    With --code the directory is uploaded, as `submit` would upload it: the same code is kept once.
     Ends with 0, or with 1 where the job would never start.
 
     \b
@@ -38,8 +40,12 @@ def preview(ctx: click.Context, /, quick: bool, output: str, **parts: Any) -> in
     """
     job = job_file_of(command=ctx.meta.get(COMMAND_KEY), **parts)
     client = connect()
+    if code is not None:
+        upload(client, job, code)
     with options_named(typed(parts)):
         found = client.preview(job)
+    for text in found.get("warnings", ()):
+        note(f"Note: {clean(text)}")
     forecast = None if quick or found["forecast"] is None else _await(client, found["forecast"])
     status = FAILED_CALL if found["verdict"] == "never" else 0
     if output == "json":

@@ -7,24 +7,25 @@ import shlex
 import sys
 import uuid
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from evenkeel.cli.bundle import pack
 from evenkeel.cli.config import connect
+from evenkeel.cli.going_on import going_on
 from evenkeel.cli.output import as_json, clean, note, options_named, print_json, state_text
 from evenkeel.cli.waiting import finish
 from evenkeel.client import Client, ConnectionFailed, Json
-from evenkeel.yaml_loader import Loader
+from evenkeel.yaml_loader import YamlProblem, load
 
+#: As the portal takes it.
+MAX_BYTES = 256 * 1024
 COMMAND_KEY = "evenkeel.command"
 #: Keys of the job file whose option is not called like them.
 OPTIONS = {"model_type": "--model", "total_steps": "--steps"}
-#: Mappings whose values are text, so that a commit like 1234567 is not taken for a number.
+#: Mappings whose values are text as it is written: 1234567, null and 2026-02-29 may be a commit, a word and a name.
 TEXTS = ("labels", "env")
 
 
@@ -55,6 +56,9 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--array", metavar="INDICES", help="One job for each index, as 0-15 or 0-15%4: 4 at once."),
         click.option("--data", multiple=True, metavar="NAME=PATH|URL", help="Data that it reads, by path or URL."),
         click.option(
+            "--code", type=click.Path(path_type=Path), metavar="DIR", help="Upload this directory as the job's code."
+        ),
+        click.option(
             "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other key, as checkpoint.keep=5."
         ),
     )
@@ -70,7 +74,6 @@ def typed(parts: Mapping[str, object]) -> dict[str, str]:
 
 @click.command(cls=AfterDashes, options_metavar="[OPTIONS] [FILE|-] [-- COMMAND...]")
 @job_options
-@click.option("--code", type=click.Path(path_type=Path), metavar="DIR", help="Upload this directory as the job's code.")
 @click.option("--wait", is_flag=True, help="Stay until the job has ended; the exit code says how.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="With --wait: give up after so long.")
 @click.option("--idempotency-key", metavar="K", help="The same key never makes a second job; default: a new one.")
@@ -107,13 +110,16 @@ def submit(
     key = idempotency_key or str(uuid.uuid4())
     client = connect()
     if code is not None:
-        _upload(client, job, code)
+        upload(client, job, code)
+    again = f"The job may have been taken: submit it again with --idempotency-key {key} and it is made once."
     try:
-        with options_named(typed(parts)):
+        with options_named(typed(parts)), going_on(again):
             made = client.submit(job, idempotency_key=key)
     except ConnectionFailed:
-        note(f"The job may have been taken: submit it again with --idempotency-key {key} and it is made once.")
+        note(again)
         raise
+    for text in made.get("warnings", ()):
+        note(f"Note: {clean(text)}")
     if not wait and output == "json":
         print_json(made)
         return
@@ -124,10 +130,14 @@ def submit(
         finish(client, str(array["number"] if array else made["number"]), timeout, output)
 
 
-def _upload(client: Client, job: Json, folder: Path) -> None:
+def upload(client: Client, job: Json, folder: Path) -> None:
     """The directory as the job's bundle; the same files again are no second upload's worth of room."""
     project = job.get("project") or _only_project(client)
-    made = client.bundles.upload(str(project), pack(folder))
+    with going_on("Nothing was submitted."):
+        packed = pack(folder)
+        for line in packed.notes:
+            note(line)
+        made = client.bundles.upload(str(project), packed.archive)
     files = f"{made['files']:,} file{'' if made['files'] == 1 else 's'}"
     note(f"Code: {files}, {made['bytes']:,} bytes, {made['sha256'][:12]}")
     kept = {key: value for key, value in _mapping(job, "code").items() if key == "subdir"}
@@ -209,29 +219,30 @@ def _data(before: object, given: tuple[str, ...]) -> list[Json]:
 def read_job_file(file: str) -> Json:
     """The job file; what its keys mean is the portal's to judge."""
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+        data = sys.stdin.buffer.read(MAX_BYTES + 1) if file == "-" else _read(Path(file))
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"cannot read {file}: it is not UTF-8 text (byte {error.start + 1:,})") from None
+    except OSError as error:
+        raise click.UsageError(f"cannot read {file}: {error.strerror or error}") from None
+    if len(data) > MAX_BYTES:
+        raise click.UsageError(f"{file}: a job file has {MAX_BYTES // 1024} KiB at most")
     document = _yaml(text, "standard input" if file == "-" else file)
     if not isinstance(document, dict):
         raise click.UsageError(f"{file}: a job file is a mapping of keys to values")
     return document
 
 
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
 def _yaml(text: str, where: str) -> Any:
     try:
-        return _plain(yaml.load(text, Loader))  # noqa: S506 - a SafeLoader  # nosec B506
-    except yaml.YAMLError as error:
-        raise click.UsageError(f"{where}: {error}") from None
-
-
-def _plain(value: Any) -> Any:
-    """YAML's dates as text, for JSON."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value.isoformat() if isinstance(value, (date, datetime)) else value
+        return load(text)
+    except YamlProblem as problem:
+        raise click.UsageError(f"{where}, {problem}") from None
 
 
 def _gpus(text: str) -> dict[str, int | float]:
@@ -245,7 +256,8 @@ def _gpus(text: str) -> dict[str, int | float]:
     return {"min": int(match[1]), "max": int(match[2] or match[1])}
 
 
-def set_value(job: Json, setting: str) -> None:
+def set_value(job: Json, setting: str, *, null_removes: bool = False) -> None:
+    """`null_removes`: in changes of a job, where null takes a label or variable away."""
     key, equals, value = setting.partition("=")
     *path, last = key.split(".")
     if not equals or not all((*path, last)):
@@ -253,9 +265,8 @@ def set_value(job: Json, setting: str) -> None:
     place = job
     for part in path:
         place[part] = place = _mapping(place, part)
-    given = _yaml(value, f"--set {key}")
-    is_text = bool(path) and path[0] in TEXTS and isinstance(given, bool | int | float)
-    place[last] = value.strip() if is_text else given
+    removes = null_removes and value.strip() == "null"
+    place[last] = value.strip() if path and path[0] in TEXTS and not removes else _yaml(value, f"--set {key}")
 
 
 def _mapping(place: Json, key: str) -> Json:

@@ -18,9 +18,9 @@ from evenkeel.cli.output import (
     clean,
     gpus_text,
     job_name,
-    note,
     print_json,
     progress_text,
+    reason_text,
     span_text,
     state_text,
 )
@@ -116,9 +116,8 @@ def _await_end(
             if left_s is not None and left_s <= 0:
                 return found or look()
             time.sleep(POLL_S if left_s is None else min(POLL_S, left_s))
-    except KeyboardInterrupt:
-        line.close()
-        note(f"The job goes on: `evenkeel wait {name}` waits again, `evenkeel cancel {name}` ends it.")
+    except KeyboardInterrupt as error:
+        error.add_note(f"The job goes on: `evenkeel wait {name}` waits again, `evenkeel cancel {name}` ends it.")
         raise
     finally:
         line.close()
@@ -135,7 +134,7 @@ def _status(job: schemas.JobDetail) -> str:
     if speed:
         parts.append(f"{speed:.3g} steps/s")
     if job["state"] == "queued":
-        parts.append(clean(job["reason"]["text"]))
+        parts.append(reason_text(job))
     return "  ".join(parts)
 
 

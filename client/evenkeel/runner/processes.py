@@ -108,6 +108,20 @@ def is_same(pid: int, start_ticks: int, boot: str) -> bool:
     return process is not None and process.alive and process.start_ticks == start_ticks
 
 
+def group_of(pid: int) -> int | None:
+    with contextlib.suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return None
+
+
+def group_lives(group: int) -> bool:
+    """Whether the process group has a member, a zombie included."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, 0)
+        return True
+    return False
+
+
 def signal_quietly(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)

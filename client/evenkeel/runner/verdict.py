@@ -46,7 +46,8 @@ def judge(
     in the control group of the run, perhaps a worker's child, whose end the worker may tell in any way."""
     if all(worker.exit_code == 0 for worker in workers):
         if order is not None and not heard.done:
-            return _as_ordered(order, heard, limits) if order is Order.TIME_LIMIT else Verdict("stopped", exit_code=0)
+            ended = order in (Order.TIME_LIMIT, Order.KILL)
+            return _as_ordered(order, heard, limits) if ended else Verdict("stopped", exit_code=0)
         return Verdict("stopped" if heard.stopped and not heard.done else "done", exit_code=0)
     # An engine that ends a job sends SIGTERM to all of its processes, not to us alone.
     asked = (signal.SIGTERM,) if order in (Order.STOP, Order.LEASE) else ()

@@ -838,6 +838,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job}/stop-retrying": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a job that waits to be tried again end as failed now
+         * @description Let a job that waits to be tried again end as failed now. 409 where it does not wait for that.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["stop_retrying"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job}/timeline": {
         parameters: {
             query?: never;
@@ -4946,6 +4968,10 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["JobReason"];
+            /** @description While it waits to be tried again: `stop-retrying` ends that. */
+            retry: components["schemas"]["JobRetry"] | null;
+            /** @description It has ended, and its program still has the time that it gets to leave. */
+            ending: boolean;
             /**
              * @description While it launches and data is fetched: how far that is.
              * @example fetching data imagenet: 1.2 of 4.0 GiB
@@ -4953,6 +4979,8 @@ export interface components {
             fetching: string | null;
             model_type: string | null;
             command: string | null;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -4966,6 +4994,7 @@ export interface components {
             array: components["schemas"]["ArrayPlace"] | null;
             /** @description Set of nodes on which it runs. */
             partition: string | null;
+            /** @description It can be stopped and started again, by its owner's word or the SDK's. */
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -5102,6 +5131,10 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["JobReason"];
+            /** @description While it waits to be tried again: `stop-retrying` ends that. */
+            retry: components["schemas"]["JobRetry"] | null;
+            /** @description It has ended, and its program still has the time that it gets to leave. */
+            ending: boolean;
             /**
              * @description While it launches and data is fetched: how far that is.
              * @example fetching data imagenet: 1.2 of 4.0 GiB
@@ -5109,6 +5142,8 @@ export interface components {
             fetching: string | null;
             model_type: string | null;
             command: string | null;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -5122,6 +5157,7 @@ export interface components {
             array: components["schemas"]["ArrayPlace"] | null;
             /** @description Set of nodes on which it runs. */
             partition: string | null;
+            /** @description It can be stopped and started again, by its owner's word or the SDK's. */
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -5254,10 +5290,10 @@ export interface components {
              */
             checkpoint: components["schemas"]["CheckpointRule"];
             /**
-             * @description False: never resized or preempted.
-             * @default true
+             * @description False: never resized or preempted. True: a command without the SDK saves its files when asked to end, and finds them when it is started again. Empty: as its program, by the SDK, says.
+             * @default null
              */
-            restartable: boolean;
+            restartable: boolean | null;
             /**
              * @description Larger goes first; above 0 for administrators.
              * @default 0
@@ -5316,9 +5352,6 @@ export interface components {
              * @default {
              *       "limit": 3,
              *       "on": [
-             *         "user_error",
-             *         "signal",
-             *         "out_of_memory",
              *         "launch_failed",
              *         "node_failure"
              *       ],
@@ -5419,6 +5452,19 @@ export interface components {
             number: number;
             /** @description Null for a job of a project that is not yours. */
             name: string | null;
+        };
+        JobRetry: {
+            /** @description From then on it may start. */
+            at: string | null;
+            /** @description Which attempt it will be. */
+            attempt: number;
+            /** @description How many attempts there may be; null: losses of nodes do not count. */
+            of: number | null;
+            /**
+             * @description How the attempt before ended.
+             * @example Failed with code 1
+             */
+            why: string;
         };
         JobTimeline: {
             states: components["schemas"]["StateSpan"][];
@@ -5622,9 +5668,14 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["LiveJobReason"];
+            retry?: components["schemas"]["LiveJobRetry"];
+            /** @description It has ended, and its program still has the time that it gets to leave. */
+            ending: boolean;
             fetching?: string;
             model_type?: string;
             command?: string;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -5636,6 +5687,7 @@ export interface components {
             qos?: string;
             array?: components["schemas"]["LiveArrayPlace"];
             partition?: string;
+            /** @description It can be stopped and started again, by its owner's word or the SDK's. */
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -5721,6 +5773,18 @@ export interface components {
         LiveJobRef: {
             number: number;
             name?: string;
+        };
+        LiveJobRetry: {
+            /** Format: date-time */
+            at?: string;
+            /** @description Which attempt it will be. */
+            attempt: number;
+            of?: number;
+            /**
+             * @description How the attempt before ended.
+             * @example Failed with code 1
+             */
+            why: string;
         };
         LiveNode: {
             type: string;
@@ -6448,6 +6512,8 @@ export interface components {
             partition?: string | null;
             /** @description It may only grow. */
             total_steps?: number;
+            /** @description Whether it can be stopped and started again; null: as its program, by the SDK, says. */
+            restartable?: boolean | null;
             max_cost?: number | string | null;
             max_duration?: number | string | null;
             deadline?: string | null;
@@ -6656,6 +6722,8 @@ export interface components {
              * @description The state of the cluster that this rests on, some seconds old at most.
              */
             as_of: string;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             /** @description What it would start on. */
             allocation: components["schemas"]["PlannedAllocation"] | null;
             /** @description Its code or environment is made ready first; it queues after that. */
@@ -7322,11 +7390,8 @@ export interface components {
              */
             limit: number;
             /**
-             * @description The endings that are tried again; by default all.
+             * @description The endings that are tried again; by default those that the program did not bring about.
              * @default [
-             *       "user_error",
-             *       "signal",
-             *       "out_of_memory",
              *       "launch_failed",
              *       "node_failure"
              *     ]
@@ -12255,6 +12320,85 @@ export interface operations {
             };
             /** @description Unsupported content type */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stop_retrying: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID or number of the job; of an array also 57_3. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -80,10 +80,9 @@ def _park(row: RunActivity, rule: IdleRule, now: datetime) -> None:
         found = warned_of(job, run, current, rule) if run.pk == row.pk and not job.hold_kind else None
         if found is None or not _is_due(found, current):
             return
-        text = (
-            f"Parked as idle: {what_it_does(current, found)}. "
-            f"Release it and it goes on from its checkpoint (step {run.checkpoint_step:,} or later)."
-        )
+        goes_on = f"goes on from its checkpoint (step {run.checkpoint_step:,} or later)"
+        starts = "is started again, and finds the files that it saved" if run.uses_sdk is False else goes_on
+        text = f"Parked as idle: {what_it_does(current, found)}. Release it and it {starts}."
         place_hold(job, run, kind=HoldKind.IDLE, actor=None, text=text, now=now)
         RunActivity.objects.filter(pk=row.pk).update(warned_at=None, postponed_until=None, postponements=0)
 

@@ -86,7 +86,8 @@ def _park_if_spent(job: Job, ctx: Context) -> None:
         return
     text = (
         f"It has cost {amount(spent).normalize():f} {CURRENCY} and may cost {limit.normalize():f} {CURRENCY}, and what "
-        "it costs while it writes a checkpoint and leaves comes on top. Raise max_cost to let it go on."
+        "it costs while it writes a checkpoint and leaves comes on top. Raise max_cost to let it "
+        f"{'go on' if job.run and job.can_restart(job.run) else 'begin anew'}."
     )
     with contextlib.suppress(StaleRun), transaction.atomic():
         job, run = lock_current(job.pk)

@@ -20,8 +20,9 @@ from portal.jobs.describe import cluster_types
 from portal.jobs.loops import Item, Loop, LoopName, of_run, of_run_id
 from portal.jobs.models import Assignment, Command, Hold, Run
 from portal.jobs.relative import final_slowdown
+from portal.jobs.services.endings import explain_exit
 from portal.jobs.services.moves import StaleRun, Transition, Why, kept_why, move, move_who_can
-from portal.jobs.services.retries import judge_retry
+from portal.jobs.services.retries import in_short, judge_retry
 from portal.jobs.services.submission import end_assignments, end_processes, ending_at, start_run
 from portal.jobs.services.times import from_posix
 from portal.jobs.snapshots import job_profiles
@@ -171,7 +172,7 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
     """End this run, and queue another attempt where the job's limit allows it."""
     job = run.job
     info = replace(info, message=shown(info.message, MAX_MESSAGE))
-    why = explain_exit(info, job.gpu_memory_mib)
+    why = explain_exit(info, run)
     end_assignments(run, at)
     end_processes(run, at)
     move(
@@ -193,6 +194,8 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
         attempt=run.attempt + 1,
         now=at,
         not_before=at + timedelta(seconds=backoff_s),
+        retry_why=in_short(info),
+        retry_of=verdict.of,
         step=run.checkpoint_step,
         checkpoint_step=run.checkpoint_step,
         has_trained=run.has_trained,
@@ -213,37 +216,8 @@ def note_failed_launch(command: Command, text: str) -> None:
     run.update(reason_token="LAUNCH_FAILED", reason_text=text[:500])
 
 
-#: PyTorch says so where its allocator was limited, as the SDK does; other jobs may fill the device, too.
-_BY_ITS_LIMIT = "allowed; "
 #: Of what a program, a runner or a package manager said.
 MAX_MESSAGE = 1_500
-
-
-def explain_exit(info: ExitInfo, gpu_memory_mib: int = 0) -> str:
-    """One sentence for people. `gpu_memory_mib`: what it may use of each GPU; 0: all of it."""
-    said = f" It said: {info.message}" if info.message else ""
-    match info.reason:
-        case "user_error":
-            return f"The program ended with exit code {info.exit_code}.{said}"
-        case "signal":
-            return f"A process was ended by signal {info.signal}.{said}"
-        case "out_of_memory":
-            if gpu_memory_mib and _BY_ITS_LIMIT in info.message:
-                limit = f"the {gpu_memory_mib:,} MiB that it may use of a GPU"
-                return f"It ran out of {limit}. More of it (gpus.memory) or a smaller batch may help.{said}"
-            return f"It ran out of memory. A smaller batch or more GPUs may help.{said}"
-        case "time_limit":
-            return f"It trained for as long as its max_duration allows. Resubmit it with resume_from to go on.{said}"
-        case "not_prepared":
-            return info.message or "Its code or environment cannot be had."
-        case "data_unavailable":
-            return f"Its data cannot be had: {info.message}"
-        case "launch_failed":
-            return f"It could not be started.{said}"
-        case "runner_lost":
-            return info.message or "Its processes are gone and left no word."
-        case _:
-            return f"It ended ({info.reason}).{said}"
 
 
 def advance_clock(*, cluster_id: int, now: datetime) -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.grace import KILL_AFTER_S
 from evenkeel.runner.processes import Process, all_processes, read_process, signal_quietly
 from evenkeel.runner.software import installed
 from evenkeel.store.offers import offers
@@ -54,7 +55,7 @@ from scheduling.executors.offering import SiteSoftware, offer_findings, software
 
 log = logging.getLogger(__name__)
 
-KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
+KILL_GRACE_S = 3.0  # most programs end at once when asked; the others are looked at again
 #: How long a kill waits for the launch lock before it kills those that hold it, and whether all of them.
 TAKING = ((0.2, True), (3.0, False), (1.0, False))
 OBSERVE_S, LOOK_S = 3.0, 0.5  # for ending what lost its runner in one look at all runs, and at one
@@ -182,7 +183,9 @@ class LocalExecutor(SiteSoftware):
                 (self._layout.epoch_dir(record, epoch) / "stop").touch(mode=0o600)
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when the processes are gone, after at most 30 s; needs the consent of none of them."""
+        """Returns when the processes are gone, or early while the program has its grace: the next call then looks
+        again, and ends it for certain once KILL_AFTER_S have passed since the first. Needs the consent of no process:
+        a runner that was stopped has no grace."""
         self._accounts.check()
         with contextlib.ExitStack() as stack:
             self._take_lock(stack, run_id)
@@ -198,7 +201,8 @@ class LocalExecutor(SiteSoftware):
                 ended = facts.read_exit(epoch_dir) is not None
             if runner.alive(record.account) and not ended:
                 signal_quietly(runner.pid, signal.SIGUSR1)
-                _wait_for_end(runner, record.account)
+                if self._has_grace(runner, record, epoch):
+                    return
             self._end(record, epoch, "signal", "killed on request", by=int(signal.SIGKILL))
 
     def _take_lock(self, stack: contextlib.ExitStack, run_id: str) -> None:
@@ -213,6 +217,14 @@ class LocalExecutor(SiteSoftware):
             else:
                 return
         stack.enter_context(self._layout.locked(run_id, 1.0))
+
+    def _has_grace(self, runner: RunnerIdentity, record: RunRecord, epoch: int) -> bool:
+        asked_s = self._layout.asked_to_end_s(record.run_id, epoch)
+        if asked_s < KILL_GRACE_S:
+            _wait_for_end(runner, record.account)
+        if is_stopped(read_process(runner.pid)):
+            return False
+        return asked_s < KILL_AFTER_S and runner.alive(record.account)
 
     def prepare(self, preparation: Preparation) -> Progress:
         if self.isolation_problem:

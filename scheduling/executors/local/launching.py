@@ -74,7 +74,10 @@ def prepare(
     workdir = _workdir(layout, request)
     above = (account_dir / "checkpoints", account_dir / "work", epoch_dir.parent.parent, epoch_dir.parent, epoch_dir)
     places = (epoch_dir / "sdk", epoch_dir / "spool", epoch_dir / "logs", epoch_dir.parent / "artifacts")
-    for path in (*above, *places):
+    for path in above:
+        path.mkdir(mode=0o700, exist_ok=True)
+    _take_over_files(request, epoch_dir.parent)
+    for path in places:
         path.mkdir(mode=0o700, exist_ok=True)
     if request.resume_job_id is not None and request.resume_step is not None:
         _bring(layout, request, request.resume_job_id, request.resume_step)
@@ -85,6 +88,19 @@ def prepare(
     if request.environment:
         content["environment"] |= _in_environment(layout, request, content["environment"])
     write_atomically(epoch_dir / name, content)
+
+
+def _take_over_files(request: LaunchRequest, run_dir: Path) -> None:
+    """The artifact directory of the last attempt that had one becomes this one's: nothing is copied, however large."""
+    own = run_dir / "artifacts"
+    for run_id in request.earlier_run_ids:
+        theirs = run_dir.parent / checked_name(run_id) / "artifacts"
+        if own.exists() or (theirs.is_dir() and not theirs.is_symlink()):
+            break
+    else:
+        return
+    if not own.exists():
+        theirs.rename(own)
 
 
 def _bring(layout: Layout, request: LaunchRequest, source_job_id: str, step: int) -> None:

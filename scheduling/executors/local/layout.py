@@ -3,7 +3,7 @@
 DATA/run/local/ is the local executor's own: `<run_id>.json` says whose the run is, `<run_id>.lock` keeps
 launches of a run apart, `<run_id>.<epoch>.void` forbids a launch that was called off before it came,
 `<run_id>.<epoch>.runner` says that a launch was begun and, once known, who its runner is: what the job
-does to its own directory changes neither.
+does to its own directory changes neither. `<run_id>.<epoch>.asked` was made when its program was asked to end.
 """
 
 from __future__ import annotations
@@ -150,6 +150,13 @@ class Layout:
 
     def _strays_file(self, run_id: str, epoch: int) -> Path:
         return self.own / f"{checked_name(run_id)}.{int(epoch)}.strays"
+
+    def asked_to_end_s(self, run_id: str, epoch: int) -> float:
+        """Seconds since this was first called for the launch: since its program was first asked to end."""
+        mark = self.own / f"{checked_name(run_id)}.{int(epoch)}.asked"
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        return time.time() - mark.stat().st_mtime
 
     # Launches that shall not happen any more
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from evenkeel.runner.entry import SECRETS_FILE
 from evenkeel.runner.files import exists
+from evenkeel.runner.grace import KILL_AFTER_S
 from evenkeel.runner.spec import END_OF_LEASE_S, ENDED_FILE
 from evenkeel.runner.trees import remove_tree
 
@@ -146,13 +147,18 @@ class RayExecutor(SiteSoftware):
                 raise ExecutorError(f"cannot stop the run: {error}", permanent=False) from error
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when the processes are gone; where a node is lost, when everything that can be reached is."""
+        """Returns when the processes are gone, where a node is lost when everything that can be reached is, or early
+        while the program has its grace: a call KILL_AFTER_S after the first ends it for certain."""
         with self._layout.locked(run_id):
             record, places = self._layout.record(run_id), self._records.places(run_id, epoch)
             if record is None or not places:
                 self._layout.call_off(run_id, epoch)
                 return
             if not self._records.ended(run_id, epoch):
+                if self._layout.asked_to_end_s(run_id, epoch) < KILL_AFTER_S and self._link.ask(
+                    "ask_to_end", ASK_TIMEOUT_S, **self._of(record, epoch, places)
+                ):
+                    return
                 killed = ExitInfo("signal", signal=int(signal.SIGKILL), message="killed on request")
                 self._end(record, epoch, places, killed)
 

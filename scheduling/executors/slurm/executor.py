@@ -12,6 +12,7 @@ from typing import Any
 
 from evenkeel.runner.entry import SECRETS_FILE
 from evenkeel.runner.files import exists
+from evenkeel.runner.grace import KILL_AFTER_S
 from evenkeel.runner.spec import END_OF_LEASE_S
 from evenkeel.runner.trees import remove_tree
 
@@ -54,7 +55,7 @@ from scheduling.executors.slurm.seeing import (
 
 log = logging.getLogger(__name__)
 
-KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
+KILL_GRACE_S = 3.0  # most programs end at once when asked; the others are looked at again
 GONE_S = 45.0  # from scancel until the nodes have said that nothing is left
 LOOK_S = 0.25
 CLOCK_S = 1.0  # squeue is asked after `Seen.at`; a job noted since, or just before, may be missing from what it says
@@ -111,7 +112,8 @@ class SlurmExecutor(SiteSoftware):
                 self._commands.cancel(waiting, "--state=PENDING")  # what has begun meanwhile finds the file
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when Slurm says that the processes are gone, or after KILL_GRACE_S + GONE_S."""
+        """Returns when Slurm says that the processes are gone, or early while the program has its grace: the next call
+        then looks again, and has Slurm end the job once KILL_AFTER_S have passed since the first."""
         with self._layout.locked(run_id), as_executor_error("kill"):
             record = self._layout.record(run_id)
             if record is None or not self._layout.begun(run_id, epoch):
@@ -121,7 +123,10 @@ class SlurmExecutor(SiteSoftware):
             live = self._live(run_id, epoch)
             if live and not any(job.pending for job in live):
                 self._commands.cancel([min(job.job_id for job in live)], "--batch", "--signal=USR1")  # the leading one
-                live = self._await_end(run_id, epoch, KILL_GRACE_S)
+                asked_s = self._layout.asked_to_end_s(run_id, epoch)
+                live = self._await_end(run_id, epoch, KILL_GRACE_S if asked_s < KILL_GRACE_S else 0.0)
+                if live and asked_s < KILL_AFTER_S:
+                    return
             if live:
                 self._commands.cancel([job.job_id for job in live])
                 self._await_end(run_id, epoch, GONE_S)

@@ -1,6 +1,7 @@
 import { Link } from "react-router";
 import { useSession } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
+import { RetryChip } from "../../components/RetryChip";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { dateTime, gibibytes, integer, moment, partOf, range, relative, THIN, typeName } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
@@ -25,11 +26,14 @@ export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
           {job.emulated && <Emulated />}
           {job.hold && <span className="chip warn" title={job.hold.text}>{job.hold.kind === "cost" || job.hold.kind === "idle" ? "parked" : "held"}</span>}
           {job.idle && <span className="chip warn" title={job.idle.text}>idle</span>}
+          <RetryChip job={job} now={now} />
+          {job.ending && <span className="chip warn">ending</span>}
           {job.pace_missed && <span className="chip warn" title="The machine is too slow for the emulated pace; times are longer than the catalogue says">pace missed</span>}
         </h1>
         <JobActions job={job} session={session} />
       </div>
       {reason && <p className={css.reason} title={job.reason?.token}><bdi>{reason}</bdi></p>}
+      {job.warnings.map((text) => <p key={text} className="fault" role="note" style={{ margin: 0, overflowWrap: "anywhere" }}><bdi>{text}</bdi></p>)}
       {job.idle && <IdleNote job={job} idle={job.idle} now={now} />}
       <Facts job={job} now={now} />
     </header>

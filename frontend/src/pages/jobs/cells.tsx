@@ -1,6 +1,7 @@
 import type { ReactNode } from "react";
 import { Link } from "react-router";
 import type { Job, JobColumn } from "../../api/types";
+import { RetryChip } from "../../components/RetryChip";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { dateTime, duration, gangWords, integer, moment, money, number, partOf, percent, range, withUnit } from "../../lib/format";
 import { Name } from "../../components/Name";
@@ -35,7 +36,7 @@ function Labels({ job }: { job: Job }) {
 
 /** What a column says of a job. */
 export const JOB_CELLS: Record<JobColumn, (job: Job, now: Date) => ReactNode> = {
-  state: (job) => <span style={{ display: "inline-flex", gap: 8 }} title={job.reason.text}><StateChip state={job.state} />{job.hold && <span className="chip warn" title={job.hold.text}>held</span>}{job.emulated && <Emulated />}</span>,
+  state: (job, now) => <span style={{ display: "inline-flex", gap: 8 }} title={job.reason.text}><StateChip state={job.state} /><RetryChip job={job} now={now} />{job.hold && <span className="chip warn" title={job.hold.text}>held</span>}{job.emulated && <Emulated />}</span>,
   project: (job) => <span title={job.project.key}><Name>{job.project.name}</Name></span>,
   owner: (job) => (job.owner ? <span title={job.owner.email}><Name>{job.owner.name || job.owner.email}</Name></span> : <span className="sub" style={{ margin: 0 }}>no longer here</span>),
   program: (job) => <span title={job.model_type ?? job.command ?? ""} className={job.model_type ? undefined : "mono"}>{job.model_type ?? job.command ?? NONE}</span>,
