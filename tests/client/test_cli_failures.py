@@ -19,6 +19,7 @@ import click
 import httpx
 import pytest
 from click.testing import CliRunner, Result
+from evenkeel.cli import waiting
 from evenkeel.cli.failures import Ended
 from evenkeel.cli.main import cli
 
@@ -51,6 +52,8 @@ OPTIONS = {
     "login": ["--token", "t"],
     "environments log": ["--follow"],
     "logs": ["--follow"],
+    "projects move": ["--top"],
+    "projects set-share": ["--weight", "2"],
 }
 
 
@@ -102,6 +105,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], BaseException])
     monkeypatch.setattr(httpx.Client, "request", fail)
     monkeypatch.setattr(httpx.Client, "stream", fail)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(waiting, "UNREACHABLE_S", 0.0)
     return reached
 
 
@@ -266,7 +270,8 @@ def test_a_reader_that_has_gone_is_no_error_to_print(portal: Portal) -> None:
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None
-    assert process.stderr.read() == b""
+    with process.stderr:
+        assert process.stderr.read() == b""
     assert process.wait(60) == 1
 
 
