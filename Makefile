@@ -5,7 +5,7 @@ TEST_PROCESSES ?= 2
 WHOLE := whole and not slow and not chaos
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint openapi bench bench-live bench-lab bench-scale bench-simulator bench-policies bench-packing bench-forecast chaos slurm-parity slurm-cycles test-whole test-slow test-sample frontend env chromium lock clean
+.PHONY: help demo up test lint openapi bench bench-live bench-lab bench-scale bench-simulator bench-policies bench-packing bench-forecast chaos slurm-parity slurm-cycles test-whole test-slow test-sample mutants frontend env chromium lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,9 @@ test-sample: env frontend chromium ## some files of test-whole and of the slow t
 	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile -m "$(WHOLE)" --sample-files 4
 	@$(PYTHON) -m pytest -n 2 -m slow --sample 2 tests/flows tests/supervisor
 	@$(PYTHON) -m pytest -m slow --sample 3 tests/executors
+
+mutants: env ## mistakes made in the core, and how many the tests notice; MUTANTS_ARGS="--changed main" or "--module ledger --limit 50"
+	@nice $(PYTHON) -m tests.mutation $(MUTANTS_ARGS)
 
 chaos: env frontend ## kill everything, many times
 	@$(PYTHON) -m pytest -m chaos $(PYTEST_ARGS)

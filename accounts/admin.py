@@ -19,6 +19,7 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, AuthenticationForm, UserChangeForm, UserCreationForm
 
 from accounts import attempts, quotas
+from accounts.addresses import Unproved, check_proved
 from accounts.audit import record_audit
 from accounts.models import (
     ApiToken,
@@ -101,13 +102,15 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[type-arg]
     add_form = NewUserForm
     change_password_form = AdminPasswordChangeForm
     ordering = ("email",)
-    list_display = ("email", "first_name", "last_name", "kind", "is_superuser", "is_active", "last_login")
+    list_display = (
+        "email", "first_name", "last_name", "kind", "is_superuser", "is_active", "address_proved_by", "last_login",
+    )  # fmt: skip
     list_filter = ("is_superuser", "is_staff", "is_active")
     search_fields = ("email", "first_name", "last_name")
     filter_horizontal = ()
     readonly_fields = (
         "is_active", "is_staff", "is_superuser", "last_login", "date_joined", "kind", "project", "admin_by_directory",
-        "deactivated_at",
+        "deactivated_at", "address_proved_at", "address_proved_by", "invited_by", "invited_into",
     )  # fmt: skip
     actions = ("deactivate", "reactivate", "grant_administration", "revoke_administration")
     fieldsets = (
@@ -119,6 +122,7 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[type-arg]
                 "description": "Changed by the actions of the list: deactivate, reactivate, make administrator.",
             },
         ),
+        ("Address", {"fields": ("address_proved_at", "address_proved_by", "invited_by", "invited_into")}),
         ("Service account", {"fields": ("kind", "project")}),
         ("Dates", {"fields": ("last_login", "date_joined", "deactivated_at")}),
     )
@@ -138,7 +142,11 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[type-arg]
 
     @admin.action(description="Make administrator of the cluster", permissions=["change"])
     def grant_administration(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
-        self._each(request, queryset, lambda actor, user: set_administrator(actor=actor, user=user, administrator=True))
+        def grant(actor: User, user: User) -> None:
+            check_proved(user, confirmed=False)
+            set_administrator(actor=actor, user=user, administrator=True)
+
+        self._each(request, queryset, grant)
 
     @admin.action(description="Make administrator no longer", permissions=["change"])
     def revoke_administration(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
@@ -152,6 +160,8 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[type-arg]
             try:
                 change(actor_of(request), user)
                 done += 1
+            except Unproved as error:
+                self.message_user(request, f"{user.email}: {error} The page People asks and does it.", messages.ERROR)
             except (LastAdministrator, NotForServiceAccounts) as error:
                 self.message_user(request, f"{user.email}: {error}", messages.ERROR)
         if done:
@@ -172,8 +182,31 @@ class ProjectForm(forms.ModelForm):  # type: ignore[type-arg]
         return parent
 
 
+class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Asks before a role goes to an account whose address was never proved."""
+
+    confirm_unproved = forms.BooleanField(
+        required=False, label="Confirmed", help_text="The account is theirs although its address was never proved."
+    )
+
+    class Meta:
+        model = Membership
+        fields = ("user", "role")
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean() or {}
+        user = values.get("user")
+        if user is not None and {"user", "role"} & set(self.changed_data):
+            try:
+                check_proved(user, confirmed=bool(values.get("confirm_unproved")))
+            except Unproved as error:
+                self.add_error("confirm_unproved", str(error))
+        return values
+
+
 class MembershipInline(TabularInline):  # type: ignore[misc]
     model = Membership
+    form = MembershipForm
     extra = 0
     autocomplete_fields = ("user",)
 

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from django.contrib.auth.password_validation import validate_password
 from django.db import transaction
 
+from accounts.addresses import prove_address
 from accounts.audit import record_audit
-from accounts.models import Invitation, Membership, Project, User
+from accounts.models import Invitation, Membership, Project, Proof, User
 from accounts.selectors import manageable_projects
 from accounts.services import add_member
 
@@ -35,9 +36,19 @@ def _digest(secret: str) -> str:
 
 @transaction.atomic
 def invite(
-    *, actor: User, project: Project, email: str, role: str, now: datetime, expires_in_days: int = DEFAULT_DAYS
+    *,
+    actor: User,
+    project: Project,
+    email: str,
+    role: str,
+    now: datetime,
+    expires_in_days: int = DEFAULT_DAYS,
+    mailed: bool = False,
 ) -> tuple[Invitation, str]:
-    """The invitation and the secret of its link. An earlier open one for the same address and project ends."""
+    """The invitation and the secret of its link. An earlier open one for the same address and project ends.
+
+    `mailed`: the link is sent to the address and shown to nobody else, so accepting it proves the address.
+    """
     email = User.objects.normalize_email(email)
     open_ones = Invitation.objects.filter(project=project, email__iexact=email, accepted_at=None, revoked_at=None)
     open_ones.update(revoked_at=now)
@@ -49,8 +60,9 @@ def invite(
         digest=_digest(secret),
         created_by=actor,
         expires_at=now + timedelta(days=expires_in_days),
+        mailed=mailed,
     )
-    detail = {"email": email, "role": role, "expires_at": invitation.expires_at.isoformat()}
+    detail = {"email": email, "role": role, "mailed": mailed, "expires_at": invitation.expires_at.isoformat()}
     record_audit(actor=actor, action="invitation.create", target=project.key, detail=detail)
     return invitation, secret
 
@@ -89,6 +101,8 @@ def accept_invitation(
         user = _create_invited(invitation, name, password)
     elif user.email.lower() != invitation.email.lower():
         raise OtherAccount(f"The invitation is for {invitation.email}; you are signed in as {user.email}.")
+    if invitation.mailed:
+        prove_address(user=user, by=Proof.MAIL, now=now)
     Invitation.objects.filter(pk=invitation.pk).update(accepted_at=now, accepted_by=user)
     held = Membership.objects.filter(project=invitation.project, user=user, by_directory=False).first()
     if held is None or held.role != Membership.Role.MANAGER:
@@ -102,6 +116,7 @@ def _create_invited(invitation: Invitation, name: str, password: str) -> User:
     if User.objects.filter(email__iexact=invitation.email).exists():
         raise OtherAccount(f"{invitation.email} has an account: sign in, then open the link again.")
     user = User(email=invitation.email, first_name=name[:150])
+    user.invited_by, user.invited_into = invitation.created_by, invitation.project
     validate_password(password, user)
     user.set_password(password)
     user.save(force_insert=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import BaseUserManager
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -24,6 +26,7 @@ from accounts.money import Quota as Quota
 from accounts.money import Rate as Rate
 from accounts.money import Resource as Resource
 from accounts.money import UsageDay as UsageDay
+from accounts.text import one_line, shown
 
 #: Levels of the project tree.
 MAX_DEPTH = 12
@@ -46,6 +49,13 @@ class UserManager(BaseUserManager["User"]):
         return self._create(email, password, **{"is_staff": True, "is_superuser": True} | extra)
 
 
+class Proof(models.TextChoices):
+    """How it is known that an address is its account's: nothing else proves it, an administrator's word neither."""
+
+    MAIL = "mail", "A message sent to it"
+    IDENTITY_PROVIDER = "identity_provider", "The identity provider"
+
+
 class User(AbstractUser):
     """A person, or a service account that belongs to a project. `is_superuser` is a cluster administrator."""
 
@@ -66,6 +76,19 @@ class User(AbstractUser):
     )
     admin_by_directory = models.BooleanField(default=False, editable=False)
     deactivated_at = models.DateTimeField(null=True, editable=False)
+    address_proved_at = models.DateTimeField(null=True, editable=False)
+    address_proved_by = models.CharField(
+        max_length=20, choices=Proof, default="", blank=True, editable=False, help_text="Empty: never proved."
+    )
+    invited_by = models.ForeignKey(
+        "self",
+        null=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="Whose invitation made it.",
+    )
+    invited_into = models.ForeignKey("Project", null=True, editable=False, on_delete=models.SET_NULL, related_name="+")
     #: Set on the copy that a request with an API token works with (see accounts.tokens): what this user may do
     #: is then bounded by the token, and the copy is never saved.
     acting_token: ApiToken | None = None
@@ -93,7 +116,20 @@ class User(AbstractUser):
     def save(self, *args: Any, **kwargs: Any) -> None:
         if self.acting_token is not None:
             raise RuntimeError("a user as bounded by a token is not what the database should have")
+        if self._address_changes(kwargs.get("update_fields")):
+            self.address_proved_at, self.address_proved_by = None, ""
+            if kwargs.get("update_fields") is not None:
+                kwargs["update_fields"] = {*kwargs["update_fields"], "address_proved_at", "address_proved_by"}
+        # Also those that a directory sent.
+        self.first_name, self.last_name = shown(self.first_name), shown(self.last_name)
         super().save(*args, **kwargs)
+
+    def _address_changes(self, fields: Collection[str] | None) -> bool:
+        """What proved the address before says nothing of another one."""
+        if self._state.adding or (fields is not None and "email" not in fields):
+            return False
+        before = User.objects.filter(pk=self.pk).values_list("email", flat=True).first()
+        return before is not None and before.lower() != self.email.lower()
 
 
 #: Of a project, as `priority` of a job may be.
@@ -145,6 +181,13 @@ class Project(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        super().clean()
+        try:
+            self.name = one_line(self.name)
+        except ValueError as error:
+            raise ValidationError({"name": f"The name {error}."}) from None
 
 
 class Membership(models.Model):
@@ -219,6 +262,9 @@ class Invitation(models.Model):
     created_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="invitations_sent")
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
+    mailed = models.BooleanField(
+        default=False, editable=False, help_text="The link was sent to the address and shown to nobody else."
+    )
     accepted_at = models.DateTimeField(null=True, blank=True)
     accepted_by = models.ForeignKey(
         User, null=True, blank=True, on_delete=models.SET_NULL, related_name="invitations_accepted"

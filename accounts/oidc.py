@@ -15,11 +15,14 @@ from django.conf import settings
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils import timezone
 from requests import RequestException
 
+from accounts.addresses import prove_address
+from accounts.connecting import connect_account
 from accounts.denials import record_denial
 from accounts.directory import apply_groups
-from accounts.models import User
+from accounts.models import Proof, User
 from accounts.origin import address_of
 
 logger = logging.getLogger(__name__)
@@ -68,8 +71,13 @@ class DirectoryAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
             raise ImmediateHttpResponse(_refused(request, "directory"))
         if not sociallogin.is_existing and not emails:
             raise ImmediateHttpResponse(_refused(request, "unverified"))
+        if not sociallogin.is_existing and sociallogin.user.email.lower() not in {email.lower() for email in emails}:
+            raise ImmediateHttpResponse(_refused(request, "unverified"))
         if sociallogin.is_existing and sociallogin.user.kind != User.Kind.PERSON:
             raise ImmediateHttpResponse(_refused(request, "directory", sociallogin.user.email))
+        if sociallogin.is_existing and sociallogin.account.pk is None:  # found by its address, not by the provider's id
+            connect_account(user=sociallogin.user, now=timezone.now())
+            sociallogin.user.refresh_from_db()
 
 
 def begin_sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
@@ -83,11 +91,21 @@ def begin_sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
 
 
 @receiver(user_logged_in)
-def follow_groups(sender: Any, request: HttpRequest, user: User, sociallogin: Any = None, **kwargs: Any) -> None:
-    if sociallogin is None or not settings.EVENKEEL_OIDC_GROUPS_CLAIM:
+def follow_provider(sender: Any, request: HttpRequest, user: User, sociallogin: Any = None, **kwargs: Any) -> None:
+    """What the provider says of a person at each sign-in: that the address is theirs, and their groups."""
+    if sociallogin is None:
+        return
+    if _names(sociallogin, user.email):
+        prove_address(user=user, by=Proof.IDENTITY_PROVIDER, now=timezone.now())
+    if not settings.EVENKEEL_OIDC_GROUPS_CLAIM:
         return
     groups = groups_in(sociallogin.account.extra_data, settings.EVENKEEL_OIDC_GROUPS_CLAIM)
     apply_groups(user=user, groups=groups, mapping=settings.EVENKEEL_OIDC_GROUP_ROLES)
+
+
+def _names(sociallogin: Any, email: str) -> bool:
+    """Whether the provider vouches for the address now; the library adds none that it read from its own tables."""
+    return any(one.verified and one.email.lower() == email.lower() for one in sociallogin.email_addresses)
 
 
 def groups_in(data: dict[str, Any], claim: str) -> list[str]:

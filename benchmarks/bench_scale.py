@@ -114,7 +114,7 @@ class Use:
 def uses(portal: LivePortal) -> dict[str, Use]:
     """By process of the portal, children included; memory that is shared counts in parts (PSS)."""
     found = {}
-    for name in ("web", "worker", "forecasts", "lab", "shadow", "beat", "postgres", "valkey"):
+    for name in ("web", "worker", "commands", "forecasts", "lab", "shadow", "beat", "postgres", "valkey"):
         top = psutil.Process(portal.pid(name))
         cpu_s = mib = 0.0
         for one in (top, *top.children(recursive=True)):

@@ -10,13 +10,13 @@ django.setup(set_prefix=False)  # loads the apps: the imports below need them
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.urls import path  # noqa: E402
 
 from portal.bodies import BodyLimit  # noqa: E402
 from portal.handler import SynchronousHandler  # noqa: E402
 from portal.jobs.consumers import LiveConsumer  # noqa: E402
+from portal.socket_origin import OwnOrigin  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
@@ -25,9 +25,7 @@ application = ProtocolTypeRouter(
             limit=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
             upload_limit=settings.EVENKEEL_MATERIAL.bundle_max_bytes,
         ),
-        "websocket": AllowedHostsOriginValidator(
-            AuthMiddlewareStack(URLRouter([path("ws/v1/live", LiveConsumer.as_asgi())]))
-        ),
+        "websocket": OwnOrigin(AuthMiddlewareStack(URLRouter([path("ws/v1/live", LiveConsumer.as_asgi())]))),
     }
 )
 

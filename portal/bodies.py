@@ -33,7 +33,7 @@ class BodyLimit:
 
 def _declared(scope: HTTPScope) -> int:
     given = dict(scope["headers"]).get(b"content-length", b"")
-    return int(given) if given.isdigit() else 0
+    return int(given) if given.isascii() and given.isdigit() else 0
 
 
 class _Body:
@@ -65,6 +65,6 @@ async def _refuse(send: ASGISendCallable, limit: int) -> None:
     }
     body = json.dumps(problem).encode()
     headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
-    headers.append((b"connection", b"close"))
+    headers += [(b"cache-control", b"no-store"), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": 413, "headers": headers, "trailers": False})
     await send({"type": "http.response.body", "body": body, "more_body": False})

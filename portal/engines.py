@@ -56,7 +56,13 @@ def read_local_options(data: Path) -> dict[str, Any]:
         "data_dir": env.folder("EVENKEEL_LOCAL_DIR", data),
         "software": read_software(),
         "virtual_accelerators": env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS"),
+        "accounts_registry": read_accounts_registry(),
     }
+
+
+def read_accounts_registry() -> Path:
+    """What keeps the accounts of several portals on one machine apart: for all of them the same."""
+    return env.folder("EVENKEEL_ACCOUNTS_REGISTRY", Path("/var/lib/evenkeel/accounts"))
 
 
 def read_ray_options(data: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from zoneinfo import available_timezones
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
+from evenkeel.web_address import read_url
 
 from accounts.grants import Grant
 
@@ -69,7 +70,7 @@ def flag(name: str, default: bool = False) -> bool:
 def number(name: str, default: float, *, minimum: float, maximum: float) -> float:
     raw = text(name, str(default))
     try:
-        value = float(raw)
+        value = float(raw if raw.isascii() else "")
     except ValueError:
         raise BadSetting(f"{name} must be a number, not {raw!r}") from None
     if not minimum <= value <= maximum:
@@ -115,6 +116,30 @@ def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return tuple(found)
 
 
+def web_url(name: str, default: str = "") -> str:
+    """An http or https address; empty where neither it nor a default is given."""
+    found = text(name, default)
+    try:
+        if found:
+            read_url(found)
+    except ValueError as error:
+        raise BadSetting(f"{name} {error}: {found!r}") from None
+    return found
+
+
+def origins(name: str) -> list[str]:
+    """Such as https://portal.example.org or https://*.example.org: no path, and a port only where it is another."""
+    found = [origin.rstrip("/") for origin in words(name, [])]
+    for origin in found:
+        try:
+            parts = read_url(origin.replace("://*.", "://any.", 1))
+        except ValueError as error:
+            raise BadSetting(f"{name} {error}: {origin!r}") from None
+        if parts.path or parts.query or parts.fragment:
+            raise BadSetting(f"{name} must have origins such as https://portal.example.org, without a path: {origin!r}")
+    return found
+
+
 def folder(name: str, default: Path) -> Path:
     return Path(text(name) or default).expanduser().absolute()
 
@@ -139,7 +164,7 @@ def share_steps(name: str) -> dict[str, int]:
     steps = {"": 1}
     for item in words(name, []):
         kind, _, step = item.rpartition("=")
-        if not step.isdecimal() or not 1 <= int(step) <= 100 or 100 % int(step):
+        if not (step.isascii() and step.isdecimal()) or not 1 <= int(step) <= 100 or 100 % int(step):
             raise BadSetting(f"{name} must look like 5 or 5,h100=10, in percents that divide 100: {item!r}")
         steps[kind.strip()] = int(step)
     return steps

@@ -7,6 +7,7 @@ is added, and text lines stay as they are.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from portal.jobs.models import Job, Run
 
 Fields = Mapping[str, str | int]
+#: As accounts.tokens and portal.jobs.run_tokens make them.
+_TOKEN = re.compile(r"\b(ekr_|ek_[0-9a-f]{10}_)[A-Za-z0-9_-]{20,}")
 _bound: ContextVar[Fields] = ContextVar("log_fields", default={})  # noqa: B039 - never changed in place
 
 
@@ -70,9 +73,24 @@ class Context(logging.Filter):
         return True
 
 
+def masked(text: str) -> str:
+    """Without the secret parts of tokens, of runs and of people; the prefix still says which one it was."""
+    return _TOKEN.sub(r"\1[redacted]", text)
+
+
+class TextLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record))
+
+
+class _JsonLines(JsonFormatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record))
+
+
 def json_lines() -> logging.Formatter:
     """One object a line: at, level, logger, message, exception where there is one, and what the line is about."""
     names = {"levelname": "level", "name": "logger", "exc_info": "exception"}
-    return JsonFormatter(
+    return _JsonLines(
         "%(levelname)s %(name)s %(message)s", timestamp="at", rename_fields=names, json_ensure_ascii=False
     )

@@ -24,6 +24,15 @@ class ContentPolicy(CSPMiddleware):
         return parts
 
 
+class NoStore(MiddlewareMixin):
+    """No browser and no proxy keeps what the API answers: errors, exports and downloads too."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if request.path_info.startswith("/api/"):
+            response["Cache-Control"] = "no-store"
+        return response
+
+
 class NoNulInPaths(MiddlewareMixin):
     """PostgreSQL stores no text with it, so nothing has such a name."""
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Count, F, Min, Sum
+from django.db.models import Count, F, Min, Sum, Value
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
@@ -25,7 +26,8 @@ from rest_framework.views import APIView
 
 from portal.api.permissions import ADMINISTRATORS
 from portal.jobs.clusters import active_clusters
-from portal.jobs.models import Accelerator, CheckState, Command, Hold, Job, Node, Run
+from portal.jobs.loops import OF_CLUSTERS, LoopName, failing_now
+from portal.jobs.models import Accelerator, CheckState, Command, FailureCount, Hold, Job, Node, Run
 from portal.jobs.selectors import in_states
 from scheduling.lifecycle import LIVE, TERMINAL, WAITING, State, coarse_state
 
@@ -47,6 +49,7 @@ class _Cluster(Collector):
         yield from _checks(names)
         yield from _rounds()
         yield from _commands(names)
+        yield from _failures(names)
 
 
 def _jobs(names: Sequence[str]) -> Iterator[Metric]:
@@ -182,6 +185,23 @@ def _commands(names: Sequence[str]) -> Iterator[Metric]:
             gauge.add_metric([name, verb.value], found.get((name, verb.value), 0))
         again.add_metric([name], counts.get(name, 0))
     yield from (gauge, again)
+
+
+def _failures(names: Sequence[str]) -> Iterator[Metric]:
+    """Of loops over more than one cluster the label `cluster` is empty."""
+    labels = ["loop", *_BY]
+    said = "Failures of single items (jobs, runs, nodes, files) in loops of the control plane."
+    counter = CounterMetricFamily("evenkeel_item_failures", said, labels=labels)
+    said = "Items that fail now, and are tried again."
+    gauge = GaugeMetricFamily("evenkeel_failing_items", said, labels=labels)
+    counts = _counts(FailureCount.objects.values_list("loop", "cluster_name", "failures"))
+    rows = failing_now(timezone.now()).order_by().values_list("loop", Coalesce("cluster__name", Value("")))
+    failing = _counts(rows.annotate(count=Count("pk")))
+    known = {(loop.value, name) for loop in LoopName for name in (names if loop in OF_CLUSTERS else [""])}
+    for key in sorted({*known, *counts, *failing}):
+        counter.add_metric(key, counts.get(key, 0))
+        gauge.add_metric(key, failing.get(key, 0))
+    yield from (counter, gauge)
 
 
 def has_metrics_token(request: HttpRequest) -> bool:

@@ -9,7 +9,7 @@ from csp.constants import NONE, SELF, UNSAFE_INLINE
 from portal import env
 from portal.clusters_file import read_clusters
 from portal.datasets import read_data_settings
-from portal.engines import read_ray_options, read_slurm_options
+from portal.engines import read_accounts_registry, read_ray_options, read_slurm_options
 from portal.material.limits import read_limits, read_secret_keys
 from portal.stores import read_checkpoint_store
 from portal.supervisor.layout import Layout
@@ -22,18 +22,21 @@ VERSION = "0.1.0"
 EVENKEEL_DATA = env.folder("EVENKEEL_DATA", BASE_DIR / "data")
 EVENKEEL_HOST = env.text("EVENKEEL_HOST", "127.0.0.1")
 EVENKEEL_PORT = env.integer("EVENKEEL_PORT", 8800, minimum=1, maximum=65_535)
-LOCAL_URL = f"http://{'127.0.0.1' if EVENKEEL_HOST in {'0.0.0.0', '::'} else EVENKEEL_HOST}:{EVENKEEL_PORT}"  # noqa: S104  # nosec B104
-EVENKEEL_API_URL = env.text("EVENKEEL_API_URL", LOCAL_URL)
+_local_host = "127.0.0.1" if EVENKEEL_HOST in {"0.0.0.0", "::"} else EVENKEEL_HOST  # noqa: S104  # nosec B104
+LOCAL_URL = f"http://{f'[{_local_host}]' if ':' in _local_host else _local_host}:{EVENKEEL_PORT}"
+EVENKEEL_API_URL = env.web_url("EVENKEEL_API_URL", LOCAL_URL)
 EVENKEEL_ADMIN_EMAIL = env.text("EVENKEEL_ADMIN_EMAIL", "admin@evenkeel.local")
 EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
 EVENKEEL_SHARE_STEPS = env.share_steps("EVENKEEL_SHARE_STEPS")  # percent, by type of accelerator
 EVENKEEL_EXECUTOR = env.choice("EVENKEEL_EXECUTOR", "local", "ray", "slurm")
 EVENKEEL_DATASETS = read_data_settings(EVENKEEL_EXECUTOR, EVENKEEL_DATA)
+EVENKEEL_ACCOUNTS_REGISTRY = read_accounts_registry()
 EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
     "local": {
         "data_dir": EVENKEEL_DATA,
         "virtual_accelerators": EVENKEEL_VIRTUAL_ACCELERATORS,
         "data_cache_dir": EVENKEEL_DATASETS.cache_dir,
+        "accounts_registry": EVENKEEL_ACCOUNTS_REGISTRY,
     },
     "ray": read_ray_options(EVENKEEL_DATA),
     "slurm": read_slurm_options(EVENKEEL_DATA),
@@ -82,7 +85,7 @@ DEBUG = EVENKEEL_DEBUG
 SECRET_KEY = env.text("EVENKEEL_SECRET_KEY") or _layout.secret("secret_key")
 EVENKEEL_ALLOWED_HOSTS = env.words("EVENKEEL_ALLOWED_HOSTS", [EVENKEEL_HOST])
 ALLOWED_HOSTS = [*EVENKEEL_ALLOWED_HOSTS, "localhost", "127.0.0.1", "[::1]"]
-CSRF_TRUSTED_ORIGINS = env.words("EVENKEEL_TRUSTED_ORIGINS", [])
+CSRF_TRUSTED_ORIGINS = env.origins("EVENKEEL_TRUSTED_ORIGINS")
 
 INSTALLED_APPS = [
     "unfold",
@@ -114,6 +117,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "portal.middleware.NoStore",
     "accounts.origin.origin_middleware",
     "portal.middleware.NoNulInPaths",
     "django.middleware.security.SecurityMiddleware",
@@ -191,15 +195,21 @@ CELERY_IMPORTS = (
     "portal.jobs.check_tasks",
     "portal.jobs.forecast_tasks",
     "portal.jobs.preview_tasks",
+    "portal.jobs.spool_tasks",
     "portal.jobs.what_if_tasks",
     "portal.jobs.examination_tasks",
     "portal.lab.replays",
 )
 CELERY_TASK_ROUTES = {
     "evenkeel.run_round": {"queue": "rounds"},
-    "evenkeel.send_command": {"queue": "dispatch"},
     "evenkeel.publish_live": {"queue": "live"},
-    "evenkeel.prepare_run": {"queue": "dispatch"},
+    # What waits for processes of a job's account has workers of its own: rounds never do.
+    "evenkeel.send_command": {"queue": "commands"},
+    "evenkeel.prepare_run": {"queue": "commands"},
+    "evenkeel.warm_up": {"queue": "commands"},
+    "evenkeel.hand_over": {"queue": "commands"},
+    "evenkeel.reap_orphans": {"queue": "commands"},
+    "evenkeel.collect_artifacts": {"queue": "commands"},
     "evenkeel.foresee_starts": {"queue": "forecasts"},
     "evenkeel.run_simulations": {"queue": "lab"},
     "evenkeel.shadow_round": {"queue": "shadow"},
@@ -243,7 +253,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 # Signing in by OpenID Connect, where an issuer is named; docs/people.md.
 EVENKEEL_METRICS_TOKEN = env.text("EVENKEEL_METRICS_TOKEN")
-EVENKEEL_OIDC_ISSUER = env.text("EVENKEEL_OIDC_ISSUER").rstrip("/")
+EVENKEEL_OIDC_ISSUER = env.web_url("EVENKEEL_OIDC_ISSUER").rstrip("/")
 EVENKEEL_OIDC_NAME = env.text("EVENKEEL_OIDC_NAME", "single sign-on")
 EVENKEEL_OIDC_GROUPS_CLAIM = env.text("EVENKEEL_OIDC_GROUPS_CLAIM")
 EVENKEEL_OIDC_GROUP_ROLES = env.group_roles("EVENKEEL_OIDC_GROUP_ROLES")
@@ -363,7 +373,7 @@ LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "text": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "text": {"()": "portal.logs.TextLines", "format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
         "json": {"()": "portal.logs.json_lines"},
     },
     "filters": {"context": {"()": "portal.logs.Context"}},

@@ -104,9 +104,7 @@ def _options(protocol: str) -> dict[str, Any]:
     if (endpoint or region) and protocol not in _S3:
         raise env.BadSetting("EVENKEEL_CHECKPOINT_ENDPOINT and _REGION are for s3:// only")
     if endpoint:
-        if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).hostname:
-            raise env.BadSetting(f"EVENKEEL_CHECKPOINT_ENDPOINT must be an http or https address, not {endpoint!r}")
-        options["endpoint_url"] = endpoint
+        options["endpoint_url"] = env.web_url("EVENKEEL_CHECKPOINT_ENDPOINT")
     if region:
         options["client_kwargs"] = {"region_name": region}
     return options

@@ -175,6 +175,6 @@ def _jobs(case: Case) -> list[Job]:
 def _pair(name: str) -> tuple[str, str, int]:
     one, _, rest = name.partition("|")
     other, _, gang = rest.rpartition("|")
-    if not other or not gang.isdigit():
+    if not other or not (gang.isascii() and gang.isdigit()):
         raise InvalidInput(f"pair_throughputs: {name!r} must read 'A|B|scale_factor'")
     return one, other, int(gang)

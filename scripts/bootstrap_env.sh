@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
 # Makes .venv from requirements.lock and the client; does nothing while both are unchanged. With EVENKEEL_RAY=1 also
 # what the ray executor needs (requirements-ray.lock), with EVENKEEL_S3=1 what s3:// stores and their tests need; where
-# that cannot be had it says so and goes on without.
+# that cannot be had it says so and goes on without. Only files whose SHA-256 a lock names are installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec 9<requirements.lock && flock 9 # two makes at once: the second waits
 
 stamp=.venv/.evenkeel-stamp
-plain=$(cat requirements.lock client/pyproject.toml | sha256sum)
-with_ray=$(cat requirements.lock client/pyproject.toml requirements-ray.lock | sha256sum)
+plain=$(cat requirements.lock requirements-cuda.lock client/pyproject.toml | sha256sum)
+with_ray=$(cat requirements.lock requirements-cuda.lock client/pyproject.toml requirements-ray.lock | sha256sum)
+# The locks name everything, so nothing else is resolved, and nothing without a hash is installed.
+locked=(install --disable-pip-version-check --no-input --no-deps --require-hashes)
 if [ "${EVENKEEL_RAY:-}" = 1 ]; then wanted=$with_ray; else wanted=$plain; fi
 made=$(cat "$stamp" 2>/dev/null || true)
 add_s3() { # has a stamp of its own, for it changes nothing of the rest
   local wanted
   wanted=$(cat requirements-s3.lock requirements-s3-test.lock | sha256sum)
   if [ "${EVENKEEL_S3:-}" != 1 ] || [ "$(cat .venv/.evenkeel-s3-stamp 2>/dev/null || true)" = "$wanted" ]; then return 0; fi
-  if .venv/bin/python -m pip install -qq --disable-pip-version-check --no-input -c requirements.lock \
-    -r requirements-s3.lock -r requirements-s3-test.lock </dev/null; then
+  if .venv/bin/python -m pip "${locked[@]}" -qq -r requirements-s3.lock -r requirements-s3-test.lock </dev/null; then
     echo "$wanted" >.venv/.evenkeel-s3-stamp
   else
     say "s3fs and moto could not be installed: tests of S3 stores will be skipped."
@@ -94,11 +95,33 @@ progress() {
     esac
   done >&2
 }
-lock=(install --disable-pip-version-check --no-input -r requirements.lock)
+# Asked for hashes, pip prefers files whose hash an index names, and so the public torch to a build for processors that
+# is at hand: the one that it would take otherwise goes first, if the lock names it.
+torch=$(mktemp -d)
+awk '/^torch==/ { found = 1 } found { print } found && !/\\$/ { exit }' requirements.lock >"$torch/torch.lock"
+pin=$(sed -n '1s/ .*//p' "$torch/torch.lock")
+if ! .venv/bin/python -c 'import importlib.metadata as m, sys; sys.exit("torch==" + m.version("torch").partition("+")[0] != sys.argv[1])' "$pin" 2>/dev/null; then
+  "${pip[@]}" download -qq --disable-pip-version-check --no-input --no-deps -d "$torch" "$pin" </dev/null &&
+    "${pip[@]}" "${locked[@]}" -qq --no-index --find-links "$torch" -r "$torch/torch.lock" </dev/null ||
+    say "requirements.lock does not name the build of $pin that is at hand; the public index's is taken."
+fi
+rm -rf "$torch"
+lock=("${locked[@]}" -r requirements.lock)
 if [ -t 2 ]; then "${pip[@]}" "${lock[@]}" </dev/null | progress; else "${pip[@]}" "${lock[@]}" -qq </dev/null; fi
+# A torch that was built for CUDA needs NVIDIA's packages; builds for processors need none of them.
+if .venv/bin/python - <<'PYTHON'
+import importlib.metadata, sys
+from packaging.requirements import Requirement
+needs = map(Requirement, importlib.metadata.requires("torch") or ())
+cuda = [need for need in needs if need.name.startswith(("nvidia-", "cuda-"))]
+sys.exit(not any(need.marker is None or need.marker.evaluate() for need in cuda))
+PYTHON
+then
+  "${pip[@]}" "${locked[@]}" -qq -r requirements-cuda.lock </dev/null
+fi
 "${pip[@]}" install -qq --disable-pip-version-check --no-input --no-deps --no-build-isolation -e client </dev/null
 if [ "${EVENKEEL_RAY:-}" = 1 ]; then
-  "${pip[@]}" install -qq --disable-pip-version-check --no-input -r requirements-ray.lock </dev/null ||
+  "${pip[@]}" "${locked[@]}" -qq -r requirements-ray.lock </dev/null ||
     say "Ray could not be installed: its tests will be skipped."
 fi
 echo "$wanted" >"$stamp"

@@ -60,12 +60,14 @@ class Projects(Resource):
     def members(self, key: str) -> Iterator[schemas.Member]:
         return self._client.rows(schemas.Member, f"projects/{part(key)}/members")
 
-    def add_member(self, key: str, email: str, role: Role) -> schemas.Member:
-        body = {"email": email, "role": role}
+    def add_member(self, key: str, email: str, role: Role, *, confirm_unproved: bool = False) -> schemas.Member:
+        """ApiError with UNPROVED where the address of the account was never proved, unless that is confirmed."""
+        body = {"email": email, "role": role, "confirm_unproved": confirm_unproved}
         return self._client.one(schemas.Member, "POST", f"projects/{part(key)}/members", json=body)
 
-    def change_member(self, key: str, person: int, role: Role) -> schemas.Member:
-        return self._client.one(schemas.Member, "PATCH", f"projects/{part(key)}/members/{person}", json={"role": role})
+    def change_member(self, key: str, person: int, role: Role, *, confirm_unproved: bool = False) -> schemas.Member:
+        body = {"role": role, "confirm_unproved": confirm_unproved}
+        return self._client.one(schemas.Member, "PATCH", f"projects/{part(key)}/members/{person}", json=body)
 
     def remove_member(self, key: str, person: int) -> None:
         self._client.send("DELETE", f"projects/{part(key)}/members/{person}")
@@ -326,6 +328,9 @@ class Operations(Resource):
 
     def release(self, job: str) -> schemas.Job:
         return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/release")
+
+    def stop_retrying(self, job: str) -> schemas.Job:
+        return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/stop-retrying")
 
     def extend(self, job: str) -> schemas.Job:
         return self._client.one(schemas.Job, "POST", f"jobs/{part(job)}/extend", repeatable=False)

@@ -596,6 +596,7 @@ class JobHold(TypedDict):
 class JobLink(TypedDict):
     name: str
     url: str
+    leads_here: bool
 
 
 class JobReason(TypedDict):
@@ -607,6 +608,13 @@ class JobReason(TypedDict):
 class JobRef(TypedDict):
     number: int
     name: str | None
+
+
+class JobRetry(TypedDict):
+    at: str | None
+    attempt: int
+    of: int | None
+    why: str
 
 
 LabelItem: TypeAlias = str
@@ -695,6 +703,13 @@ class LiveJobRef(TypedDict):
     name: NotRequired[str]
 
 
+class LiveJobRetry(TypedDict):
+    at: NotRequired[str]
+    attempt: int
+    of: NotRequired[int]
+    why: str
+
+
 class LivePerson(TypedDict):
     name: str
     email: str
@@ -765,6 +780,7 @@ class Look(TypedDict):
 class MemberWish(TypedDict):
     email: str
     role: NotRequired[Literal["viewer", "member", "manager"]]
+    confirm_unproved: NotRequired[bool]
 
 
 class Metrics(TypedDict):
@@ -793,7 +809,7 @@ class NewInvitation(TypedDict):
     expires_at: str
     accepted_at: str | None
     revoked_at: str | None
-    link: str
+    link: str | None
     mailed: bool
 
 
@@ -1078,6 +1094,7 @@ class PatchedJobPatch(TypedDict):
     qos: NotRequired[str | None]
     partition: NotRequired[str | None]
     total_steps: NotRequired[int]
+    restartable: NotRequired[bool | None]
     max_cost: NotRequired[float | str | None]
     max_duration: NotRequired[float | str | None]
     deadline: NotRequired[str | None]
@@ -1086,6 +1103,7 @@ class PatchedJobPatch(TypedDict):
 class PatchedPersonChange(TypedDict):
     is_admin: NotRequired[bool | None]
     is_active: NotRequired[bool | None]
+    confirm_unproved: NotRequired[bool]
 
 
 class PatchedProjectChange(TypedDict):
@@ -1099,6 +1117,7 @@ class PatchedProjectChange(TypedDict):
 
 class PatchedRoleWish(TypedDict):
     role: Literal["viewer", "member", "manager"]
+    confirm_unproved: NotRequired[bool]
 
 
 class Person(TypedDict):
@@ -2275,6 +2294,9 @@ class Account(TypedDict):
     last_sign_in_at: str | None
     created_at: str
     deactivated_at: str | None
+    address_proved_at: str | None
+    address_proved_by: Literal["mail", "identity_provider"] | Literal["mail", "identity_provider"] | None
+    provenance: str | None
 
 
 class AccountPage(TypedDict):
@@ -2482,6 +2504,25 @@ class Explanation(TypedDict):
     detail: dict[str, Any]
 
 
+class FailingItem(TypedDict):
+    loop: str
+    task: str
+    name: str
+    cluster: str | None
+    job: JobRef | None
+    since_at: str
+    last_at: str
+    next_attempt_at: str
+    failures: int
+    error: str
+
+
+class FailingItemPage(TypedDict):
+    next: str | None
+    previous: str | None
+    results: list[FailingItem]
+
+
 class FairnessFigures(TypedDict):
     samples: int
     holding: float
@@ -2590,9 +2631,12 @@ class Job(TypedDict):
         "CANCELLED",
     ]
     reason: JobReason
+    retry: JobRetry | None
+    ending: bool
     fetching: str | None
     model_type: str | None
     command: str | None
+    warnings: list[str]
     total_steps: int
     step: int
     progress: float
@@ -2683,7 +2727,7 @@ class JobFile(TypedDict):
     cpus: NotRequired[int | None]
     memory: NotRequired[int | str | None]
     checkpoint: NotRequired[CheckpointRule]
-    restartable: NotRequired[bool]
+    restartable: NotRequired[bool | None]
     priority: NotRequired[int]
     nice: NotRequired[int]
     qos: NotRequired[str | None]
@@ -2806,9 +2850,12 @@ class LiveJob(TypedDict):
         "CANCELLED",
     ]
     reason: LiveJobReason
+    retry: NotRequired[LiveJobRetry]
+    ending: bool
     fetching: NotRequired[str]
     model_type: NotRequired[str]
     command: NotRequired[str]
+    warnings: list[str]
     total_steps: int
     step: int
     progress: float
@@ -2876,6 +2923,8 @@ class Member(TypedDict):
     role: Literal["viewer", "member", "manager"]
     inherited_from: str | None
     by_directory: bool
+    address_proved: bool
+    provenance: str | None
 
 
 class MemberPage(TypedDict):
@@ -3441,9 +3490,12 @@ class JobDetail(TypedDict):
         "CANCELLED",
     ]
     reason: JobReason
+    retry: JobRetry | None
+    ending: bool
     fetching: str | None
     model_type: str | None
     command: str | None
+    warnings: list[str]
     total_steps: int
     step: int
     progress: float
@@ -3548,6 +3600,7 @@ class Preview(TypedDict):
     reason: Reason
     would_change: str | None
     as_of: str
+    warnings: list[str]
     allocation: PlannedAllocation | None
     prepares: bool
     jobs: int

@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
 from evenkeel.sdk import distributed
 from evenkeel.sdk.checkpoints import CheckpointStore
@@ -32,6 +31,7 @@ from evenkeel.sdk.sampling import batch_indices, share
 from evenkeel.sdk.saver import Saver, unwrapped
 from evenkeel.sdk.settings import Settings, read_settings
 from evenkeel.sdk.state import CheckpointError
+from evenkeel.web_address import read_url
 
 log = logging.getLogger("evenkeel")
 #: Ranks are at most two steps apart; see `StepFence`.
@@ -224,9 +224,12 @@ class Run:
 
     def link(self, name: str, url: str) -> None:
         """An address where more of this run is to be seen (TensorBoard, MLflow, Weights & Biases, ...), shown with the
-        job. The same name again replaces it. ValueError for what is no http or https address."""
-        if urlsplit(url).scheme not in ("http", "https") or len(url) > MAX_URL or any(c.isspace() for c in url):
-            raise ValueError(f"link({name!r}): an http or https address of at most {MAX_URL} characters, not {url!r}")
+        job. The same name again replaces it. ValueError for what is no http or https address. The portal shows one
+        that leads to its own machine, such as http://localhost:6006, as text, not as a link."""
+        try:
+            read_url(url, most=MAX_URL)
+        except ValueError as error:
+            raise ValueError(f"link({name!r}): url {error}, not {url!r}") from None
         if self._lines and self.rank == 0:
             self._lines.say("link", name=name, url=url)
 

@@ -22,7 +22,7 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.shapes.material import ArtifactPage
 from portal.jobs.describe import iso
-from portal.jobs.models import Job
+from portal.jobs.models import Job, Run
 from portal.jobs.selectors import access_job
 from portal.material import artifacts
 from portal.material.files import BLOCK, PlainFile, artifact_file
@@ -32,7 +32,7 @@ from portal.material.selectors import access_artifact
 from portal.material.tasks import remove_artifacts_now
 from scheduling.lifecycle import LIVE, State
 
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 RANGE = OpenApiParameter(
     "Range", str, OpenApiParameter.HEADER, description="One range of bytes: `bytes=0-1023`, `bytes=9-`, `bytes=-100`."
 )
@@ -120,11 +120,12 @@ def _wanted(header: str | None, size: int) -> tuple[int, int]:
 
 def _collecting(job: Job) -> dict[str, Any]:
     assert job.run is not None
-    material = RunMaterial.objects.filter(run=job.run).first()
+    last = Run.objects.filter(job=job, epoch__gt=0).order_by("-attempt").first()  # one that waits has left nothing
+    material = RunMaterial.objects.filter(run=last).first() if last else None
     done = material is not None and material.collecting in ("done", "failed")
     live = State(job.run.state) in LIVE
     return {
-        "collecting": live or (job.run.epoch > 0 and not done),
+        "collecting": live or (last is not None and not done),
         "left_out": material.left_out if material else 0,
     }
 

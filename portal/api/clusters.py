@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from django.utils import timezone
 from pydantic import Field
@@ -25,6 +25,7 @@ from portal.api.shapes.live import Live
 from portal.api.shapes.previews import PolicyPreview
 from portal.jobs import live, offers, policies
 from portal.jobs.drains import describe_with_drains
+from portal.jobs.fields import OneLine
 from portal.jobs.live_state import describe_event
 from portal.jobs.models import Cluster, Node
 from portal.jobs.node_page import describe_node_page
@@ -103,7 +104,7 @@ class PoliciesView(APIView):
 
 
 class PolicyChoice(Body):
-    name: str = Field(max_length=60, examples=["f_scheduling"])
+    name: Annotated[str, Field(max_length=60), OneLine] = Field(examples=["f_scheduling"])
     parameters: dict[str, Any] = Field({}, examples=[{"v_bound": 0.05}], max_length=100)
 
 

@@ -70,8 +70,12 @@ class BuildLogView(APIView):
         """A range of the build log. Ask again from next_offset until it is complete."""
         environment = access_environment(signed_in(request), project, digest)
         log = files.environment_log(environment)
-        chunk = log.tail(query.tail, query.limit) if query.tail else log.chunk(query.offset, query.limit)
         ended = environment.state != EnvironmentRow.State.BUILDING
+        chunk = (
+            log.tail(query.tail, query.limit, growing=not ended)
+            if query.tail
+            else log.chunk(query.offset, query.limit, growing=not ended)
+        )
         return Response(
             {
                 "offset": chunk.offset,

@@ -18,7 +18,7 @@ from accounts.models import Guarantee as Row
 from accounts.selectors import visible_projects
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import Body, PageQuery, Query
+from portal.api.inputs import Body, PageQuery, Query, Word
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -32,7 +32,7 @@ EXAMPLE = OpenApiExample("Two GPUs", {"gpus": 2, "reclaim_within_s": 300}, reque
 
 class GuaranteeWish(Body):
     gpus: int = Field(ge=1, le=10**6, description="Of all types together.")
-    by_type: dict[str, int] = Field(
+    by_type: dict[Word, int] = Field(
         default_factory=dict, max_length=100, description="How many of them are of one type.", examples=[{"a100": 4}]
     )
     reclaim_within_s: int = Field(

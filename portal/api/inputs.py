@@ -9,7 +9,8 @@ from drf_spectacular.utils import OpenApiParameter
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from rest_framework.request import Request
 
-from portal.jobs.fields import no_control
+from accounts.text import shown
+from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem, Problems, problems_of
 from scheduling.strict_numbers import StrictNumbers
 from scheduling.validation import hint_at
@@ -29,7 +30,7 @@ def _split(value: object) -> object:
     return [part for item in value for part in str(item).split(",")] if isinstance(value, list) else value
 
 
-Word = Annotated[str, Field(max_length=200), AfterValidator(no_control)]
+Word = Annotated[str, Field(max_length=200), OneLine]
 At = Annotated[AwareDatetime, AfterValidator(known_era)]
 Several = BeforeValidator(_split)
 
@@ -89,8 +90,7 @@ def read_query(request: Request, model: type[M]) -> M:
 
 
 def _unknown(name: str, known: list[str]) -> FieldProblem:
-    shown = "".join(c if c.isprintable() else "?" for c in name[:100])
-    return FieldProblem(shown, f"is no known parameter; {hint_at(name, known)}", "unknown")
+    return FieldProblem(shown(name, 100), f"is no known parameter; {hint_at(name, known)}", "unknown")
 
 
 def read_body(document: Any, model: type[M]) -> M:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Annotated, Any
 
-from django.conf import settings
 from django.contrib.auth import login
 from django.core.exceptions import ValidationError
 from django.core.mail import send_mail
 from django.utils import timezone
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.exceptions import Throttled
 from rest_framework.permissions import AllowAny
@@ -43,8 +42,10 @@ from portal.api.parsing import JsonParser
 from portal.api.shapes.base import Role
 from portal.api.shapes.people import EXAMPLE_SECRET, AcceptedInvitation, InvitationPage, NewInvitation, OpenInvitation
 from portal.jobs.describe import iso
-from portal.jobs.fields import no_control
+from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem
+from portal.notices import mailing
+from portal.own_address import UnknownAddress, own_address
 
 logger = logging.getLogger(__name__)
 MANAGER = Membership.Role.MANAGER
@@ -63,7 +64,7 @@ class Look(SecretBody):
 
 
 class Acceptance(Look):
-    name: Annotated[str, AfterValidator(no_control)] = Field("", max_length=150, examples=["Ana"])
+    name: Annotated[str, OneLine] = Field("", max_length=150, examples=["Ana"])
     password: str = Field(
         "",
         max_length=1_024,
@@ -99,25 +100,34 @@ class InvitationsView(APIView):
         path=["project"],
         status=201,
         body=InvitationWish,
-        problems=(409,),
+        problems=(409, 503),
     )
     def post(self, request: Request, project: str, query: Query, body: InvitationWish) -> Response:
-        """Invite an address. The link is in this answer only; it is mailed too where the portal sends e-mail."""
+        """Invite an address. Where the portal sends e-mail the link goes to the address alone, and accepting it proves
+        the address. Elsewhere it is in this answer, once, and the account that it makes is marked as unproved."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         if row.archived_at:
             raise Refused(409, f"{row.name} is archived.")
+        mailed, now = mailing.is_set_up(), timezone.now()
+        try:
+            page = (own_address(request) if mailed else request.build_absolute_uri("/").rstrip("/")) + "/invitation"
+        except UnknownAddress as error:
+            raise Refused(400, str(error)) from None
         invitation, secret = invite(
             actor=user,
             project=row,
             email=body.email,
             role=body.role,
-            now=timezone.now(),
+            now=now,
             expires_in_days=body.expires_in_days,
+            mailed=mailed,
         )
         # After # it is sent to no server and stands in no log.
-        link = f"{request.build_absolute_uri('/invitation')}#{secret}"
-        return Response({**_describe(invitation), "link": link, "mailed": _mail(invitation, link)}, status=201)
+        link = f"{page}#{secret}"
+        if mailed:
+            _mail(invitation, link)
+        return Response({**_describe(invitation), "link": None if mailed else link, "mailed": mailed}, status=201)
 
 
 class InvitationView(APIView):
@@ -210,19 +220,19 @@ def _slow_down(request: Request) -> None:
         raise Throttled(seconds)
 
 
-def _mail(invitation: InvitationRow, link: str) -> bool:
-    if not settings.EVENKEEL_EMAIL_URL:
-        return False
+def _mail(invitation: InvitationRow, link: str) -> None:
+    """Raises Refused: a link that could not be sent is of no use, since nobody else may have it."""
     text = (
         f"{invitation.created_by} invites you to {invitation.project.name} on Evenkeel as {invitation.role}.\n\n"
         f"{link}\n\nThe link works once, until {invitation.expires_at:%F %H:%M} UTC.\n"
     )
     try:
         send_mail(f"Invitation to {invitation.project.name}", text, None, [invitation.email])
-    except OSError as error:
+    except (OSError, ValueError) as error:  # smtplib's, and addresses that cannot be written
         logger.warning("an invitation could not be mailed: %s", error)
-        return False
-    return True
+        revoke_invitation(actor=invitation.created_by, invitation=invitation, now=timezone.now())
+        detail = "The invitation could not be mailed, so it was withdrawn: check the address, or try again later."
+        raise Refused(503, detail) from None
 
 
 def _describe(invitation: InvitationRow) -> dict[str, Any]:

@@ -106,6 +106,6 @@ def _field(query: _List | JobsFilter, name: str) -> str:
 def _with_text(rows: QuerySet[Job], text: str) -> QuerySet[Job]:
     number = text.lstrip("#")
     found = Q(search_text__contains=Lower(Value(text)))
-    if number.isdecimal() and len(number) <= 18:
+    if number.isascii() and number.isdecimal() and len(number) <= 18:
         found |= Q(number=int(number))
     return rows.filter(found)

@@ -31,6 +31,7 @@ from portal.jobs.selectors import access_job, events_of, visible_jobs
 from portal.jobs.services.changes import patch_job
 from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.resubmission import check_priority, resubmit_job
+from portal.jobs.services.retries import stop_retrying
 from portal.jobs.services.submission import cancel_job, submit_job
 from portal.jobs.services.transfer import move_job
 
@@ -209,6 +210,14 @@ class CancelView(APIView):
     def post(self, request: Request, job: str, query: Query) -> Response:
         """End the job now. A second call changes nothing; 409 where it has succeeded or failed."""
         row = cancel_job(user=signed_in(request), job=access_job(signed_in(request), job, write=True))
+        return Response(_one(signed_in(request), row))
+
+
+class StopRetryingView(APIView):
+    @operation("stop_retrying", Job, access=Access.MEMBER, tag="jobs", path=["job"], problems=(403, 409))
+    def post(self, request: Request, job: str, query: Query) -> Response:
+        """Let a job that waits to be tried again end as failed now. 409 where it does not wait for that."""
+        row = stop_retrying(actor=signed_in(request), job=access_job(signed_in(request), job, write=True))
         return Response(_one(signed_in(request), row))
 
 

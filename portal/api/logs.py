@@ -6,14 +6,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from channels.db import database_sync_to_async
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -25,15 +25,26 @@ from portal.api.shapes.jobs import Log
 from portal.api.standing import Standing, user_now
 from portal.jobs.clusters import files_of
 from portal.jobs.log_following import Follower
-from portal.jobs.logs import MAX_BYTES, Chunk, RunLog
+from portal.jobs.log_text import Chunk
+from portal.jobs.logs import MAX_BYTES, RunLog, written_by
 from portal.jobs.models import Job, Run
 from portal.jobs.selectors import access_job, visible_jobs
-from scheduling.lifecycle import TERMINAL, State
+from scheduling.lifecycle import HOLDING, TERMINAL, State
 
 R = TypeVar("R")
 FOLLOW_S = 3_600.0
 _PAUSE_S = 0.5
 _BLOCK = 256 * 1024
+
+
+def _phrase(text: str) -> str:
+    """Programs write what they like, and this is only compared with it."""
+    if "\n" in text:
+        raise ValueError("must be part of one line")
+    return text
+
+
+Phrase = Annotated[str, Field(max_length=200), AfterValidator(_phrase)]
 
 
 class LogsQuery(Query):
@@ -42,7 +53,7 @@ class LogsQuery(Query):
     offset: int = Field(0, ge=0, le=2**62, description="First byte.")
     limit: int | None = Field(None, ge=1, le=MAX_BYTES, description="Bytes at most.")
     tail: int | None = Field(None, ge=1, le=10_000, description="So many of the last lines.")
-    search: Word | None = Field(None, description="Only lines with this in them, in any case.")
+    search: Phrase | None = Field(None, description="Only lines with this in them, in any case.")
     follow: bool = Field(False, description="Text that goes on until the job ends or access does, at most an hour.")
 
 
@@ -61,27 +72,28 @@ class LogsView(APIView):
         row = access_job(request.user, job)
         run = _run(row, query.run)
         files = files_of(row.cluster_id)
-        log = RunLog(files, row.pk, run.pk, query.rank)
+        log = RunLog(files, row.pk, run.pk, query.rank, written_by(run.pk))
         ranged = query.limit is not None or query.tail is not None or query.search is not None
         wants_text = query.follow or "text/plain" in request.headers.get("Accept", "")
         if wants_text and (query.follow or not ranged):
-            start = _chunk(log, query).offset if query.tail else query.offset
+            start = _chunk(log, query, growing=False).offset if query.tail else query.offset
             stream = _whole(log, start)
             if query.follow:
                 standing = Standing(lambda: _may_read(request, row.pk))
                 stream = _follow(standing, files, row.pk, run.pk, query.rank, start)
             return StreamingHttpResponse(stream, content_type="text/plain; charset=utf-8")
-        chunk = _chunk(log, query)
+        ended = State(run.state) in TERMINAL
+        chunk = _chunk(log, query, growing=State(run.state) in HOLDING)
         if wants_text:
             return HttpResponse(chunk.text, content_type="text/plain; charset=utf-8")
-        return Response(_describe(log, chunk, State(run.state) in TERMINAL))
+        return Response(_describe(log, chunk, ended))
 
 
 def _run(job: Job, wanted: str | None) -> Run:
     if wanted is None:
         assert job.run is not None
         return job.run
-    if wanted.isdecimal() and len(wanted) <= 9:
+    if wanted.isascii() and wanted.isdecimal() and len(wanted) <= 9:
         return job.runs.get(attempt=int(wanted))
     try:
         return job.runs.get(pk=UUID(wanted))
@@ -94,13 +106,15 @@ def _may_read(request: Request, job_id: UUID) -> bool:
     return user is not None and visible_jobs(user).filter(pk=job_id).exists()
 
 
-def _chunk(log: RunLog, query: LogsQuery) -> Chunk:
+def _chunk(log: RunLog, query: LogsQuery, *, growing: bool) -> Chunk:
     limit = query.limit or _BLOCK
     if query.search:
         if query.tail:
             return log.search_tail(query.search, query.tail, limit)
         return log.search(query.search, query.offset, limit)
-    return log.tail(query.tail, limit) if query.tail else log.chunk(query.offset, limit)
+    if query.tail:
+        return log.tail(query.tail, limit, growing=growing)
+    return log.chunk(query.offset, limit, growing=growing)
 
 
 def _describe(log: RunLog, chunk: Chunk, ended: bool) -> dict[str, Any]:
@@ -142,7 +156,8 @@ async def _follow_run(
     try:
         while time.monotonic() < until and not await standing.ended():
             newest, ended = await _progress(job_id)
-            log = await _in_thread(RunLog, files, job_id, run_id, rank)
+            written = await database_sync_to_async(written_by)(run_id)
+            log = await _in_thread(RunLog, files, job_id, run_id, rank, written)
             if log.parts and not started:
                 await _in_thread(follower.start, log, offset)
                 started = True
@@ -150,7 +165,7 @@ async def _follow_run(
                 yield data
                 if await standing.ended():
                     return
-                log = await _in_thread(RunLog, files, job_id, run_id, rank)
+                log = await _in_thread(RunLog, files, job_id, run_id, rank, written)
             if ended or newest != run_id:
                 return
             await asyncio.sleep(_PAUSE_S)

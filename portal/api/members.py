@@ -9,9 +9,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from accounts.addresses import Unproved, check_proved, is_proved, provenance
 from accounts.models import Membership, Project, User
 from accounts.projects import NoSuchMember, remove_member
-from accounts.selectors import access_project, memberships_reaching
+from accounts.selectors import ROLES, access_project, memberships_reaching
 from accounts.services import add_member
 from portal.api.access import Access
 from portal.api.errors import Refused
@@ -27,13 +28,24 @@ MANAGER = Membership.Role.MANAGER
 Email = Annotated[str, Field(pattern=r"^[^@\s\x00-\x1f]{1,64}@[^@\s\x00-\x1f]{1,189}$", examples=["ana@example.org"])]
 
 
+ConfirmUnproved = Annotated[
+    bool,
+    Field(
+        description="True: trust the account although its address was never proved; without it that is a 409 that says "
+        "where the account comes from."
+    ),
+]
+
+
 class MemberWish(Body):
     email: Email
     role: Role = "member"
+    confirm_unproved: ConfirmUnproved = False
 
 
 class RoleWish(Body):
     role: Role = Field(examples=["viewer"])
+    confirm_unproved: ConfirmUnproved = False
 
 
 class MembersView(APIView):
@@ -42,13 +54,13 @@ class MembersView(APIView):
     @operation("list_members", MemberPage, access=Access.VIEWER, tag="projects", path=["project"], query=PageQuery)
     def get(self, request: Request, project: str, query: PageQuery) -> Response:
         """Everybody with a role in the project, the highest that each has, and where it comes from."""
-        row, _ = access_project(signed_in(request), project)
+        row, role = access_project(signed_in(request), project)
         everybody = User.objects.filter(pk__in=memberships_reaching(row).order_by().values("user"))
         people, links = take_page(request, everybody, query, key="id", newest_first=False)
         highest: dict[int, Membership] = {}
         for membership in memberships_reaching(row).filter(user__in=people):
             highest.setdefault(membership.user_id, membership)
-        return Response({**links, "results": [_describe(row, highest[person.pk]) for person in people]})
+        return Response({**links, "results": [_describe(row, highest[person.pk], role) for person in people]})
 
     @operation(
         "add_member",
@@ -59,15 +71,18 @@ class MembersView(APIView):
         path=["project"],
         status=201,
         body=MemberWish,
+        problems=(409,),
     )
     def post(self, request: Request, project: str, query: Query, body: MemberWish) -> Response:
-        """Give somebody who has an account a role. Whoever has none is invited."""
+        """Give somebody who has an account a role. Whoever has none is invited. 409 where the account's address was
+        never proved, unless that is confirmed."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         person = User.objects.filter(email__iexact=body.email, kind=User.Kind.PERSON, is_active=True).first()
         if person is None:
             unknown = FieldProblem("email", "has no account here: send an invitation", "unknown")
             raise Refused(400, f"email {unknown.message}", [unknown])
+        refuse_unproved(person, confirmed=body.confirm_unproved)
         add_member(actor=user, project=row, user=person, role=body.role)
         return Response(_describe_one(row, person), status=201)
 
@@ -78,8 +93,8 @@ class MemberView(APIView):
     @operation("get_member", Member, access=Access.VIEWER, tag="projects", path=["project", "person"])
     def get(self, request: Request, project: str, person: int, query: Query) -> Response:
         """Somebody's role in the project, and where it comes from."""
-        row, _ = access_project(signed_in(request), project)
-        return Response(_describe(row, memberships_reaching(row).filter(user_id=person)[:1].get()))
+        row, role = access_project(signed_in(request), project)
+        return Response(_describe(row, memberships_reaching(row).filter(user_id=person)[:1].get(), role))
 
     @operation(
         "change_member",
@@ -89,12 +104,17 @@ class MemberView(APIView):
         tag="projects",
         path=["project", "person"],
         body=RoleWish,
+        problems=(409,),
     )
     def patch(self, request: Request, project: str, person: int, query: Query, body: RoleWish) -> Response:
-        """Another role here. One that is inherited stays, and the higher counts."""
+        """Another role here. One that is inherited stays, and the higher counts. 409 where a higher one would go to an
+        account whose address was never proved, unless that is confirmed."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
-        member = memberships_reaching(row).filter(user_id=person, user__kind=User.Kind.PERSON)[:1].get().user
+        held = memberships_reaching(row).filter(user_id=person, user__kind=User.Kind.PERSON)[:1].get()
+        member = held.user
+        if ROLES.index(Membership.Role(body.role)) > ROLES.index(Membership.Role(held.role)):
+            refuse_unproved(member, confirmed=body.confirm_unproved)
         add_member(actor=user, project=row, user=member, role=body.role)
         return Response(_describe_one(row, member))
 
@@ -128,11 +148,21 @@ def inherited_from(user: User, project: Project) -> str | None:
     return first.project.key if first and first.project_id != project.pk else None
 
 
+def refuse_unproved(user: User, *, confirmed: bool) -> None:
+    """Raises Refused where the account is to be trusted for an address that was never proved."""
+    try:
+        check_proved(user, confirmed=confirmed)
+    except Unproved as error:
+        wrong = FieldProblem("confirm_unproved", str(error), "unproved")
+        raise Refused(409, f"{error} Send confirm_unproved: true if you know whose account it is.", [wrong]) from None
+
+
 def _describe_one(project: Project, user: User) -> dict[str, Any]:
-    return _describe(project, memberships_reaching(project).filter(user=user)[:1].get())
+    return _describe(project, memberships_reaching(project).filter(user=user)[:1].get(), MANAGER)
 
 
-def _describe(project: Project, membership: Membership) -> dict[str, Any]:
+def _describe(project: Project, membership: Membership, mine: str) -> dict[str, Any]:
+    """`mine`: the role of who asks. Managers read where an account comes from, others that its address is unproved."""
     user = membership.user
     return {
         "user": {"id": user.pk, "email": user.email, "name": str(user)},
@@ -141,4 +171,6 @@ def _describe(project: Project, membership: Membership) -> dict[str, Any]:
         "role": membership.role,
         "inherited_from": membership.project.key if membership.project_id != project.pk else None,
         "by_directory": membership.by_directory,
+        "address_proved": is_proved(user),
+        "provenance": provenance(user) if mine == MANAGER and not is_proved(user) else None,
     }

@@ -29,7 +29,7 @@ from portal.api.shapes.notices import (
     NoticeKind,
 )
 from portal.jobs.describe import iso
-from portal.jobs.fields import no_control
+from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem
 from portal.notices import mailing, services
 from portal.notices.models import DEFAULT_WAITING_MINUTES
@@ -53,10 +53,10 @@ def _no_doubles(kinds: list[NoticeKind]) -> list[NoticeKind]:
     return list(dict.fromkeys(kinds))
 
 
-Name = Annotated[str, Field(min_length=1, max_length=80), AfterValidator(no_control)]
-Url = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(no_control)]
+Name = Annotated[str, Field(min_length=1, max_length=80), OneLine]
+Url = Annotated[str, Field(min_length=1, max_length=500), OneLine]
 Kinds = Annotated[list[NoticeKind], Field(min_length=1, max_length=20), AfterValidator(_no_doubles)]
-ProjectKey = Annotated[str, Field(max_length=40), AfterValidator(no_control)]
+ProjectKey = Annotated[str, Field(max_length=40), OneLine]
 Minutes = Annotated[int, Field(ge=1, le=43_200)]
 
 

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from accounts.addresses import is_proved, provenance
 from accounts.models import Membership, User
 from accounts.people import (
     LastAdministrator,
@@ -23,6 +24,7 @@ from accounts.sessions import end_all_sessions
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, Word
+from portal.api.members import ConfirmUnproved, refuse_unproved
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -45,6 +47,7 @@ class PersonChange(Body):
     is_active: bool | None = Field(
         None, description="False: tokens and sessions end at once, jobs stay with their projects."
     )
+    confirm_unproved: ConfirmUnproved = False
 
 
 class PeopleView(APIView):
@@ -88,8 +91,11 @@ class PersonView(APIView):
         problems=(409,),
     )
     def patch(self, request: Request, person: int, query: Query, body: PersonChange) -> Response:
-        """Make or unmake an administrator, deactivate or reactivate. 409: the last administrator stays one."""
+        """Make or unmake an administrator, deactivate or reactivate. 409: the last administrator stays one, and an
+        account whose address was never proved becomes one only if that is confirmed."""
         actor, user = signed_in(request), User.objects.get(pk=person)
+        if body.is_admin and not user.is_superuser:
+            refuse_unproved(user, confirmed=body.confirm_unproved)
         try:
             if body.is_active is True:
                 reactivate_user(actor=actor, user=user)
@@ -114,7 +120,9 @@ class PersonSessionsView(APIView):
 
 def _people() -> QuerySet[User]:
     given = Membership.objects.select_related("project").order_by("pk")[: MOST_PROJECTS + 1]
-    return User.objects.prefetch_related(Prefetch("memberships", given, to_attr="given"))
+    return User.objects.select_related("invited_by", "invited_into").prefetch_related(
+        Prefetch("memberships", given, to_attr="given")
+    )
 
 
 def _describe(user: Any) -> dict[str, Any]:
@@ -135,4 +143,7 @@ def _describe(user: Any) -> dict[str, Any]:
         "last_sign_in_at": iso(user.last_login),
         "created_at": iso(user.date_joined),
         "deactivated_at": iso(user.deactivated_at),
+        "address_proved_at": iso(user.address_proved_at),
+        "address_proved_by": user.address_proved_by or None,
+        "provenance": None if is_proved(user) else provenance(user),
     }

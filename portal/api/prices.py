@@ -30,6 +30,7 @@ from portal.api.parsing import JsonParser
 from portal.api.permissions import readers_and_administrators
 from portal.api.shapes.money import Discount, DiscountPage, Rate, RatePage
 from portal.jobs.describe import CURRENCY, iso
+from portal.jobs.fields import Amount
 from portal.jobs.schema import FieldProblem
 
 START = Field(None, description="By default now; never in the past, and after the newest that is known.")
@@ -46,7 +47,7 @@ class PricesQuery(PageQuery):
 class RatesQuery(PricesQuery):
     resource: Literal["gpu", "cpu", "memory"] | None = None
     accelerator_type: Word | None = None
-    cluster: str | None = Field(None, max_length=60, description="Name of a cluster; empty: those of all clusters.")
+    cluster: Word | None = Field(None, max_length=60, description="Name of a cluster; empty: those of all clusters.")
 
 
 class RateWish(Body):
@@ -58,7 +59,7 @@ class RateWish(Body):
         None,
         description="On which it holds, before the one for all clusters. Null: for all that have none of their own.",
     )
-    price_per_hour: Decimal = Field(
+    price_per_hour: Amount = Field(
         ge=0, le=10**9, decimal_places=6, description="Of one GPU, one CPU or one GiB of memory.", examples=["0.60"]
     )
     valid_from_at: At | None = START
@@ -117,7 +118,7 @@ class DiscountsQuery(PricesQuery):
 
 class DiscountWish(Body):
     project: Word = Field(description="Key of the project.", examples=["vision"])
-    percent: Decimal = Field(ge=0, le=100, decimal_places=2, description="0 ends one.", examples=["25"])
+    percent: Amount = Field(ge=0, le=100, decimal_places=2, description="0 ends one.", examples=["25"])
     valid_from_at: At | None = START
 
 

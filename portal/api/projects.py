@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -47,12 +47,12 @@ from portal.api.shapes.people import ProjectDetail
 from portal.dashboard.projects import describe_projects
 from portal.jobs import wakeups
 from portal.jobs.describe import iso
-from portal.jobs.fields import no_control
+from portal.jobs.fields import OneLine
 from portal.jobs.models import Cluster, Job
 from portal.jobs.schema import FieldProblem, Problems
 from scheduling.lifecycle import LIVE
 
-Name = Annotated[str, AfterValidator(no_control), Field(min_length=1, max_length=120)]
+Name = Annotated[str, OneLine, Field(min_length=1, max_length=120)]
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 MANAGER = Membership.Role.MANAGER
 #: What people change of a project; what it uses changes by itself.

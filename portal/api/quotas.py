@@ -27,6 +27,7 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.money import BindingQuotas, Period, Quota, QuotaKind, QuotaPage
 from portal.jobs.describe import iso
+from portal.jobs.fields import Amount
 from portal.jobs.quota_use import Uses, ends_at
 from portal.jobs.schema import FieldProblem
 
@@ -40,7 +41,7 @@ EXAMPLE = OpenApiExample(
 
 
 class Change(Body):
-    limit: Decimal = Field(
+    limit: Amount = Field(
         ge=0, le=_LARGEST, decimal_places=6, description="GPUs, jobs, GPU-hours, or an amount.", examples=["8"]
     )
     hard: bool | None = Field(

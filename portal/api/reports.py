@@ -34,14 +34,20 @@ from portal.jobs.run_tokens import is_run_token
 from portal.jobs.schema import Problems
 from portal.jobs.services.moves import StaleRun
 from portal.jobs.services.reports import Report, StaleEpoch
-from portal.jobs.services.together import Outcome, take_in
+from portal.jobs.services.together import NotTaken, Outcome, take_in
 
 #: Notices of a run in an hour: each is an event that everybody in the project reads.
 MAX_NOTICES = 100
 MAX_BYTES = 1024 * 1024
 #: Reports that one may carry along.
 MAX_OTHERS = 63
-_STATUS: dict[type[Exception], int] = {StaleEpoch: 409, StaleRun: 503, Run.DoesNotExist: 404, Throttled: 429}
+_STATUS: dict[type[Exception], int] = {
+    StaleEpoch: 409,
+    StaleRun: 503,
+    NotTaken: 503,
+    Run.DoesNotExist: 404,
+    Throttled: 429,
+}
 
 
 class CarriedReport(Body):

@@ -18,7 +18,7 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.saved import Column, View, ViewPage
 from portal.jobs.describe import iso
-from portal.jobs.fields import no_control
+from portal.jobs.fields import OneLine
 from portal.jobs.models import SavedView
 from portal.jobs.services.saved import check_unbound, own_views, save_view
 
@@ -33,13 +33,7 @@ EXAMPLE = OpenApiExample(
 )
 
 
-def _named(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must not be empty")
-    return no_control(text.strip())
-
-
-Name = Annotated[str, Field(min_length=1, max_length=60), AfterValidator(_named)]
+Name = Annotated[str, Field(min_length=1, max_length=60), OneLine]
 
 
 def _once(columns: list[Column]) -> list[Column]:

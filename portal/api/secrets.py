@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from django.core.exceptions import ValidationError
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -18,7 +18,7 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.material import Secret, SecretPage
 from portal.jobs.describe import iso
-from portal.jobs.fields import no_control
+from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem, Problems
 from portal.material import secrets
 from portal.material.models import SECRET_NAME
@@ -33,7 +33,7 @@ class SecretWish(SecretBody):
         description="Kept encrypted; no answer shows it.",
         examples=["hf_0123456789"],
     )
-    description: Annotated[str, AfterValidator(no_control)] | None = Field(
+    description: Annotated[str, OneLine] | None = Field(
         None, max_length=200, description="Left out: as it was.", examples=["Read access to the model hub"]
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.contrib.auth import authenticate, login, logout
@@ -31,6 +31,7 @@ from portal.api.rates import RateThrottle
 from portal.api.shapes.accounts import Session
 from portal.jobs.clusters import active_clusters, is_emulated, speedup
 from portal.jobs.describe import CURRENCY
+from portal.jobs.fields import OneLine
 from portal.jobs.live_state import stream_of
 from portal.jobs.models import Accelerator
 from portal.jobs.trust import single_trust_mode
@@ -40,7 +41,7 @@ WRONG = "Email and password do not match an active account."
 
 
 class Credentials(SecretBody):
-    email: str = Field(min_length=1, max_length=254, examples=["ana@example.org"])
+    email: Annotated[str, Field(min_length=1, max_length=254), OneLine] = Field(examples=["ana@example.org"])
     password: str = Field(min_length=1, max_length=1_024)
 
 

@@ -138,7 +138,7 @@ class SimulationTracesView(APIView):
     def post(self, request: Request, query: Query) -> Response:
         """Upload a trace in any format that `manage.py simulate` reads: 20,000 jobs and 32 MiB at most."""
         length = str(request.META.get("CONTENT_LENGTH") or "0")
-        if not length.isdecimal() or int(length) > MOST_BYTES + 65_536:
+        if not (length.isascii() and length.isdecimal()) or int(length) > MOST_BYTES + 65_536:
             raise Refused(413, f"A trace may have {MOST_BYTES // 1024**2} MiB at most.")
         file, name = request.FILES.get("file"), str(request.POST.get("format") or "")
         if file is None:

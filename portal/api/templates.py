@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from drf_spectacular.utils import OpenApiExample
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -22,7 +22,7 @@ from portal.api.parsing import JsonParser
 from portal.api.saved_views import Name
 from portal.api.shapes.saved import Template, TemplatePage
 from portal.jobs.describe import iso
-from portal.jobs.fields import no_control
+from portal.jobs.fields import OneLine
 from portal.jobs.models import JobTemplate
 from portal.jobs.schema import Problems, parse_job_file
 from portal.jobs.services.saved import (
@@ -47,7 +47,7 @@ EXAMPLE = OpenApiExample(
 
 class TemplateChange(Body):
     name: Name
-    description: Annotated[str, Field(max_length=300), AfterValidator(no_control)] = ""
+    description: Annotated[str, Field(max_length=300), OneLine] = ""
     file: dict[str, Any] = Field(description="A job file; it is checked as a submission is.")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from django.db.models import Q
 from django.utils import timezone
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -27,20 +27,20 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.accounts import NewToken, TokenPage, TokenScope
 from portal.jobs.describe import iso
-from portal.jobs.fields import no_control
+from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem
 
 
 class TokenWish(Body):
-    name: Annotated[str, AfterValidator(no_control)] = Field(min_length=1, max_length=80, examples=["ci"])
+    name: Annotated[str, OneLine] = Field(min_length=1, max_length=80, examples=["ci"])
     scopes: list[TokenScope] = Field(
         ["jobs:read", "jobs:write"],
         min_length=1,
         max_length=3,
         description="What it may be used for, within what its owner may do.",
     )
-    project: str | None = Field(
-        None, max_length=40, description="Key of a project: it works there and below only. Null: wherever I may."
+    project: Annotated[str, Field(max_length=40), OneLine] | None = Field(
+        None, description="Key of a project: it works there and below only. Null: wherever I may."
     )
     expires_in_days: int = Field(
         tokens.DEFAULT_EXPIRY_DAYS,

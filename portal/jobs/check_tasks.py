@@ -12,6 +12,7 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
+from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Cluster, NodeCheck
 from portal.jobs.services import checks
 from portal.jobs.tasks import executor_for
@@ -32,8 +33,9 @@ def check_nodes(cluster_id: int) -> None:
     except ExecutorError as error:
         logger.warning("nodes of cluster %s are not checked: %s", cluster_id, error)
         return
-    now = timezone.now()
-    mine = [claimed for check in checks.due(cluster_id, now)[:BATCH] if (claimed := checks.claim(check, now))]
+    now, loop = timezone.now(), Loop(LoopName.NODE_CHECKS, cluster_id)
+    found = checks.due(cluster_id, now)[:BATCH]
+    mine = [claimed for check in found if (claimed := loop.run(checks.of_check(check), checks.claim, check, now))]
     results: queue.Queue[tuple[NodeCheck, Sequence[base.Finding]]] = queue.Queue()
     limit_s = settings.EVENKEEL_NODE_CHECK_TIMEOUT_S
     for check in mine:
@@ -47,10 +49,10 @@ def check_nodes(cluster_id: int) -> None:
         except queue.Empty:
             break
         del waiting[check.pk]
-        checks.conclude(check, findings, timezone.now())
+        loop.run(checks.of_check(check), checks.conclude, check, findings, timezone.now())
     for check in waiting.values():
         late = base.Finding("examination", False, f"no answer within {limit_s:g} s", "see whether the machine is well")
-        checks.conclude(check, [late], timezone.now())
+        loop.run(checks.of_check(check), checks.conclude, check, [late], timezone.now())
     if len(mine) == BATCH and checks.is_due(cluster_id, timezone.now()):
         check_nodes.apply_async((cluster_id,), expires=settings.EVENKEEL_ROUND_INTERVAL_S, retry=False)
 

@@ -7,11 +7,11 @@ Everything below jobs/<job> belongs to the project's account: see portal.jobs.lo
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 
 from django.core.cache import cache
+from evenkeel.runner.files import parse_json
 from evenkeel.store import StoreError
 
 from portal.jobs import checkpoint_store
@@ -66,9 +66,11 @@ def _damage(place: int) -> str | None:
     with os.fdopen(manifest_file, "rb") as file:
         text = file.read(_MAX_MANIFEST)
     try:
-        manifest = json.loads(text)
-        name, wanted = _STATE_FILE[manifest["format"]], int(manifest["bytes"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        manifest = parse_json(text)
+        name, wanted = _STATE_FILE[manifest["format"]], manifest["bytes"]
+        if type(wanted) is not int:
+            raise ValueError("no number of bytes")
+    except (ValueError, KeyError, TypeError):
         return "its files are damaged: the manifest cannot be read"
     state = open_file(place, name)
     if state is None:

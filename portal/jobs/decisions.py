@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db.models import Sum
 from pydantic import TypeAdapter
 
+from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import Cluster, Decision, DecisionBase
 from portal.jobs.snapshots import ClusterView
 from scheduling.domain import Plan, Snapshot
@@ -122,13 +123,19 @@ def same_plan(plan: Plan, decision: Decision) -> bool:
 def prune() -> None:
     """The oldest go first, until what is left fits; bases go with their last decision."""
     total = (Decision.objects.aggregate(n=Sum("size_bytes"))["n"] or 0) + _base_bytes()
+    loop = Loop(LoopName.PRUNING)
     for pk, size in Decision.objects.order_by("pk").values_list("pk", "size_bytes").iterator():
         if total <= settings.EVENKEEL_KEEP_DECISION_BYTES:
             break
-        Decision.objects.filter(pk=pk).delete()
-        before = _base_bytes()
-        DecisionBase.objects.filter(decisions=None).delete()
-        total -= size + before - _base_bytes()
+        total -= loop.run(Item(f"decision:{pk}", f"decision {pk}"), _remove, pk, size) or 0
+
+
+def _remove(pk: int, size: int) -> int:
+    """Bytes that are free by it."""
+    Decision.objects.filter(pk=pk).delete()
+    before = _base_bytes()
+    DecisionBase.objects.filter(decisions=None).delete()
+    return size + before - _base_bytes()
 
 
 def _base_bytes() -> int:

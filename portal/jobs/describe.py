@@ -19,9 +19,11 @@ from portal.jobs import holding
 from portal.jobs.clusters import is_emulated
 from portal.jobs.ends import expected_end
 from portal.jobs.idleness import describe_warnings
+from portal.jobs.launchers import launcher_warnings
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
 from portal.jobs.queue import queue_positions
 from portal.jobs.relative import relative_throughput, source_at, steps_per_s_at
+from portal.jobs.retrying import describe_retry, reason_text
 from portal.jobs.slurm_words import waiting_word
 from portal.jobs.snapshots import job_profiles
 from portal.jobs.starts import expected_starts
@@ -138,10 +140,13 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "owner": {"name": str(job.owner), "email": job.owner.email} if job.owner else None,
         "state": people_state(run),
         "run_state": run.state,
-        "reason": {"token": run.reason_token, "text": run.reason_text, "slurm": waiting_word(job, run)},
+        "reason": {"token": run.reason_token, "text": reason_text(run), "slurm": waiting_word(job, run)},
+        "retry": describe_retry(run),
+        "ending": state in TERMINAL and bool(ctx.holds.get(job.pk)),
         "fetching": run.fetching if state is State.LAUNCHING and run.fetching else None,
         "model_type": job.model_type.name if job.model_type else None,
         "command": job.spec.get("command"),
+        "warnings": list(launcher_warnings(job.spec.get("command"))),
         "total_steps": job.total_steps,
         "step": run.step,
         "progress": round(min(1.0, run.step / job.total_steps), 6),
@@ -158,7 +163,7 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "qos": job.qos.name if job.qos else None,
         "array": array_place(job),
         "partition": job.partition.name if job.partition else None,
-        "restartable": job.restartable,
+        "restartable": job.can_restart(run),
         "labels": job.labels,
         "deadline_at": job.spec.get("deadline"),
         "max_cost": _plain_amount(job.spec.get("max_cost")),

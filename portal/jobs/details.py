@@ -13,6 +13,7 @@ from portal.jobs.models import Checkpoint, Job, Run
 from portal.jobs.neighbours import sharing
 from portal.jobs.offers import describe_curve
 from portal.jobs.snapshots import job_profiles
+from portal.own_address import leads_here
 from scheduling.lifecycle import LIVE, TRAINING, WAITING, State
 from scheduling.throughput import Profile
 
@@ -60,12 +61,13 @@ def _run(run: Run, now: datetime) -> dict[str, Any]:
     }
 
 
-def _links(runs: list[Run]) -> list[dict[str, str]]:
-    """Of all attempts; where two use a name, the newest's."""
+def _links(runs: list[Run]) -> list[dict[str, str | bool]]:
+    """Of all attempts; where two use a name, the newest's. Behind one that leads here a job may listen."""
     found: dict[str, str] = {}
     for run in reversed(runs):
         found |= run.links
-    return [{"name": name, "url": url} for name, url in sorted(found.items())][:MAX_LINKS]
+    named = sorted(found.items())[:MAX_LINKS]
+    return [{"name": name, "url": url, "leads_here": leads_here(url)} for name, url in named]
 
 
 def _material(run: Run) -> dict[str, Any] | None:

@@ -9,7 +9,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from portal.jobs.examinations import Seen, conclude, last_examination
-from portal.jobs.examining import examine_data, examine_material, examine_stores
+from portal.jobs.examining import examine_data, examine_loops, examine_material, examine_stores
+from portal.jobs.examining_access import examine_access
 from portal.jobs.models import Cluster
 from portal.jobs.tasks import executor_for
 from scheduling.errors import ExecutorError
@@ -27,7 +28,8 @@ def examine_cluster(cluster: Cluster) -> list[Finding]:
         found += examine_material(executor)
     except ExecutorError as error:
         found.append(Finding("executor", False, f"cannot be used: {error}", "see its settings"))
-    return [*found, *examine_stores(cluster.pk), *examine_data(cluster.pk)]
+    found += [*examine_stores(cluster.pk), *examine_data(cluster.pk), *examine_access(cluster.pk)]
+    return [*found, *examine_loops(cluster.pk, timezone.now())]
 
 
 @shared_task(name="evenkeel.examine_cluster", ignore_result=True)
@@ -46,4 +48,4 @@ def examine(cluster_id: int, began_at: str) -> None:
 
 def _described(one: Finding) -> Seen:
     result = "unknown" if not one.known else "passed" if one.ok else "failed"
-    return Seen(subject=one.subject, result=result, seen=one.seen, fix="" if one.ok else one.fix)
+    return Seen(subject=one.subject, result=result, seen=one.seen, fix=one.fix if one.warning or not one.ok else "")

@@ -4,14 +4,18 @@ nodes keep."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
+from django.db.models import Q
 from evenkeel.store import StoreError
 
 from portal.jobs import checkpoint_store, data
 from portal.jobs.clusters import engine_of
+from portal.jobs.loops import failing_now, task_of
 from scheduling.executors.base import Finding
 
 MIB = 1 << 20
+_MOST_FAILING = 10
 #: Of what a driver says, the word that tells what is wrong, and what to do.
 _FIXES = (
     ("bucket does not exist", "make the bucket, or name another in EVENKEEL_CHECKPOINT_URL"),
@@ -64,6 +68,19 @@ def examine_data(cluster_id: int) -> Iterator[Finding]:
     yield Finding("data by path", True, f"{shared}, as far as the job's account may read")
     bound = f"at most {where.cache_bytes // MIB:,} MiB" if where.cache_bytes else "as much as the disk has"
     yield Finding("data of a project", True, f"{bound} on each node")
+
+
+def examine_loops(cluster_id: int, now: datetime) -> Iterator[Finding]:
+    """What the portal fails to process: of this cluster, and of none in particular."""
+    mine = Q(cluster=cluster_id) | Q(cluster=None)
+    failing = list(failing_now(now).filter(mine).order_by("-failures", "since")[: _MOST_FAILING + 1])
+    if not failing:
+        yield Finding("failing items", True, "none")
+    for row in failing[:_MOST_FAILING]:
+        seen = f"{row.name}: fails to {task_of(row.loop)} since {row.since:%Y-%m-%d %H:%M} UTC, {row.failures} times"
+        yield Finding("failing items", False, f"{seen}; {row.error}", "the worker's log has the traceback")
+    if len(failing) > _MOST_FAILING:
+        yield Finding("failing items", False, "and more", "GET /api/v1/failing-items lists all")
 
 
 def _fix(error: str) -> str:

@@ -21,10 +21,11 @@ from portal.jobs.describe import (
     variance,
 )
 from portal.jobs.displaced import describe_displacement
-from portal.jobs.models import Cluster, Decision, Job
+from portal.jobs.models import Cluster, Decision, Job, Run
 from portal.jobs.offers import others_job
 from portal.jobs.queue import queue_order
 from portal.jobs.relative import alone_steps_per_s
+from portal.jobs.retrying import reason_text
 from portal.jobs.rivals import Places, waits_for_gpus
 from portal.jobs.slurm_words import obstacle, waiting_word
 from portal.jobs.snapshots import job_profiles, take_snapshot
@@ -75,7 +76,8 @@ _WAYS_OUT = {
     "held_idle": "It queues again when it is released, and goes on from its checkpoint.",
     "held_cost": "It queues again with a larger max_cost.",
     "NEW": "The next round looks at it.",
-    "RETRY": "It queues again when its wait is over.",
+    "RETRY": "It queues again when its wait is over, unless the retries are stopped.",
+    "back_off": "It queues again when its wait is over, unless the retries are stopped.",
     "PREPARING": "It queues when its code and environment are ready.",
     "waits_for_contact": "It queues when the executor has accepted it.",
     "min_gain": "A plan that gains more than min_gain, or a job that ends.",
@@ -97,7 +99,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "number": job.number,
         "array": array_place(job),
         "token": run.reason_token,
-        "text": run.reason_text,
+        "text": reason_text(run, timezone.now()),
         "at": iso(decision.at if decision else run.state_since),
         "round": decision.round if decision else None,
         "checked_at": iso(job.cluster.last_round_at),
@@ -106,7 +108,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "apart": apart,
         "slurm": waiting_word(job, run),
         "weighed": [] if ended else _weighed(job, mine),
-        "would_change": None if ended else way_out(job.cluster, obstacle(job, run), detail),
+        "would_change": None if ended else _way_out_of(job, run, detail),
         "deadline": None if ended else deadline_sentence(job, gather([job], timezone.now())),
         "emulated": runs_emulated(run, job.cluster_id),
         "detail": detail,
@@ -120,6 +122,11 @@ def _decision(job: Job) -> Decision | None:
     if job.run.ended_at:
         newest = newest.filter(at__lte=job.run.ended_at)
     return newest.defer("snapshot", "plan").order_by("-round").first()
+
+
+def _way_out_of(job: Job, run: Run, detail: Mapping[str, Any]) -> str | None:
+    text = way_out(job.cluster, obstacle(job, run), detail)
+    return text and (text if run.checkpoint_step else text.replace("goes on from its checkpoint", "starts again"))
 
 
 def way_out(cluster: Cluster, obstacle: str, detail: Mapping[str, Any]) -> str | None:

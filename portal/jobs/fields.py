@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from accounts.text import check_line, one_line, several_lines
 from scheduling.strict_numbers import StrictNumbers
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?\s*$", re.IGNORECASE | re.ASCII)
 _MIB = {
     "": 1,
@@ -26,10 +27,27 @@ _MIB = {
 _DURATION = re.compile(r"^\s*(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+(?:\.\d+)?)s?)?\s*$", re.ASCII)
 
 
-def no_control(text: str) -> str:
-    if CONTROL.search(text):
-        raise ValueError("must not contain control characters")
+_LONGEST = 2 * 1024 * 1024  # longer texts are refused by their length, whatever is in them
+
+
+def _one_line(value: object) -> object:
+    return one_line(value) if isinstance(value, str) and len(value) <= _LONGEST else value
+
+
+def line_as_it_is(text: str) -> str:
+    """Of paths, patterns and addresses: they name what they name only as they were written."""
+    check_line(text)
     return text
+
+
+def _several_lines(value: object) -> object:
+    return several_lines(value) if isinstance(value, str) and len(value) <= _LONGEST else value
+
+
+#: Of every text that is shown in a line: names, reasons, labels, keys. What is allowed is in accounts/text.py.
+OneLine = BeforeValidator(_one_line)
+#: Of commands, variables and other texts of several lines.
+SeveralLines = BeforeValidator(_several_lines)
 
 
 def _memory_mib(value: object) -> object:
@@ -53,9 +71,19 @@ def _seconds(value: object) -> object:
     return value
 
 
-Line = Annotated[str, Field(max_length=120), AfterValidator(no_control)]
+def _ascii_number(value: object) -> object:
+    if isinstance(value, str) and not value.isascii():
+        raise ValueError("write a number in the digits 0 to 9")
+    return value
+
+
+#: Given as text Python would read all digits of Unicode.
+Amount = Annotated[Decimal, BeforeValidator(_ascii_number)]
+Cost = Annotated[Decimal, Field(gt=0, le=10**9, decimal_places=6), BeforeValidator(_ascii_number)]
+
+Line = Annotated[str, Field(max_length=120), OneLine]
 Word = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-Text = Annotated[str, Field(max_length=16_384), AfterValidator(no_control)]
+Text = Annotated[str, Field(max_length=16_384), SeveralLines]
 Seconds = Annotated[float, Field(gt=0, le=366 * 86_400), BeforeValidator(_seconds, json_schema_input_type=float | str)]
 Memory = Annotated[int, Field(ge=16, le=64 * 1024**2), BeforeValidator(_memory_mib, json_schema_input_type=int | str)]
 
@@ -65,7 +93,7 @@ class Part(StrictNumbers):
 
 
 MAX_ARRAY = 1_000
-_RANGE = re.compile(r"^(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?$", re.ASCII)
+_RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII)
 
 
 def _split(value: object) -> object:
@@ -74,6 +102,8 @@ def _split(value: object) -> object:
         return {"indices": str(value)}
     if isinstance(value, str):
         indices, percent, most = value.partition("%")
+        if percent and not re.fullmatch(r"\s*\d{1,6}\s*", most, re.ASCII):
+            raise ValueError(f"write after % how many run at once, as 0-15%4; {most[:30]!r} is no number")
         return {"indices": indices} | ({"max_running": most} if percent else {})
     return value
 
@@ -81,7 +111,7 @@ def _split(value: object) -> object:
 def _indices(text: str) -> list[int]:
     found: list[int] = []
     for part in text.replace(" ", "").split(","):
-        match = _RANGE.match(part)
+        match = _RANGE.fullmatch(part)
         if not match:
             raise ValueError(f"write indices as 0-15, 0-30:2 or 1,3,5-9; {part[:30]!r} is none of these")
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
@@ -98,7 +128,7 @@ def _indices(text: str) -> list[int]:
 class ArrayWish(Part):
     """The same job once for each index, which it finds in EVENKEEL_ARRAY_INDEX."""
 
-    indices: Annotated[str, Field(max_length=4_000)] = Field(
+    indices: Annotated[str, Field(max_length=4_000), OneLine] = Field(
         description="As 0-15, 0-30:2 or 1,3,5-9; 1,000 at most.", examples=["0-15"]
     )
     max_running: int | None = Field(None, ge=1, le=MAX_ARRAY, description="The most that hold GPUs at once.")

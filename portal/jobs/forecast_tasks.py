@@ -12,6 +12,7 @@ from django.utils import timezone
 from portal.jobs import forecasting, starts
 from portal.jobs.clusters import active_clusters
 from portal.jobs.locks import forecast_lock
+from portal.jobs.loops import Loop, LoopName, of_cluster
 from portal.jobs.models import Cluster, Job
 from portal.jobs.selectors import in_states
 from scheduling.lifecycle import WAITING
@@ -33,7 +34,7 @@ def foresee_starts() -> None:
             return
         began_s = time.thread_time()
         for cluster in active_clusters():
-            foresee_cluster(cluster)
+            Loop(LoopName.EXPECTED_STARTS, cluster.pk).run(of_cluster(cluster), foresee_cluster, cluster)
         took_s = time.thread_time() - began_s
     cache.set(_RESTS, 1, max(0.5, _REST_FACTOR * took_s))
 

@@ -9,6 +9,7 @@ from django.db.models import Sum
 
 from accounts.ledger import current_prices
 from portal.jobs import decisions, fairness_history, metric_history, partitions, share_history
+from portal.jobs.loops import Loop, LoopName, forget_old, step
 from portal.jobs.models import Accelerator, Cluster, ClusterSample, Hold, Job, Run
 from portal.jobs.selectors import waiting_for_gpus
 from portal.jobs.services import resources
@@ -35,12 +36,19 @@ def sample(cluster: Cluster, now: datetime) -> None:
 
 def prune(now: datetime) -> None:
     """Keep events, samples, decisions and metrics within their bounds."""
-    partitions.ensure(now)
-    partitions.drop_before(now - timedelta(days=settings.EVENKEEL_KEEP_EVENTS_DAYS))
-    kept_samples = timedelta(days=settings.EVENKEEL_KEEP_SAMPLES_DAYS)
-    ClusterSample.objects.filter(at__lt=now - kept_samples).delete()
-    share_history.prune(now)
-    fairness_history.prune(now)
-    resources.prune(now)
-    decisions.prune()
-    metric_history.prune(now)
+    loop = Loop(LoopName.PRUNING)
+    loop.run(step("partitions of events"), partitions.ensure, now)
+    limit = now - timedelta(days=settings.EVENKEEL_KEEP_EVENTS_DAYS)
+    loop.run(step("old events"), partitions.drop_before, limit)
+    loop.run(step("cluster samples"), _prune_samples, now)
+    loop.run(step("share samples"), share_history.prune, now)
+    loop.run(step("fairness samples"), fairness_history.prune, now)
+    loop.run(step("resource samples"), resources.prune, now)
+    loop.run(step("decisions"), decisions.prune)
+    loop.run(step("metrics"), metric_history.prune, now)
+    loop.run(step("failures"), forget_old, now)
+
+
+def _prune_samples(now: datetime) -> None:
+    kept = timedelta(days=settings.EVENKEEL_KEEP_SAMPLES_DAYS)
+    ClusterSample.objects.filter(at__lt=now - kept).delete()

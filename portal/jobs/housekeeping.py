@@ -7,6 +7,8 @@ from django.utils import timezone
 
 from portal.jobs.clusters import active_clusters
 from portal.jobs.fairness import sample_fairness
+from portal.jobs.loops import Loop, LoopName, of_cluster
+from portal.jobs.models import Cluster
 from portal.jobs.priorities import sample_shares
 from portal.jobs.services.idleness import enforce_idle_rule
 
@@ -15,18 +17,23 @@ from portal.jobs.services.idleness import enforce_idle_rule
 def enforce_idle_rules() -> None:
     """Warn jobs that hold GPUs for nothing, and park those that the rule parks."""
     for cluster in active_clusters().select_related("idle_rule"):
-        enforce_idle_rule(cluster=cluster, now=timezone.now())
+        Loop(LoopName.IDLE, cluster.pk).run(of_cluster(cluster), _enforce_idle_rule, cluster)
+
+
+def _enforce_idle_rule(cluster: Cluster) -> None:
+    enforce_idle_rule(cluster=cluster, now=timezone.now())
 
 
 @shared_task(name="evenkeel.sample_shares", ignore_result=True)
 def note_shares() -> None:
     """One point of each project's share and use."""
     for cluster in active_clusters():
-        sample_shares(cluster, timezone.now())
+        Loop(LoopName.SAMPLES, cluster.pk).run(of_cluster(cluster, "shares"), sample_shares, cluster, timezone.now())
 
 
 @shared_task(name="evenkeel.sample_fairness", ignore_result=True)
 def note_fairness() -> None:
     """One point of how evenly the jobs of the cluster, each project and each user are slowed."""
     for cluster in active_clusters():
-        sample_fairness(cluster, timezone.now())
+        item = of_cluster(cluster, "fairness")
+        Loop(LoopName.SAMPLES, cluster.pk).run(item, sample_fairness, cluster, timezone.now())

@@ -62,8 +62,8 @@ def _release_at(row: RunActivity, since: datetime, rule: IdleRule) -> datetime |
 
 
 def can_be_parked(job: Job, run: Run) -> bool:
-    """It can write a checkpoint: nothing that would have to begin again is put out."""
-    return job.restartable and run.uses_sdk is not False
+    """It can be stopped and started again: nothing that would have to begin anew is stopped."""
+    return job.can_restart(run)
 
 
 def what_it_does(row: RunActivity, found: Idle) -> str:

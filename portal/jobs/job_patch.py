@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 from pydantic import AwareDatetime, Field
 
-from portal.jobs.fields import Line, Part, Seconds, Word
+from portal.jobs.fields import Cost, Line, Part, Seconds, Word
 
 
 def _no_default(schema: dict[str, Any]) -> None:
@@ -25,6 +24,11 @@ class JobPatch(Part):
     qos: Word | None = Field(None, description="Another level of service.", json_schema_extra=_no_default)
     partition: Word | None = Field(None, description="Another partition.", json_schema_extra=_no_default)
     total_steps: int = Field(1, ge=1, le=10**12, description="It may only grow.", json_schema_extra=_no_default)
-    max_cost: Decimal | None = Field(None, gt=0, le=10**9, decimal_places=6, json_schema_extra=_no_default)
+    restartable: bool | None = Field(
+        None,
+        description="Whether it can be stopped and started again; null: as its program, by the SDK, says.",
+        json_schema_extra=_no_default,
+    )
+    max_cost: Cost | None = Field(None, json_schema_extra=_no_default)
     max_duration: Seconds | None = Field(None, json_schema_extra=_no_default)
     deadline: AwareDatetime | None = Field(None, json_schema_extra=_no_default)

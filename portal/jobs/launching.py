@@ -15,6 +15,11 @@ from scheduling.executors.base import LaunchRequest
 from scheduling.lifecycle import State
 
 
+def _earlier_run_ids(run: Run) -> tuple[str, ...]:
+    earlier = Run.objects.filter(job_id=run.job_id, attempt__lt=run.attempt, epoch__gt=0).order_by("-attempt")
+    return tuple(str(pk) for pk in earlier.values_list("pk", flat=True))
+
+
 def launch_request(run: Run, epoch: int) -> LaunchRequest:
     """The request for (run, epoch), made of what the run holds; ValueError where it holds nothing."""
     job = run.job
@@ -55,6 +60,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         token=run_tokens.run_token(run.pk, epoch),
         report_interval_s=reporting.interval_s(),
         sample_interval_s=settings.EVENKEEL_SAMPLE_INTERVAL_S,
+        earlier_run_ids=_earlier_run_ids(run),
         resume_job_id=str(job.resume_job_id) if job.resume_job_id else None,
         resume_step=job.resume_step,
         code_subdir=code.get("subdir") or "" if code.get("git") or code.get("bundle") else None,

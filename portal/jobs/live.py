@@ -29,6 +29,7 @@ from portal.jobs import live_state, wakeups
 from portal.jobs.clusters import active_clusters
 from portal.jobs.describe import iso
 from portal.jobs.locks import live_lock
+from portal.jobs.loops import Item, Loop, LoopName
 
 logger = logging.getLogger(__name__)
 #: At most two diffs in this time. An event is told at once where that leaves room; that steps were made waits until
@@ -191,12 +192,11 @@ def publish_changes(now: datetime, only: str | None = None, wait: bool = False, 
         if only is None and left_s > 0:
             return left_s
         began_s = time.thread_time()
-        numbers = {}
+        numbers, loop = {}, Loop(LoopName.LIVE, rests=False)
         for stream, state in live_state.build(now, only=only).items():
-            try:
-                numbers[stream] = _publish(redis, stream, normalise(state), now, watched)
-            except RedisError as error:
-                logger.warning("stream %s not published: %s", stream, error)
+            item = Item(f"publish:{stream}", f"stream {stream}")
+            if (number := loop.run(item, _publish, redis, stream, state, now, watched)) is not None:
+                numbers[stream] = number
         if only is None and redis.set(_NUMBERS_TOLD, 1, px=int(NUMBERS_EVERY_S * 1000), nx=True):
             _send(EVERYBODY, {"type": "live.numbers", "numbers": numbers})
         this = before.followed_by(time.time(), time.thread_time() - began_s, calm=calm)
@@ -204,8 +204,16 @@ def publish_changes(now: datetime, only: str | None = None, wait: bool = False, 
     return None
 
 
-def _publish(redis: Redis, stream: str, state: dict[str, Any], now: datetime, watched: bytes | str) -> int:
-    """The stream's number now."""
+def _publish(redis: Redis, stream: str, built: dict[str, Any], now: datetime, watched: bytes | str) -> int | None:
+    """The stream's number now; None where Redis is away."""
+    try:
+        return _store_and_send(redis, stream, normalise(built), now, watched)
+    except RedisError as error:
+        logger.warning("stream %s not published: %s", stream, error)
+        return None
+
+
+def _store_and_send(redis: Redis, stream: str, state: dict[str, Any], now: datetime, watched: bytes | str) -> int:
     kept, text = _load(redis, stream), json.dumps(state, sort_keys=True).encode()
     if kept and text == kept.state:
         if kept.watched != watched:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -18,12 +18,12 @@ from accounts.ledger import current_prices
 from accounts.models import Project
 from accounts.pricing import amount, from_micro
 from accounts.quotas import gpu_limits, month_budget_micro, period_of
-from portal import logs
 from portal.jobs import events
 from portal.jobs.clusters import active_clusters, is_emulated, speedup
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, settled_times, variance
 from portal.jobs.gang_words import gpus_of
 from portal.jobs.holding import product_of
+from portal.jobs.loops import Item, Loop, LoopName, of_job
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
 from portal.jobs.rivals import Places, could_start, first_by_node
 from portal.jobs.schema import WHOLE_PERCENT
@@ -51,7 +51,8 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
     live = list(described_jobs().filter(in_states(LIVE)))
     ended = described_jobs().filter(run__ended_at__gt=now - RECENT).order_by("-run__ended_at")
     recent = list(ended[:MAX_ENDED])
-    ctx = gather(live + recent, now)
+    loop = Loop(LoopName.LIVE, rests=False)
+    ctx = loop.most(live + recent, of_job, lambda jobs: gather(jobs, now))
     described = _described(live + recent, ctx)
     live, recent = ([job for job in jobs if job.pk in described] for jobs in (live, recent))
     streams: dict[str, dict[str, Any]] = {}
@@ -59,7 +60,7 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
         if only in (None, stream):
             there = [job for job in live if job.cluster_id == cluster.pk]
             own = {job.pk: described[job.pk] for job in live + recent if job.cluster_id == cluster.pk}
-            streams[stream] = _cluster(cluster, there, own, ctx)
+            _add(streams, stream, loop.run(_of_stream(stream), _cluster, cluster, there, own, ctx))
     if only is None or only.startswith("project:"):
         by_project: dict[int, dict[str, Any]] = defaultdict(dict)
         for job in live + recent:
@@ -67,8 +68,19 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
         limits = gpu_limits()
         wanted = Project.objects.all() if only is None else Project.objects.filter(key=only.removeprefix("project:"))
         for project in wanted:
-            streams[f"project:{project.key}"] = _project(project, by_project[project.pk], limits.get(project.pk))
+            stream, jobs = f"project:{project.key}", by_project[project.pk]
+            _add(streams, stream, loop.run(_of_stream(stream), _project, project, jobs, limits.get(project.pk)))
     return streams
+
+
+def _of_stream(stream: str) -> Item:
+    return Item(stream, f"stream {stream}")
+
+
+def _add(streams: dict[str, dict[str, Any]], stream: str, state: dict[str, Any] | None) -> None:
+    """One that cannot be described stays as it was published last."""
+    if state is not None:
+        streams[stream] = state
 
 
 def stream_of(cluster: Cluster, place: int) -> str:
@@ -79,13 +91,11 @@ def stream_of(cluster: Cluster, place: int) -> str:
 def _described(jobs: list[Job], ctx: Context) -> dict[UUID, dict[str, Any]]:
     """One job that cannot be described is left out and logged: it must not stop the streams of all others. Of one
     that waits nothing grows with the clock, or each publication would send the whole queue anew."""
-    described = {}
-    for job in jobs:
-        try:
-            described[job.pk] = describe_job(job, ctx) | {"times": settled_times(job, ctx)}
-        except Exception:
-            logger.exception("job %s cannot be described", job.pk, extra=logs.of_job(job))
-    return described
+
+    def describe(some: Sequence[Job]) -> list[tuple[UUID, dict[str, Any]]]:
+        return [(job.pk, describe_job(job, ctx) | {"times": settled_times(job, ctx)}) for job in some]
+
+    return dict(Loop(LoopName.LIVE, rests=False).together(jobs, of_job, describe))
 
 
 def describe_event(event: JobEvent) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from django.db import connection
 
@@ -11,6 +11,9 @@ _ROUND, _LIVE, _BUNDLE, _FORECAST, _PREVIEW = 7_201, 7_202, 7_203, 7_204, 7_205
 _NOTICES, _SHADOW, _GUARD = 7_206, 7_207, 7_208
 _REPLAY = 7_211
 _PLANNING, _ENGINE = 7_212, 7_213
+_COMMANDS, _KILLS = 7_214, 7_215
+#: Workers that one project's processes may keep busy with commands, and as many again with kills.
+PROJECT_SLOTS = 2
 #: Processes that one cluster's engine may keep busy with commands, where there are others.
 ENGINE_SLOTS = 2
 
@@ -68,15 +71,21 @@ def guard_lock() -> AbstractContextManager[bool]:
     return _advisory(_GUARD, 0)
 
 
-@contextmanager
-def engine_slot(cluster_id: int) -> Iterator[bool]:
+def engine_slot(cluster_id: int) -> AbstractContextManager[bool]:
     """True inside for those few who may wait for the cluster's engine: a dead one holds up no other's commands."""
-    with _advisory(_ENGINE, ENGINE_SLOTS * cluster_id) as first:
-        if first:
-            yield True
-            return
-        with _advisory(_ENGINE, ENGINE_SLOTS * cluster_id + 1) as second:
-            yield second
+    return _slot(_ENGINE, cluster_id, ENGINE_SLOTS)
+
+
+def project_slot(project_id: int, *, kill: bool = False) -> AbstractContextManager[bool]:
+    """True inside for those few who may wait for processes of the project: what it stops holds up no other's commands.
+    Kills have slots of their own, so that none waits for a launch that hangs."""
+    return _slot(_KILLS if kill else _COMMANDS, project_id, PROJECT_SLOTS)
+
+
+@contextmanager
+def _slot(space: int, key: int, slots: int) -> Iterator[bool]:
+    with ExitStack() as stack:
+        yield any(stack.enter_context(_advisory(space, slots * key + number)) for number in range(slots))
 
 
 @contextmanager

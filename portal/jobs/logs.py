@@ -10,19 +10,27 @@ oldest part, what is left moves towards 0.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from uuid import UUID
 
+from django.db.models import Count
+
+from portal.jobs.log_text import Chunk, chunk_of, search_of, search_tail_of, tail_of, whole_size
+from portal.jobs.models import Hold, Run
+
 MAX_BYTES = 1024 * 1024
-SCAN_BYTES = 8 * 1024 * 1024
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NAME = re.compile(r"rank(\d{1,6})\.log(?:\.(\d))?")
+_MAX_AGE = 9  # of a rotated part, which its name ends with
+#: Of a run's launches, the newest; and of names that are looked through to find them.
+MAX_LAUNCHES, MAX_NAMES = 100, 1_000
+#: Of a run that has held no GPU as far as is known.
+DEFAULT_WORKERS, MAX_WORKERS = 64, 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,36 +42,52 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    offset: int
-    next_offset: int
-    size: int
-    text: str
+class Written:
+    """Which files a run can have written: of so many launches (0: not known), so many workers each."""
+
+    launches: int = 0
+    workers: int = DEFAULT_WORKERS
+
+
+def written_by(run_id: UUID) -> Written:
+    launches = Run.objects.values_list("epoch", flat=True).get(pk=run_id)
+    held = Hold.objects.filter(run=run_id).values("epoch").annotate(count=Count("pk")).order_by("-count")
+    workers = held.values_list("count", flat=True).first()
+    return Written(launches, min(workers or DEFAULT_WORKERS, MAX_WORKERS))
 
 
 class RunLog:
-    """The log of one rank of a run, as it is now."""
+    """The log of one rank of a run, as it is now. `written`: by what its row says, how many files there can be."""
 
-    def __init__(self, files: Path, job_id: UUID, run_id: UUID, rank: int) -> None:
+    def __init__(self, files: Path, job_id: UUID, run_id: UUID, rank: int, written: Written | None = None) -> None:
         self._files = files
         self._where = ("jobs", str(job_id), "runs", str(run_id))
-        self.rank = rank
-        found = sorted(self._find(), key=lambda entry: entry[:3])
-        self.ranks = sorted({entry[1] for entry in found})
-        self.parts = [part for _, of_rank, _, part in found if of_rank == rank]
+        self.rank, self._written = rank, written or Written()
+        ranks: set[int] = set()
+        parts: list[Part] = []
+        with open_directory(files, self._where) as run:
+            for epoch in self._epochs(run):
+                with open_directory_below(run, (str(epoch), "logs")) as logs:
+                    missing = (one for one in range(self._written.workers) if one not in ranks)
+                    ranks.update(one for one in missing if _is_plain(logs, f"rank{one}.log"))
+                    parts[:0] = self._find(logs, epoch)
+        self.ranks = sorted(ranks | {rank} if parts else ranks)
+        self.parts = parts
         self.size = sum(part.size for part in self.parts)
 
-    def _find(self) -> Iterator[tuple[int, int, int, Part]]:
-        """(epoch, rank, age as a negative number, part) of every readable part."""
-        with open_directory(self._files, self._where) as run:
-            for epoch in sorted(int(name) for name in _names(run) if name.isdecimal() and len(name) < 10):
-                with open_directory_below(run, (str(epoch), "logs")) as logs:
-                    for name in _names(logs):
-                        match = _NAME.fullmatch(name)
-                        status = _status(logs, name) if match else None
-                        if match and status is not None:
-                            part = Part(epoch, name, status.st_size, status.st_ino)
-                            yield epoch, int(match[1]), -int(match[2] or 0), part
+    def _epochs(self, run: int | None) -> list[int]:
+        """Newest first. Of the directory itself, where anybody may make more, only where the row knows none."""
+        if last := self._written.launches:
+            return list(range(last, max(0, last - MAX_LAUNCHES), -1))
+        found = {int(name) for name in _names(run, MAX_NAMES) if name.isascii() and name.isdecimal() and len(name) < 10}
+        return sorted(found, reverse=True)[:MAX_LAUNCHES]
+
+    def _find(self, logs: int | None, epoch: int) -> list[Part]:
+        """Readable parts of this rank, oldest first."""
+        if self.rank >= self._written.workers:
+            return []
+        named = ((name, _status(logs, name)) for name in _part_names(self.rank))
+        return [Part(epoch, name, status.st_size, status.st_ino) for name, status in named if status is not None]
 
     def read(self, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`; less at the end, or where a part has just been rotated away."""
@@ -78,8 +102,8 @@ class RunLog:
     def open_part(self, part: Part) -> int | None:
         """A descriptor of the part, under whichever name it has by now; None where it is gone."""
         with open_directory(self._files, (*self._where, str(part.epoch), "logs")) as logs:
-            for name in (part.name, *_names(logs)):
-                file = open_file(logs, name) if _NAME.fullmatch(name) else None
+            for name in (part.name, *_part_names(self.rank)):
+                file = open_file(logs, name)
                 if file is not None and os.fstat(file).st_ino == part.inode:
                     return file
                 if file is not None:
@@ -95,50 +119,21 @@ class RunLog:
         finally:
             os.close(file)
 
-    def chunk(self, offset: int, limit: int) -> Chunk:
-        """A range as text, cut between characters."""
-        offset = min(offset, self.size)
-        data = self.read(offset, limit)
-        if offset + len(data) < self.size:
-            data = cut_between_characters(data)
-        return Chunk(offset, offset + len(data), self.size, data.decode(errors="replace"))
+    def chunk(self, offset: int, limit: int, *, growing: bool = False) -> Chunk:
+        """A range as text; of one that grows without a character that is written in part."""
+        return chunk_of(self.read, whole_size(self.read, self.size) if growing else self.size, offset, limit)
 
-    def tail(self, lines: int, limit: int) -> Chunk:
+    def tail(self, lines: int, limit: int, *, growing: bool = False) -> Chunk:
         """The last lines, as far as they fit into the limit."""
-        start = max(0, self.size - limit)
-        data = self.read(start, limit)
-        kept = data.splitlines(keepends=True)
-        if start and len(kept) > 1:
-            kept = kept[1:]  # its beginning is missing
-        text = b"".join(kept[-lines:])
-        return Chunk(start + len(data) - len(text), start + len(data), self.size, text.decode(errors="replace"))
+        return tail_of(self.read, whole_size(self.read, self.size) if growing else self.size, lines, limit)
 
     def search(self, wanted: str, offset: int, limit: int) -> Chunk:
         """Lines with `wanted` in them, any case; `next_offset` is how far was looked."""
-        offset = min(offset, self.size)
-        matching, taken, at = [], 0, offset
-        data = self.read(offset, SCAN_BYTES)
-        for line in data.splitlines(keepends=True):
-            unfinished = not line.endswith(b"\n") and offset + len(data) < self.size and at > offset
-            if unfinished or taken + len(line) > limit:
-                break
-            at += len(line)
-            if wanted.casefold() in line.decode(errors="replace").casefold():
-                matching.append(line)
-                taken += len(line)
-        else:
-            at = offset + len(data)
-        if at == offset and data:  # one line larger than the limit
-            at += min(len(data), limit)
-        return Chunk(offset, at, self.size, b"".join(matching).decode(errors="replace"))
+        return search_of(self.read, self.size, wanted, offset, limit)
 
     def search_tail(self, wanted: str, lines: int, limit: int) -> Chunk:
         """The last matching lines of what was written latest."""
-        start = max(0, self.size - SCAN_BYTES)
-        data = self.read(start, SCAN_BYTES)
-        word = wanted.casefold()
-        matching = [line for line in data.decode(errors="replace").splitlines(keepends=True) if word in line.casefold()]
-        return Chunk(start, start + len(data), self.size, "".join(matching[-lines:])[-limit:])
+        return search_tail_of(self.read, self.size, wanted, lines, limit)
 
 
 @contextmanager
@@ -176,8 +171,26 @@ def open_directory_below(base: int | None, names: tuple[str, ...]) -> Iterator[i
         os.close(current)
 
 
-def _names(directory: int | None) -> list[str]:
-    return os.listdir(directory) if directory is not None else []  # noqa: PTH208 - a descriptor, not a path
+def _part_names(rank: int) -> list[str]:
+    """Oldest first."""
+    return [*(f"rank{rank}.log.{age}" for age in range(_MAX_AGE, -1, -1)), f"rank{rank}.log"]
+
+
+def _names(directory: int | None, most: int) -> list[str]:
+    if directory is None:
+        return []
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in islice(entries, most)]
+
+
+def _is_plain(directory: int | None, name: str) -> bool:
+    if directory is None:
+        return False
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
 
 def open_file(directory: int | None, name: str) -> int | None:
@@ -202,20 +215,3 @@ def _status(directory: int | None, name: str) -> os.stat_result | None:
         return os.fstat(file)
     finally:
         os.close(file)
-
-
-def cut_between_characters(data: bytes) -> bytes:
-    """Without the beginning of a character at the end, unless that is all there is."""
-    return data[: len(data) - _unfinished(data)] or data
-
-
-def _unfinished(data: bytes) -> int:
-    """Bytes at the end that begin a character without ending it."""
-    for back in range(1, min(3, len(data)) + 1):
-        byte = data[-back]
-        if byte >= 0xC0:
-            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return back if back < needed else 0
-        if byte < 0x80:
-            return 0
-    return 0

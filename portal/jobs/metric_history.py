@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count
 
+from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import MetricPoint, Run
 from scheduling.lifecycle import LIVE
 
@@ -50,18 +53,36 @@ def thin_live() -> None:
     points = MetricPoint.objects.filter(run__state__in=[state.value for state in LIVE])
     crowded = points.order_by().values("run").annotate(n=Count("pk")).filter(n__gt=MAX_POINTS)
     runs = list(crowded.values_list("run", flat=True)[:1_000])
+    loop = Loop(LoopName.PRUNING)
     for at in range(0, len(runs), _RUNS):
-        with connection.cursor() as cursor:
-            cursor.execute(_THIN_CROWDED, [runs[at : at + _RUNS]])
+        loop.together(runs[at : at + _RUNS], _of_run, _thin_crowded)
+
+
+def _of_run(run: UUID) -> Item:
+    return Item(f"metrics:{run}", f"metrics of run {run}", None, {"run_id": str(run)})
+
+
+def _thin_crowded(runs: Sequence[UUID]) -> list[UUID]:
+    with connection.cursor() as cursor:
+        cursor.execute(_THIN_CROWDED, [list(runs)])
+    return list(runs)
 
 
 def thin_ended(before: datetime) -> int:
     """How many of the runs that ended by then were dealt with, those that ended first."""
+    loop = Loop(LoopName.PRUNING)
     with transaction.atomic():
         ended = Run.objects.filter(ended_at__lt=before, metrics_thinned=False)
-        due = ended.order_by("ended_at").select_for_update(skip_locked=True)
+        due = (
+            ended.exclude(pk__in=loop.resting_ids("metrics:")).order_by("ended_at").select_for_update(skip_locked=True)
+        )
         runs = list(due.values_list("pk", flat=True)[:_RUNS])
-        with connection.cursor() as cursor:
-            cursor.execute(_THIN_ENDED, {"runs": runs, "kept": LASTING_POINTS})
-        Run.objects.filter(pk__in=runs).update(metrics_thinned=True)
+        loop.together(runs, _of_run, _thin_ended)
     return len(runs)
+
+
+def _thin_ended(runs: Sequence[UUID]) -> list[UUID]:
+    with connection.cursor() as cursor:
+        cursor.execute(_THIN_ENDED, {"runs": list(runs), "kept": LASTING_POINTS})
+    Run.objects.filter(pk__in=runs).update(metrics_thinned=True)
+    return list(runs)

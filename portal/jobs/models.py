@@ -22,6 +22,8 @@ from accounts.models import Project
 from portal.jobs.activity import IdleRule as IdleRule
 from portal.jobs.activity import RunActivity as RunActivity
 from portal.jobs.displacements import Displacement as Displacement
+from portal.jobs.failing_items import FailingItem as FailingItem
+from portal.jobs.failing_items import FailureCount as FailureCount
 from portal.jobs.fairness_history import FairnessSample as FairnessSample
 from portal.jobs.job_arrays import JobArray as JobArray
 from portal.jobs.job_templates import JobTemplate as JobTemplate
@@ -35,7 +37,7 @@ from portal.jobs.saved_views import SavedView as SavedView
 from portal.jobs.service_levels import Qos as Qos
 from portal.jobs.share_history import ShareSample as ShareSample
 from portal.jobs.start_samples import StartSample as StartSample
-from scheduling.lifecycle import LIVE, State
+from scheduling.lifecycle import LIVE, WAITING, State
 
 STATE_CHOICES = [(s.value, s.value) for s in State]
 LIVE_VALUES = sorted(s.value for s in LIVE)
@@ -227,7 +229,8 @@ class Job(models.Model):
     array_index = models.PositiveIntegerField(null=True)
     partition = models.ForeignKey(Partition, null=True, on_delete=models.PROTECT, related_name="jobs")
     priority = models.IntegerField(default=0, validators=[MinValueValidator(-1000), MaxValueValidator(1000)])
-    restartable = models.BooleanField(default=True)
+    #: Its owner's word whether it can be stopped and started again; None: it can unless it runs without the SDK.
+    restartable = models.BooleanField(null=True)
     labels = models.JSONField(default=dict)
     retry_limit = models.PositiveSmallIntegerField(default=3)
     submitted_at = models.DateTimeField(default=timezone.now)
@@ -290,6 +293,10 @@ class Job(models.Model):
     def __str__(self) -> str:
         return f"#{self.number} {self.name}"
 
+    def can_restart(self, run: Run) -> bool:
+        """Whether it can be stopped and started again: by its owner's word, else unless it runs without the SDK."""
+        return run.uses_sdk is not False if self.restartable is None else self.restartable
+
 
 class Dependency(models.Model):
     """Something that has to have happened before a job queues; Slurm's words."""
@@ -339,6 +346,9 @@ class Run(models.Model):
     fetching = models.CharField(max_length=200, blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now)
     not_before = models.DateTimeField(null=True)
+    #: Of a retry: how the attempt before ended, in a few words, and how many attempts there may be; None: not counted.
+    retry_why = models.CharField(max_length=200, blank=True, default="")
+    retry_of = models.PositiveSmallIntegerField(null=True)
     epoch = models.PositiveIntegerField(default=0)
     #: The job's total_steps when this epoch was launched: an end at it is no end once the job has grown.
     launched_steps = models.BigIntegerField(null=True)
@@ -368,6 +378,9 @@ class Run(models.Model):
     running_s = models.FloatField(default=0.0)
     #: Of one that did all its steps: how much longer it took than alone, from its submission (portal.jobs.relative).
     slowdown = models.FloatField(null=True)
+    #: Of what it reported so far, bounded (portal.jobs.services.metric_limits), and that there was more.
+    metric_names = models.JSONField(default=list, blank=True)
+    metrics_dropped = models.BooleanField(default=False)
     #: It ended so long ago that few points of its metrics are kept (portal.jobs.metric_history).
     metrics_thinned = models.BooleanField(default=False)
 
@@ -390,6 +403,11 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id} attempt {self.attempt} {self.state}"
+
+    @property
+    def awaits_retry(self) -> bool:
+        """It is a further attempt and holds nothing yet."""
+        return bool(self.retry_why) and self.epoch == 0 and State(self.state) in WAITING
 
     @property
     def has_a_past(self) -> bool:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from django.db import connection, transaction
 
+from portal.jobs.loops import Item, Loop, LoopName
+
 TABLE = "jobs_jobevent"
 _LOCK_TIMEOUT = "2s"  # attaching and dropping wait for readers; better to try again at the next pruning
 
@@ -55,11 +57,15 @@ def _make(year: int, month: int) -> None:
 def drop_before(limit: datetime) -> None:
     """Drop the months that ended before `limit`, and such events from the default partition."""
     at = limit.astimezone(UTC)
-    oldest_kept = _name(at.year, at.month)
+    oldest_kept, loop = _name(at.year, at.month), Loop(LoopName.PRUNING)
     for name in sorted(existing() - {f"{TABLE}_default"}):
         if name < oldest_kept:
-            with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-                cursor.execute(f"DROP TABLE {name}")
+            loop.run(Item(f"table:{name}", f"table {name}"), _drop, name)
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {TABLE}_default WHERE at < %s", [limit])  # noqa: S608 - a constant
+
+
+def _drop(name: str) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+        cursor.execute(f"DROP TABLE {name}")

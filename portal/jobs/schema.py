@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from math import isfinite
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from evenkeel.store import DATA_PROTOCOLS, variable_of
+from evenkeel.web_address import read_url
 from evenkeel.yaml_loader import YamlProblem, load
 from pydantic import (
     AfterValidator,
@@ -23,7 +23,19 @@ from pydantic import (
     model_validator,
 )
 
-from portal.jobs.fields import CONTROL, Array, Line, Memory, Part, Seconds, Text, Word, no_control
+from accounts.text import several_lines, shown
+from portal.jobs.fields import (
+    Array,
+    Cost,
+    Line,
+    Memory,
+    OneLine,
+    Part,
+    Seconds,
+    Text,
+    Word,
+    line_as_it_is,
+)
 from scheduling.validation import hint_at, known_keys
 
 MAX_BYTES = 256 * 1024
@@ -50,13 +62,13 @@ class Problems(Exception):
 def _relative(path: str) -> str:
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.rstrip("/").split("/")):
         raise ValueError("must be a path below the root, without . and ..")
-    return no_control(path.rstrip("/"))
+    return line_as_it_is(path.rstrip("/"))
 
 
 def _glob(pattern: str) -> str:
     if pattern.count("*") > 8:
         raise ValueError("may have 8 asterisks at most")
-    return no_control(pattern)
+    return line_as_it_is(pattern)
 
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", examples=["9f86d0818" + "0" * 55])]
@@ -108,13 +120,22 @@ def _or_a_number(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"$ref": schema.pop("$ref")}, whole, part]
 
 
+def _git_url(url: str) -> str:
+    if not url.startswith("file://"):
+        read_url(url, most=1_000)
+    return url
+
+
 class Code(Part):
     """Where the program comes from: a shared path, a git repository, or an uploaded bundle."""
 
-    path: Annotated[str, Field(max_length=1_000), AfterValidator(no_control)] | None = Field(
+    path: Annotated[str, Field(max_length=1_000), AfterValidator(line_as_it_is)] | None = Field(
         None, description="A directory that the nodes can read; the job starts in it."
     )
-    git: Annotated[str, Field(max_length=1_000, pattern=r"^(https?|file)://[^\s@?#\"'\\]+$")] | None = Field(
+    git: (
+        Annotated[str, Field(max_length=1_000, pattern=r"^(https?|file)://[^\s@?#\"'\\]+$"), AfterValidator(_git_url)]
+        | None
+    ) = Field(
         None,
         description="https address of a repository, without user or password.",
         examples=["https://example.org/team/code.git"],
@@ -176,8 +197,10 @@ def _file_text(text: str) -> str:
     for number, line in enumerate(text.split("\n"), 1):
         if "\ufffd" in line:
             raise ValueError(f"line {number}: it is not UTF-8 text; save the file as UTF-8")
-        if CONTROL.search(line):
-            raise ValueError(f"line {number}: it has a control character")
+        try:
+            several_lines(line)
+        except ValueError:
+            raise ValueError(f"line {number}: it has a control character") from None
     return text
 
 
@@ -219,7 +242,7 @@ class SecretUse(Part):
     """A secret of the project, as a variable or as a file in EVENKEEL_SECRETS_DIR."""
 
     name: SecretName = Field(examples=["HF_TOKEN"])
-    env: Annotated[str, Field(max_length=128)] | None = Field(
+    env: Annotated[str, Field(max_length=128), OneLine] | None = Field(
         None, description="Name of the variable.", examples=["HF_TOKEN"]
     )
     file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")] | None = Field(
@@ -238,14 +261,18 @@ class SecretUse(Part):
 def _absolute(path: str) -> str:
     if not path.startswith("/") or ".." in path.split("/"):
         raise ValueError("must be an absolute path, without ..")
-    return no_control(path)
+    return line_as_it_is(path)
 
 
 def _data_url(url: str) -> str:
+    line_as_it_is(url)
     try:
-        parts = urlsplit(no_control(url))
+        parts = urlsplit(url)
+        port = parts.port
     except ValueError:
         raise ValueError("is no URL") from None
+    if port == 0:
+        raise ValueError("must have a port from 1 to 65535, or none")
     if "://" not in url or parts.scheme not in DATA_PROTOCOLS or "::" in url:
         raise ValueError(f"must be a URL of {', '.join(DATA_PROTOCOLS)}, as s3://bucket/folder")
     if "@" in parts.netloc:
@@ -315,7 +342,9 @@ class Retry(Part):
         3, ge=0, le=20, description="How often a failed run is tried again; node_failure is not counted."
     )
     on: list[Ending] = Field(
-        list(get_args(Ending)), max_length=5, description="The endings that are tried again; by default all."
+        ["launch_failed", "node_failure"],
+        max_length=5,
+        description="The endings that are tried again; by default those that the program did not bring about.",
     )
     backoff_s: float = Field(10, ge=0, le=3_600, description="Wait before the first retry; doubles each time.")
 
@@ -323,7 +352,7 @@ class Retry(Part):
 class ResumeFrom(Part):
     """A checkpoint of a job of the same project, at which the first run begins."""
 
-    job: int | str = Field(description="Number or UUID of the job.")
+    job: int | Line = Field(description="Number or UUID of the job.")
     step: int | None = Field(None, ge=1, le=10**13, description="Step of the checkpoint; empty: the newest.")
 
 
@@ -333,7 +362,7 @@ class DependencyWish(Part):
     type: Literal["afterok", "afterany", "afternotok", "singleton"] = Field(
         "afterok", description="When it has succeeded; ended; not succeeded; or after all earlier ones of its name."
     )
-    job: int | str | None = Field(None, description="Number or UUID of a job that you may see.")
+    job: int | Line | None = Field(None, description="Number or UUID of a job that you may see.")
 
     @model_validator(mode="after")
     def _named(self) -> DependencyWish:
@@ -357,7 +386,11 @@ class JobFile(Part):
     cpus: int | None = Field(None, ge=1, le=4_096)
     memory: Memory | None = Field(None, description="MiB per node, or as 8GiB.")
     checkpoint: CheckpointRule = CheckpointRule()
-    restartable: bool = Field(True, description="False: never resized or preempted.")
+    restartable: bool | None = Field(
+        None,
+        description="False: never resized or preempted. True: a command without the SDK saves its files when asked to "
+        "end, and finds them when it is started again. Empty: as its program, by the SDK, says.",
+    )
     priority: int = Field(0, ge=-1_000, le=1_000, description="Larger goes first; above 0 for administrators.")
     nice: int = Field(0, ge=0, le=1_000, description="Lowers the priority.")
     qos: Word | None = Field(None, description="Level of service; by default the cluster's default one, if any.")
@@ -368,7 +401,7 @@ class JobFile(Part):
     )
     partition: Word | None = Field(None, description="Set of nodes; by default the cluster's default one, if any.")
     deadline: AwareDatetime | None = Field(None, description="When it should be finished; shown against the estimate.")
-    max_cost: Decimal | None = Field(None, gt=0, le=10**9, decimal_places=6)
+    max_cost: Cost | None = None
     max_duration: Seconds | None = Field(None, description="Longest time in training, as 6h or seconds.")
     env: dict[str, Text] = Field({}, max_length=200)
     secrets: list[SecretUse] = Field([], max_length=50)
@@ -448,8 +481,8 @@ def _shown_input(location: Sequence[str], value: Any) -> str:
         return ""
     if isinstance(value, int) and value.bit_length() > 200:
         return "a number of so many digits"
-    shown = repr(value)
-    return shown if len(shown) <= 62 else ""
+    repeated = repr(value)
+    return repeated if len(repeated) <= 62 else ""
 
 
 def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
@@ -466,6 +499,6 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
         field = "model_type"
     elif model.model_config.get("hide_input_in_errors"):
         pass
-    elif shown := _shown_input(location, error.get("input")):
-        message = f"{message}, not {shown}"
-    return FieldProblem(CONTROL.sub("?", field)[:200] or whole, CONTROL.sub("?", message)[:500], error["type"])
+    elif repeated := _shown_input(location, error.get("input")):
+        message = f"{message}, not {repeated}"
+    return FieldProblem(shown(field, 200) or whole, shown(message, 500), error["type"])

@@ -15,7 +15,7 @@ from portal import logs
 from portal.jobs.models import Job, JobArray, JobEvent, Run
 from scheduling.lifecycle import QUEUED, State, coarse_state
 
-_MEMBER = re.compile(r"(\d{1,18})_(\d{1,6})\Z")
+_MEMBER = re.compile(r"([0-9]{1,18})_([0-9]{1,6})\Z")
 
 
 def described_jobs() -> QuerySet[Job]:
@@ -76,7 +76,7 @@ def jobs_named(references: Iterable[str]) -> Q:
     """Jobs with these numbers or UUIDs, or of an array (57_3); what is none of these names none."""
     numbers, uuids, members = [], [], Q()
     for text in references:
-        if text.isdecimal() and len(text) <= 18:
+        if text.isascii() and text.isdecimal() and len(text) <= 18:
             numbers.append(int(text))
         elif member := _MEMBER.match(text):
             members |= Q(array__number=int(member[1]), array_index=int(member[2]))
@@ -109,14 +109,14 @@ def visible_arrays(user: User | AnonymousUser) -> QuerySet[JobArray]:
 def named_with_arrays(user: User, reference: str) -> list[Job]:
     """The job, or all of the array, with that name, as far as the user may see them."""
     found = list(visible_jobs(user).filter(jobs_named([reference])))
-    if found or not reference.isdecimal() or len(reference) > 18:
+    if found or not (reference.isascii() and reference.isdecimal()) or len(reference) > 18:
         return found
     return list(visible_jobs(user).filter(array__number=int(reference)).order_by("array_index"))
 
 
 def uuid_of(text: str) -> UUID | None:
     try:
-        return UUID(text) if not text.isdecimal() else None
+        return UUID(text) if not (text.isascii() and text.isdecimal()) else None
     except ValueError:
         return None
 

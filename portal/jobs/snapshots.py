@@ -18,6 +18,7 @@ from portal.jobs.application_profiles import with_histories
 from portal.jobs.clusters import speedup
 from portal.jobs.dependencies import Waits, waits_of
 from portal.jobs.guarantees import guarantees_of_projects
+from portal.jobs.loops import Loop, LoopName, of_job, resting_in
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Node, Partition, Qos
 from portal.jobs.pairs import pairs_for
 from portal.jobs.selectors import in_states
@@ -26,7 +27,7 @@ from portal.jobs.services.plans import Seen
 from portal.jobs.shares import Held, held_now, share_inputs, user_key
 from portal.jobs.windows import windows_of
 from scheduling import domain
-from scheduling.lifecycle import LIVE, State
+from scheduling.lifecycle import LIVE, WAITING, State
 from scheduling.policies import load_policy
 from scheduling.policies._work import CLOCK
 from scheduling.throughput import Number, Profile
@@ -51,9 +52,25 @@ def live_jobs(cluster_id: int) -> list[Job]:
 
 
 def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
-    """All of one cluster at `now`; its size grows with nodes and live jobs only."""
-    nodes = nodes_of(cluster)
-    jobs = live_jobs(cluster.pk)
+    """All of one cluster at `now`; its size grows with nodes and live jobs only. A job that cannot be read is left
+    out, and keeps what it has."""
+    loop = Loop(LoopName.SNAPSHOT, cluster.pk)
+    return loop.most(jobs_to_plan(loop, cluster), of_job, lambda jobs: snapshot_of(cluster, now, jobs))
+
+
+def jobs_to_plan(loop: Loop, cluster: Cluster) -> list[Job]:
+    """Live jobs without those that rounds failed at a moment ago."""
+    failing = resting_in(LoopName.MOVES, LoopName.LAUNCH)
+    return [
+        job
+        for job in loop.due(live_jobs(cluster.pk), of_job)
+        if not (failing and str(job.pk) in failing and job.run and State(job.run.state) in WAITING)
+    ]
+
+
+def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> ClusterView:
+    """Of these jobs; what others have is nobody's."""
+    nodes, jobs = nodes_of(cluster), list(given)
     assigned = _gpus_by_run(Assignment, cluster)
     held = _gpus_by_run(Hold, cluster)
     types: Counter[str] = Counter()
@@ -75,8 +92,8 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
         for job in jobs
     )
     # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.
-    planned = {gpu for gpus in assigned.values() for gpu in gpus}
-    blocked = frozenset(gpu for gpus in held.values() for gpu in gpus) - planned
+    planned = {gpu for view in views for gpu in view.gpu_ids}
+    blocked = frozenset(gpu for gpus in (*held.values(), *assigned.values()) for gpu in gpus) - planned
     packs = getattr(policy, "packs", False)
     if getattr(policy, "reads_histories", False):
         views = with_histories(views, jobs)
@@ -237,7 +254,8 @@ def _job(
         max_gpus=job.max_gpus,
         types=tuple(job.accelerator_types),
         remaining_steps=float(max(0, job.total_steps - run.step)),
-        restartable=job.restartable and run.uses_sdk is not False,
+        restartable=job.can_restart(run),
+        resizable=run.uses_sdk is not False or not job.restartable,  # without steps no size is known to be better
         gpu_ids=gpu_ids,
         gang=domain.Gang(kind_of[gpu_ids[0]], len(gpu_ids)) if gpu_ids else None,
         has_trained=run.has_trained,

@@ -6,9 +6,10 @@ import contextlib
 import itertools
 import logging
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import cache
+from typing import Any
 from uuid import UUID
 
 from celery import current_app, shared_task
@@ -18,27 +19,40 @@ from django.db.models import F
 from django.utils import timezone
 from evenkeel.store import StoreError
 
+from accounts.models import Project
 from portal import logs
-from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, wakeups
+from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, spooling, wakeups
 from portal.jobs.clusters import active_clusters, engine_of
-from portal.jobs.locks import cluster_lock, engine_slot, planning_lock
+from portal.jobs.locks import cluster_lock, engine_slot, planning_lock, project_slot
+from portal.jobs.loops import (
+    Item,
+    Loop,
+    LoopName,
+    in_a_sentence,
+    of_cluster,
+    of_job,
+    of_run,
+    of_run_id,
+    raise_what_is_no_items,
+    savepoint,
+    step,
+)
 from portal.jobs.models import Cluster, Command, Handover, Hold, Job, Run
+from portal.jobs.round_plans import plan_cluster
 from portal.jobs.round_signal import round_committed
 from portal.jobs.services import administration, budgets, checks, handovers, limits, observation, plans
 from portal.jobs.services.hopeless import cancel_hopeless
-from portal.jobs.snapshots import take_snapshot
 from portal.material import preparation
 from scheduling.domain import Plan
 from scheduling.errors import ExecutorError
 from scheduling.executors import load_executor
 from scheduling.executors.base import Executor, ExitInfo, Fact
 from scheduling.lifecycle import LIVE, State
-from scheduling.policies import load_policy
-from scheduling.rounds import plan_round
 
 logger = logging.getLogger(__name__)
 
 _RESEND_S = 2.0
+_PUT_OFF_S = 1.0
 _MAX_ATTEMPTS = 30
 
 
@@ -88,22 +102,27 @@ def _round(cluster: Cluster) -> None:
         logger.warning("cluster %s has no executor: %s", cluster, error)
         Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
         return
-    seen = observe(cluster, executor)
+    pk, steps = cluster.pk, _steps(cluster)
+    seen = steps.run(step("observe", pk), observe, cluster, executor)
     now = timezone.now()
-    checks.keep_house(cluster_id=cluster.pk, now=now)
-    if checks.is_due(cluster.pk, now):  # an offer that nobody takes up is made again by the next round
-        current_app.send_task("evenkeel.check_nodes", (cluster.pk,), expires=settings.EVENKEEL_ROUND_INTERVAL_S)
-    accept(cluster, executor, now)
-    observation.advance_clock(cluster_id=cluster.pk, now=now)
-    limits.enforce(cluster_id=cluster.pk, now=now)
+    steps.run(step("ask for node checks", pk), _ask_for_checks, pk, now)
+    steps.run(step("accept", pk), accept, cluster, executor, now)
+    steps.run(step("end overdue states", pk), observation.advance_clock, cluster_id=pk, now=now)
+    steps.run(step("enforce limits", pk), limits.enforce, cluster_id=pk, now=now)
     if seen:  # else they may have ended long ago, and well
-        limits.end_overdue(cluster_id=cluster.pk, now=now)
-    budgets.give_notices(now)
-    cancel_hopeless(cluster_id=cluster.pk)
-    plan_and_commit(cluster, timezone.now())
-    plans.launch_ready(cluster_id=cluster.pk, now=timezone.now())
-    reporting.note_runs()
-    dispatch_commands(cluster)
+        steps.run(step("enforce max_duration", pk), limits.end_overdue, cluster_id=pk, now=now)
+    steps.run(step("give notice of budgets", pk), budgets.give_notices, now)
+    steps.run(step("cancel unschedulable jobs", pk), cancel_hopeless, cluster_id=pk)
+    steps.run(step("plan", pk), plan_and_commit, cluster, timezone.now())
+    steps.run(step("launch", pk), plans.launch_ready, cluster_id=pk, now=timezone.now())
+    steps.run(step("count runs", pk), reporting.note_runs)
+    steps.run(step("dispatch commands", pk), dispatch_commands, cluster)
+
+
+def _ask_for_checks(cluster_id: int, now: datetime) -> None:
+    checks.keep_house(cluster_id=cluster_id, now=now)
+    if checks.is_due(cluster_id, now):  # an offer that nobody takes up is made again by the next round
+        current_app.send_task("evenkeel.check_nodes", (cluster_id,), expires=settings.EVENKEEL_ROUND_INTERVAL_S)
 
 
 def accept(cluster: Cluster, executor: Executor, now: datetime) -> None:
@@ -111,47 +130,82 @@ def accept(cluster: Cluster, executor: Executor, now: datetime) -> None:
     accepted = observation.accept_waiting(
         cluster_id=cluster.pk, problem_of=lambda run: preparation.why_not(run, executor), now=now
     )
-    if accepted and executor.supports_warm_start:
-        executor.warm_up({run.job.project.key for run in accepted})
+    if executor.supports_warm_start:
+        for project_id in {run.job.project_id for run in accepted}:
+            warm_up.delay(cluster.pk, project_id)
     for run_id in preparation.due(cluster.pk, now):
         prepare_run.delay(str(run_id))
+
+
+@shared_task(name="evenkeel.warm_up", ignore_result=True)
+def warm_up(cluster_id: int, project_id: int) -> None:
+    """Prepare the project's next launch; one that finds others of its project at work is not needed."""
+    with project_slot(project_id) as mine:
+        if mine:
+            cluster, project = Cluster.objects.get(pk=cluster_id), Project.objects.get(pk=project_id)
+            try:
+                executor_for(cluster).warm_up({project.key})
+            except ExecutorError as error:
+                logger.warning("warm start of project %s: %s", project.key, error)
 
 
 def observe(cluster: Cluster, executor: Executor) -> bool:
     """Take in what the executor sees. One that cannot answer (False) leaves everything as it is."""
     answered = False
     try:
-        administration.record_inventory(
-            cluster=cluster,
-            nodes=executor.inventory(),
-            now=timezone.now(),
-            check_first=settings.EVENKEEL_NODE_CHECKS,
-        )
+        _take_inventory(cluster, executor)
         held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
         known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch").distinct()}
         facts = executor.observe(sorted(known), observation.renewals(cluster.pk))
-        observation.record_alive([fact for fact in facts if _is_all_said(fact)])
+        observation.record_alive([fact for fact in facts if _is_all_said(fact)], cluster.pk)
+        loop = Loop(LoopName.FACTS, cluster.pk)
         for fact in itertools.filterfalse(_is_all_said, facts):
             with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):
-                take_in(fact)
+                take_in_later_or_now(cluster, fact, loop)
         answered = True
     except ExecutorError as error:
         logger.warning("cluster %s, executor %s: %s", cluster, cluster.executor, error)
         Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
+    _note_isolation(cluster, executor)
+    return answered
+
+
+def _take_inventory(cluster: Cluster, executor: Executor) -> None:
+    """Raises ExecutorError where the executor cannot answer: then it cannot say what became of runs either."""
+    steps, item, check_first = _steps(cluster), step("inventory", cluster.pk), settings.EVENKEEL_NODE_CHECKS
+    try:
+        with savepoint():
+            nodes = executor.inventory()
+    except ExecutorError:
+        raise
+    except Exception as error:
+        steps.failed(item, error)
+        return
+    record = administration.record_inventory
+    steps.run(item, record, cluster=cluster, nodes=nodes, now=timezone.now(), check_first=check_first)
+
+
+def _steps(cluster: Cluster) -> Loop:
+    """They are tried in each round."""
+    return Loop(LoopName.ROUND, cluster.pk, rests=False)
+
+
+def _note_isolation(cluster: Cluster, executor: Executor) -> None:
     trust = "single_trust" if executor.single_trust_mode else "accounts"
     if cluster.isolation != trust:
         Cluster.objects.filter(pk=cluster.pk).update(isolation=trust)
-    return answered
 
 
 @shared_task(name="evenkeel.prepare_run", ignore_result=True)
 def prepare_run(run_id: str) -> None:
     """Begin or look at what a run needs before it can queue; again a second later while it is under way."""
-    run = preparation.claim(UUID(run_id), timezone.now())
-    if run is None:
+    project_id = Run.objects.filter(pk=run_id).values_list("job__project_id", flat=True).first()
+    if project_id is None:
         return
-    with logs.about(logs.of_run(run)):
-        _prepare(run)
+    with project_slot(project_id) as mine:
+        run = preparation.claim(UUID(run_id), timezone.now()) if mine else None  # else a later round sends it again
+        if run is not None:
+            Loop(LoopName.PREPARE, run.job.cluster_id).run(of_run(run), _prepare, run)
 
 
 def _prepare(run: Run) -> None:
@@ -176,22 +230,56 @@ def _prepare(run: Run) -> None:
 
 def _is_all_said(fact: Fact) -> bool:
     """It is alive and nothing else is to be told of it, as of most."""
-    return fact.kind == "alive" and not fact.reports
+    return fact.kind == "alive"
 
 
-def take_in(fact: Fact) -> None:
+def take_in_later_or_now(cluster: Cluster, fact: Fact, loop: Loop | None = None) -> None:
+    """Reports that a runner left behind are read in a task of their own, which then takes the fact in: a round reads
+    none. Where that has not worked several times, the fact alone counts."""
+    loop, run = loop or Loop(LoopName.FACTS, cluster.pk), of_run_id(fact.run_id)
+    if fact.spooled:
+        reports = Item(f"reports:{run.key}", run.name, None, run.about)
+        if not loop.run(reports, _is_given_up, cluster, fact):
+            return  # the task takes the fact in; where it could not be sent the next round tries again
+    take_in(fact, loop)
+
+
+def _is_given_up(cluster: Cluster, fact: Fact) -> bool:
+    """Hands the reports out to a task, unless that has not worked several times."""
+    if spooling.is_given_up(fact.run_id, fact.epoch):
+        observation.note_dropped(fact, "the reports that its runner left behind could not be read")
+        return True
+    _hand_out(cluster, fact)
+    return False
+
+
+def _hand_out(cluster: Cluster, fact: Fact) -> None:
+    if spooling.hand_out(fact.run_id, fact.epoch):
+        current_app.send_task("evenkeel.take_spooled", (cluster.pk, asdict(fact) | {"usage": {}}))
+
+
+def fact_from(content: dict[str, Any]) -> Fact:
+    """What `asdict` made of an exit."""
+    return Fact(**content | {"exit": ExitInfo(**content["exit"])})
+
+
+def take_in(fact: Fact, loop: Loop | None = None) -> None:
     """One fact; what a job's own files say must never stop the facts of others."""
+    (loop or Loop(LoopName.FACTS)).run(of_run_id(fact.run_id), _record_fact, fact)
+
+
+def _record_fact(fact: Fact) -> None:
+    """What an exit record says must not keep the GPUs of its run held."""
     try:
-        observation.record_spooled(fact)
-    except Exception:
-        logger.exception("spooled reports of run %s", fact.run_id)
-    try:
-        observation.record_fact(fact)
-    except Exception:
+        with savepoint():
+            observation.record_fact(fact)
+    except Exception as error:
+        raise_what_is_no_items(error)
+        if fact.exit is None:
+            raise
         logger.exception("fact of run %s: taken as a lost runner", fact.run_id)
-        unreadable = ExitInfo("runner_lost", message="Its exit record cannot be read.")
-        with contextlib.suppress(Exception):
-            observation.record_fact(replace(fact, exit=unreadable))
+        unreadable = ExitInfo("runner_lost", message="Its exit record cannot be read.", alleged=True)
+        observation.record_fact(replace(fact, exit=unreadable))
 
 
 def plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
@@ -206,18 +294,21 @@ def _has_others(cluster: Cluster) -> bool:
 
 def _plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
     started = time.monotonic()
-    view = take_snapshot(cluster, now)
-    policy = load_policy(cluster.policy_name, cluster.policy_parameters)
-    plan = plan_round(view.snapshot, policy)
+    view, plan = plan_cluster(cluster, now)
     seconds = time.monotonic() - started
     try:
         with transaction.atomic():
             applied = plans.commit_plan(
                 cluster_id=cluster.pk, round_epoch=cluster.round_epoch, plan=plan, seen=view.seen, now=now
             )
-            plans.note_round(cluster=cluster, plan=plan, applied=applied, seconds=seconds, now=now)
+            steps = _steps(cluster)
+            steps.run(step("note jobs left out", cluster.pk), plans.note_left_out, cluster.pk, view.seen)
+            note, keep = plans.note_round, decisions.store
+            item = step("note the round", cluster.pk)
+            steps.run(item, note, cluster=cluster, plan=plan, applied=applied, seconds=seconds, now=now)
             if applied or decisions.sampling_is_due(cluster, now):
-                decisions.store(view=view, plan=plan, seconds=seconds, now=now)
+                item = step("keep the decision", cluster.pk)
+                steps.run(item, keep, view=view, plan=plan, seconds=seconds, now=now)
     except plans.StaleRound as stale:
         logger.info("%s", stale)
         return None
@@ -248,12 +339,27 @@ def send_command(pk: int) -> None:
     command = commands.filter(pk=pk, closed_at=None, next_attempt_at__lte=timezone.now()).first()
     if command is None:
         return
-    cluster = command.run.job.cluster
-    with engine_slot(cluster.pk) if _has_others(cluster) else contextlib.nullcontext(True) as mine:
+    cluster, project_id = command.run.job.cluster, command.run.job.project_id
+    with contextlib.ExitStack() as slots:
+        mine = slots.enter_context(project_slot(project_id, kill=command.verb == Command.Verb.KILL))
+        if mine and _waits_for_engine(cluster):
+            mine = slots.enter_context(engine_slot(cluster.pk))
         if mine:
             _claim_and_send(command, cluster)
         else:
-            wakeups.wake(1.0, cluster.pk)  # that round sends what is due
+            _put_off(command, cluster)
+
+
+def _waits_for_engine(cluster: Cluster) -> bool:
+    """It may not answer, and there are other clusters whose commands would wait with this one's."""
+    return engine_of(cluster.pk).executor != "local" and _has_others(cluster)
+
+
+def _put_off(command: Command, cluster: Cluster) -> None:
+    """The next round but not this one sends it again; the wait occupies no worker."""
+    due_at = timezone.now() + timedelta(seconds=_PUT_OFF_S)
+    Command.objects.filter(pk=command.pk, attempts=command.attempts, closed_at=None).update(next_attempt_at=due_at)
+    wakeups.wake(_PUT_OFF_S, cluster.pk)
 
 
 def _claim_and_send(command: Command, cluster: Cluster) -> None:
@@ -308,7 +414,8 @@ def _send_failed(command: Command, error: ExecutorError) -> None:
     with transaction.atomic():
         run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=command.run_id)
         if State(run.state) in LIVE and run.epoch == command.epoch:
-            info = ExitInfo("launch_failed", message=str(error)[:500], nodes_fault=not error.permanent)
+            fault = not error.permanent  # or the project's: it may stop its own launches
+            info = ExitInfo("launch_failed", message=str(error)[:500], nodes_fault=fault, alleged=True)
             observation.fail(run, info, timezone.now())
         Command.objects.filter(pk=command.pk).update(closed_at=timezone.now())
 
@@ -320,13 +427,18 @@ def hand_over(job_id: str) -> None:
     if handover is None:
         return
     try:
-        _give_files(executor_for(handover.job.cluster), handover.job.pk)
+        with savepoint():
+            _give_files(executor_for(handover.job.cluster), handover.job.pk)
     except ExecutorError as error:
         about = logs.of_job(handover.job)
         logger.warning("files of job %s, attempt %s: %s", job_id, handover.attempts + 1, error, extra=about)
         handovers.note_failed_handover(handover, str(error), timezone.now())
+    except Exception as error:
+        Loop(LoopName.HANDOVERS).failed(of_job(handover.job), error)
+        handovers.note_failed_handover(handover, in_a_sentence(error), timezone.now())
     else:
         handovers.finish_handover(handover)
+        Loop(LoopName.HANDOVERS).succeeded(of_job(handover.job))
 
 
 def _give_files(executor: Executor, job_id: UUID) -> None:
@@ -376,14 +488,14 @@ def publish_live(calm: bool = False) -> None:
 def sample_cluster() -> None:
     """One point of the overview's sparklines per cluster."""
     for cluster in active_clusters():
-        history.sample(cluster, timezone.now())
+        Loop(LoopName.SAMPLES, cluster.pk).run(of_cluster(cluster, "load"), history.sample, cluster, timezone.now())
 
 
 @shared_task(name="evenkeel.reap_orphans", ignore_result=True)
 def reap_orphans() -> None:
     """End processes that no run knows of."""
     for cluster in active_clusters():
-        _reap_orphans(cluster)
+        Loop(LoopName.ORPHANS, cluster.pk).run(of_cluster(cluster), _reap_orphans, cluster)
 
 
 def _reap_orphans(cluster: Cluster) -> None:

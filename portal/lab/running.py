@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from portal.jobs.loops import Item, Loop, LoopName
 from portal.lab.inputs import Inputs, build
 from portal.lab.models import Simulation, State, Trial
 from portal.lab.packing import pack, unpack
@@ -31,19 +32,26 @@ _TELL_EVERY_S = 0.5
 SILENT_S = 120
 
 
+def of_simulation(pk: object) -> Item:
+    return Item(str(pk), f"simulation {pk}")
+
+
 def take_up_the_dead() -> None:
     """Simulations whose worker died are queued anew, and given up when that has happened too often."""
     silent = timezone.now() - timedelta(seconds=SILENT_S)
     dead = Simulation.objects.filter(state=State.RUNNING, heard_at__lt=silent)
+    loop = Loop(LoopName.SIMULATIONS)
     for pk in list(dead.filter(attempts__gte=MOST_ATTEMPTS).values_list("pk", flat=True)):
         reason = f"Its worker died {MOST_ATTEMPTS} times."
-        finish(Simulation.objects.filter(pk=pk, state=State.RUNNING), State.FAILED, reason)
-    dead.update(state=State.QUEUED, claim=None)
+        mine = Simulation.objects.filter(pk=pk, state=State.RUNNING)
+        loop.run(of_simulation(pk), finish, mine, State.FAILED, reason)
+    dead.filter(attempts__lt=MOST_ATTEMPTS).update(state=State.QUEUED, claim=None)
 
 
 @transaction.atomic
 def claim_next() -> Simulation | None:
-    row = Simulation.objects.select_for_update(skip_locked=True).filter(state=State.QUEUED).order_by("number").first()
+    queued = Simulation.objects.select_for_update(skip_locked=True).filter(state=State.QUEUED)
+    row = queued.exclude(pk__in=Loop(LoopName.SIMULATIONS).resting_ids()).order_by("number").first()
     if row is None:
         return None
     row.claim, row.state, row.heard_at = uuid4(), State.RUNNING, timezone.now()
@@ -55,6 +63,10 @@ def claim_next() -> Simulation | None:
 
 def run(row: Simulation) -> None:
     """Never raises for what a simulation does; whoever lost its claim stops and writes nothing more."""
+    Loop(LoopName.SIMULATIONS).run(of_simulation(row.pk), _run, row)
+
+
+def _run(row: Simulation) -> None:
     running = _Running(row)
     try:
         if row.cancel_asked:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field
+from pydantic import AwareDatetime, ConfigDict, Field
 
-from portal.jobs.fields import no_control
+from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem, Problems
 from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES, load_policy
 from scheduling.strict_numbers import StrictNumbers
 
 MOST_JOBS, MOST_POLICIES, MOST_REPETITIONS, MOST_GPUS = 20_000, 8, 5, 10_000
-Name = Annotated[str, Field(max_length=120), AfterValidator(no_control)]
+Name = Annotated[str, Field(max_length=120), OneLine]
 
 
 class _Part(StrictNumbers):
@@ -45,10 +45,10 @@ class AsIs(_Part):
 
 
 class NodeWish(_Part):
-    type: Annotated[str, Field(min_length=1, max_length=60), AfterValidator(no_control)]
+    type: Annotated[str, Field(min_length=1, max_length=60), OneLine]
     count: int = Field(ge=1, le=MOST_GPUS)
     gpus: int = Field(ge=1, le=64)
-    price_per_gpu_hour: str | None = Field(None, pattern=r"^\d{1,9}(\.\d{1,6})?$")
+    price_per_gpu_hour: str | None = Field(None, pattern=r"^[0-9]{1,9}(\.[0-9]{1,6})?$")
     watts: float | None = Field(None, gt=0.0, le=1e5, description="Of one GPU that trains.")
 
 

@@ -6,6 +6,7 @@ from celery import shared_task
 from django.conf import settings
 from django.db.models import Sum
 
+from portal.jobs.loops import Item, Loop, LoopName, step
 from portal.lab import running
 from portal.lab.models import UNFINISHED, Simulation
 
@@ -13,7 +14,7 @@ from portal.lab.models import UNFINISHED, Simulation
 @shared_task(name="evenkeel.run_simulations", ignore_result=True, time_limit=3_900)
 def run_simulations() -> None:
     """One simulation, the oldest that waits; then the message is sent anew, so that others on the queue get a turn."""
-    running.take_up_the_dead()
+    Loop(LoopName.SIMULATIONS).run(step("simulations whose worker died"), running.take_up_the_dead)
     row = running.claim_next()
     if row is not None:
         running.run(row)
@@ -24,8 +25,9 @@ def prune_simulations() -> None:
     """The oldest that have ended go first, until what is left fits."""
     ended = Simulation.objects.exclude(state__in=UNFINISHED)
     total = ended.aggregate(n=Sum("size_bytes"))["n"] or 0
+    loop = Loop(LoopName.PRUNING)
     for pk, size in ended.order_by("number").values_list("pk", "size_bytes").iterator():
         if total <= settings.EVENKEEL_KEEP_SIMULATION_BYTES:
             break
-        Simulation.objects.filter(pk=pk).delete()
-        total -= size
+        if loop.attempt(Item(f"simulation:{pk}", f"simulation {pk}"), Simulation.objects.filter(pk=pk).delete)[0]:
+            total -= size

@@ -7,43 +7,71 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet, Sum
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
+from pydantic import ValidationError
 
 from accounts.models import Project, User
 from accounts.services import record_audit
 from portal.jobs import events
+from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Hold, Run
 from portal.material import quotas
 from portal.material.models import Artifact, RunMaterial
 from scheduling.executors.base import Preparation, Progress
 from scheduling.lifecycle import TERMINAL
+from scheduling.preparation_results import Listing
 
 #: Runs that ended longer ago are not looked at any more.
 LOOK_BACK = timedelta(days=2)
 #: One that cannot be looked at is passed over for so long.
 PUT_OFF = timedelta(minutes=5)
+#: Given up after so many that failed, about two and a half hours.
+MAX_LOOKS = 6
+MAX_WHY = 300
 TIMEOUT_S = 1_800.0
 _FINISHED = (RunMaterial.Collecting.DONE, RunMaterial.Collecting.FAILED)
 
 
 def uncollected(cluster_id: int, now: datetime) -> list[Run]:
-    """Ended runs of which nobody has listed what they left; their processes are gone."""
+    """Ended runs of which nobody has listed what they left; their processes are gone. What a failed attempt left is the
+    next one's, to go on from, so it is listed when that has ended."""
+    over = [state.value for state in TERMINAL]
+    later = Run.objects.filter(job=OuterRef("job"), attempt__gt=OuterRef("attempt"))
     ended = Run.objects.filter(
+        ~Exists(later.filter(~Q(state__in=over) | Q(ready_at__isnull=False))),
         job__cluster_id=cluster_id,
-        ended_at__gte=now - LOOK_BACK,
+        job__run__ended_at__gte=now - LOOK_BACK,
         epoch__gt=0,
-        state__in=[state.value for state in TERMINAL],
+        state__in=over,
     )
     held = Hold.objects.filter(during__upper_inf=True).values("run")
     waiting = ended.exclude(material__collecting__in=_FINISHED).exclude(pk__in=held)
     waiting = waiting.exclude(material__next_look_at__gt=now)
-    return list(waiting.select_related("job__project").order_by("ended_at")[:50])
+    waiting = waiting.exclude(pk__in=Loop(LoopName.ARTIFACTS, cluster_id).resting_ids())
+    # What was never looked at goes first: a project can keep its own from ever being listed.
+    looked_at = F("material__next_look_at").asc(nulls_first=True)
+    return list(waiting.select_related("job__project").order_by(looked_at, "ended_at")[:50])
 
 
-def put_off(run: Run, now: datetime) -> None:
-    """It could not be looked at: others go before it until some time has passed."""
-    RunMaterial.objects.update_or_create(run=run, defaults={"next_look_at": now + PUT_OFF})
+def put_off(run: Run, why: str, now: datetime) -> None:
+    """It could not be looked at, for the reason `why`: again after some time, longer each time, and not for ever."""
+    with transaction.atomic():
+        material, _ = RunMaterial.objects.select_for_update().get_or_create(run=run)
+        if material.collecting in _FINISHED:
+            return
+        material.failed_looks += 1
+        material.next_look_at = now + PUT_OFF * 2 ** min(material.failed_looks - 1, MAX_LOOKS)
+        if material.failed_looks >= MAX_LOOKS:
+            material.collecting = RunMaterial.Collecting.FAILED
+            _say_failed(run, why, now)
+        material.save(update_fields=["failed_looks", "next_look_at", "collecting"])
+
+
+def _say_failed(run: Run, why: str, now: datetime) -> None:
+    said = "".join(c for c in why if c.isprintable())[:MAX_WHY]
+    text = f"#{run.job.number}: its artefacts cannot be listed, so none are kept: {said or 'no reason was given'}"
+    events.append(kind="notice", job=run.job, run=run, at=now, text=text)
 
 
 def rule_of(run: Run) -> dict[str, Any]:
@@ -72,28 +100,39 @@ def record(*, run: Run, progress: Progress, now: datetime) -> None:
     material, _ = RunMaterial.objects.select_for_update().get_or_create(run=run)
     if material.collecting in _FINISHED:
         return
+    problem = progress.message if progress.state == "failed" else None
     if progress.state == "done":
-        _store(run, progress.detail, now)
-        left_out = progress.detail.get("left_out")
-        material.left_out = min(left_out, 10**6) if isinstance(left_out, int) else 0
+        try:
+            listing = Listing.model_validate(progress.detail)
+        except ValidationError as error:
+            problem = f"the list makes no sense: {error.errors(include_url=False, include_input=False)[0]['msg']}"
+        else:
+            _store(run, listing, now)
+            material.left_out = listing.left_out
         if material.left_out:
             text = f"#{run.job.number}: artefacts not kept ({material.left_out:,}): too many, too large or unreadable"
             events.append(kind="notice", job=run.job, run=run, at=now, text=text)
-    material.collecting = progress.state
-    material.save(update_fields=["collecting", "left_out"])
+    if problem is not None:
+        _say_failed(run, problem, now)
+    material.collecting = progress.state if problem is None else RunMaterial.Collecting.FAILED
+    material.next_look_at = now
+    material.save(update_fields=["collecting", "left_out", "next_look_at"])
 
 
-def _store(run: Run, detail: Any, now: datetime) -> None:
-    """The listing was written by the project's account: only what makes sense of it is taken."""
+def _store(run: Run, listing: Listing, now: datetime) -> None:
     days = rule_of(run).get("keep_days") or settings.EVENKEEL_MATERIAL.artifact_keep_days
-    rows = []
-    for entry in list(detail.get("files") or [])[: settings.EVENKEEL_MATERIAL.artifact_max_files]:
-        path, size, sha256 = entry.get("path"), entry.get("bytes"), entry.get("sha256")
-        sound = isinstance(path, str) and path.isprintable() and 0 < len(path) <= 500 and ".." not in path.split("/")
-        if sound and isinstance(size, int) and 0 <= size < 2**60 and isinstance(sha256, str) and len(sha256) == 64:
-            expires_at = now + timedelta(days=days)
-            row = Artifact(run=run, path=path, size_bytes=size, sha256=sha256, created_at=now, expires_at=expires_at)
-            rows.append(row)
+    expires_at = now + timedelta(days=days)
+    rows = [
+        Artifact(
+            run=run,
+            path=file.path,
+            size_bytes=file.bytes,
+            sha256=file.sha256,
+            created_at=now,
+            expires_at=expires_at,
+        )
+        for file in listing.files[: settings.EVENKEEL_MATERIAL.artifact_max_files]
+    ]
     Artifact.objects.bulk_create(rows, ignore_conflicts=True)
 
 

@@ -20,6 +20,7 @@ from evenkeel.preparation.errors import PreparationError
 from accounts.models import Project, User
 from accounts.services import record_audit
 from portal.jobs.locks import bundle_lock
+from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import LIVE_VALUES, Job
 from portal.jobs.schema import FieldProblem, Problems
 from portal.material.environments import InUse
@@ -27,6 +28,8 @@ from portal.material.models import Bundle
 from portal.material.quotas import bundle_quota_bytes
 
 _BLOCK = 1 << 20
+#: Of items' keys.
+_KEY = "bundle:"
 
 
 class TooLarge(Exception):
@@ -140,13 +143,24 @@ def delete_bundle(*, actor: User | None, bundle: Bundle) -> None:
 def remove_unused(now: datetime) -> int:
     """Bundles that no job was made of for the days that the settings say."""
     before = now - timedelta(days=settings.EVENKEEL_MATERIAL.bundle_keep_days)
-    removed = 0
-    for bundle in Bundle.objects.filter(Q(last_used_at__lt=before)).select_related("project")[:1_000]:
-        with contextlib.suppress(InUse, Bundle.DoesNotExist):
-            delete_bundle(actor=None, bundle=bundle)
-            removed += 1
+    removed, loop = 0, Loop(LoopName.REMOVAL)
+    unused = Bundle.objects.filter(Q(last_used_at__lt=before)).exclude(pk__in=loop.resting_ids(_KEY))
+    for bundle in unused.select_related("project")[:1_000]:
+        item = Item(f"{_KEY}{bundle.pk}", f"bundle {bundle.sha256[:12]} of {bundle.project.key}")
+        removed += loop.run(item, _delete_unused, bundle) or 0
     for draft in directory().glob(".incoming-*"):  # of a web process that was killed
-        with contextlib.suppress(FileNotFoundError):
-            if draft.stat().st_mtime < (timezone.now() - timedelta(days=1)).timestamp():
-                draft.unlink()
+        loop.run(Item(f"draft:{draft.name}", f"upload {draft.name}"), _remove_old_draft, draft)
     return removed
+
+
+def _delete_unused(bundle: Bundle) -> int:
+    with contextlib.suppress(InUse, Bundle.DoesNotExist):
+        delete_bundle(actor=None, bundle=bundle)
+        return 1
+    return 0
+
+
+def _remove_old_draft(draft: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if draft.stat().st_mtime < (timezone.now() - timedelta(days=1)).timestamp():
+            draft.unlink()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from portal.jobs.clusters import files_of
-from portal.jobs.logs import Chunk, cut_between_characters, open_directory, open_file
+from portal.jobs.log_text import Chunk, chunk_of, tail_of, whole_size
+from portal.jobs.logs import open_directory, open_file
 from portal.material.environments import owner_of
 from portal.material.models import Artifact, Environment
 
@@ -43,20 +44,13 @@ class PlainFile:
             finally:
                 os.close(file)
 
-    def chunk(self, offset: int, limit: int) -> Chunk:
+    def chunk(self, offset: int, limit: int, *, growing: bool = False) -> Chunk:
         size = self.size() or 0
-        offset = min(offset, size)
-        data = self.read(offset, limit)
-        if offset + len(data) < size:
-            data = cut_between_characters(data)
-        return Chunk(offset, offset + len(data), size, data.decode(errors="replace"))
+        return chunk_of(self.read, whole_size(self.read, size) if growing else size, offset, limit)
 
-    def tail(self, lines: int, limit: int) -> Chunk:
+    def tail(self, lines: int, limit: int, *, growing: bool = False) -> Chunk:
         size = self.size() or 0
-        start = max(0, size - limit)
-        data = self.read(start, limit)
-        text = b"".join(data.splitlines(keepends=True)[-lines:])
-        return Chunk(start + len(data) - len(text), start + len(data), size, text.decode(errors="replace"))
+        return tail_of(self.read, whole_size(self.read, size) if growing else size, lines, limit)
 
 
 def environment_log(environment: Environment) -> PlainFile:

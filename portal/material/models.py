@@ -106,6 +106,8 @@ class RunMaterial(models.Model):
     next_look_at = models.DateTimeField(default=timezone.now)
     collecting = models.CharField(max_length=10, choices=Collecting, blank=True, default=Collecting.NOT_YET)
     left_out = models.PositiveIntegerField(default=0)
+    #: How often collecting failed for a reason that may pass.
+    failed_looks = models.PositiveSmallIntegerField(default=0)
 
     def __str__(self) -> str:
         return f"material of {self.run_id}"

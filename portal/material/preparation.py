@@ -10,7 +10,9 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
+from accounts.text import shown
 from portal.jobs import data
+from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Job, Run
 from portal.jobs.services import observation
 from portal.jobs.services.moves import Why
@@ -20,6 +22,7 @@ from portal.material.models import Environment, RunMaterial
 from portal.material.requirements import base_packages
 from scheduling.executors.base import Executor, ExitInfo, Preparation, Progress
 from scheduling.lifecycle import LIVE, State
+from scheduling.preparation_results import checked_detail
 
 PREPARING = observation.PREPARING
 LOOK_AGAIN_S = 1.0
@@ -85,7 +88,8 @@ def due(cluster_id: int, now: datetime) -> list[UUID]:
     waiting = RunMaterial.objects.filter(
         run__job__cluster_id=cluster_id, run__state=State.WAITING_FOR_INITIAL_CONTACT, next_look_at__lte=now
     )
-    return list(waiting.order_by("next_look_at").values_list("run_id", flat=True)[:200])
+    failing = [UUID(key) for key in Loop(LoopName.PREPARE, cluster_id).resting_ids()]
+    return list(waiting.exclude(run__in=failing).order_by("next_look_at").values_list("run_id", flat=True)[:200])
 
 
 def claim(run_id: UUID, now: datetime) -> Run | None:
@@ -145,24 +149,33 @@ def _environment(run: Run, environment: Environment) -> Preparation:
 @transaction.atomic
 def record(*, run: Run, wish: Wish, progress: Progress, now: datetime) -> None:
     """Take in how far a preparation is. One that failed fails the run, for good."""
+    progress = _believed(wish.preparation, progress)
     if wish.environment is not None:
         _record_environment(wish.environment, progress, now)
     elif progress.state == "done":
-        commit, size = str(progress.detail.get("commit") or "")[:64], progress.detail.get("bytes")
-        columns = {"code_ready": True, "commit": commit, "code_bytes": size if isinstance(size, int) else 0}
+        columns = {"code_ready": True, "commit": progress.detail["commit"], "code_bytes": progress.detail["bytes"]}
         RunMaterial.objects.filter(run=run).update(**columns)
     if progress.state == "failed":
         fail(run=run, message=_in_words(wish, progress), now=now)
+
+
+def _believed(preparation: Preparation, progress: Progress) -> Progress:
+    """The project's account wrote what came of it."""
+    if progress.state != "done":
+        return progress
+    try:
+        return Progress("done", progress.message, checked_detail(preparation, progress.detail))
+    except ValueError as error:
+        return Progress("failed", f"Its result makes no sense: {error}")
 
 
 def _record_environment(environment: Environment, progress: Progress, now: datetime) -> None:
     if progress.state == "working":
         columns: dict[str, Any] = {"state": Environment.State.BUILDING}
     elif progress.state == "done":
-        size = progress.detail.get("bytes")
-        columns = {"state": Environment.State.READY, "size_bytes": size if isinstance(size, int) else 0, "error": ""}
+        columns = {"state": Environment.State.READY, "size_bytes": progress.detail["bytes"], "error": ""}
     else:
-        columns = {"state": Environment.State.FAILED, "error": progress.message[:2_000]}
+        columns = {"state": Environment.State.FAILED, "error": shown(progress.message, 2_000)}
     changed = Environment.objects.filter(pk=environment.pk, attempt=environment.attempt).exclude(state=columns["state"])
     changed.update(**columns, finished_at=None if progress.state == "working" else now)
 

@@ -14,64 +14,92 @@ from django.utils import timezone
 from evenkeel.store import StoreError
 
 from accounts.models import Project
-from portal import logs
 from portal.jobs import checkpoint_store
 from portal.jobs.clusters import active_clusters
-from portal.jobs.models import Cluster, Handover
+from portal.jobs.loops import Item, Loop, LoopName, of_cluster, of_project, of_run, step
+from portal.jobs.models import Cluster, Handover, Run
 from portal.jobs.tasks import executor_for
 from portal.material import artifacts, bundles, checkpoints, environments
 from portal.material.models import Artifact, Environment
 from scheduling.errors import ExecutorError
+from scheduling.executors.base import Executor
 
 logger = logging.getLogger(__name__)
 
 _BATCH = 1_000
 #: A store that does not answer is not asked for every project.
 _AWAY, _AWAY_S = "checkpoint-store:away:{}", 300
+#: Of items' keys.
+_ARTIFACT, _PLACE = "artifact:", "checkpoint:"
 
 
 @shared_task(name="evenkeel.collect_artifacts", ignore_result=True)
 def collect_artifacts() -> None:
     """List what ended runs left; the next call looks at what is under way."""
     for cluster in active_clusters():
-        executor = executor_for(cluster)
-        if not executor.supports_artifacts:
-            continue
-        for run in artifacts.uncollected(cluster.pk, timezone.now()):
-            try:
-                progress = executor.prepare(artifacts.collection_of(run))
-                artifacts.record(run=run, progress=progress, now=timezone.now())
-            except ExecutorError as error:
-                logger.warning("artefacts of run %s: %s", run.pk, error, extra=logs.of_run(run))
-                artifacts.put_off(run, timezone.now())
+        Loop(LoopName.ARTIFACTS, cluster.pk).run(of_cluster(cluster), _collect_of, cluster)
+
+
+def _collect_of(cluster: Cluster) -> None:
+    executor, loop = executor_for(cluster), Loop(LoopName.ARTIFACTS, cluster.pk)
+    if not executor.supports_artifacts:
+        return
+    for run in artifacts.uncollected(cluster.pk, timezone.now()):
+        loop.run(of_run(run), _collect, run, executor)
+
+
+def _collect(run: Run, executor: Executor) -> None:
+    try:
+        progress = executor.prepare(artifacts.collection_of(run))
+    except ExecutorError as error:
+        logger.warning("artefacts of run %s: %s", run.pk, error)
+        artifacts.put_off(run, str(error), timezone.now())
+    else:
+        artifacts.record(run=run, progress=progress, now=timezone.now())
 
 
 @shared_task(name="evenkeel.clean_material", ignore_result=True)
 def clean_material() -> None:
     """Remove what no rule keeps any longer."""
-    now = timezone.now()
-    artifacts.expire(now)
-    remove_artifacts()
-    bundles.remove_unused(now)
+    now, loop = timezone.now(), Loop(LoopName.REMOVAL)
+    loop.run(step("expired artifacts"), artifacts.expire, now)
+    loop.run(step("removed artifacts"), remove_artifacts)
+    loop.run(step("unused bundles"), bundles.remove_unused, now)
     for project in Project.objects.all():
-        checkpoints.warn(project, now)
-        remove_checkpoints(project, now)
-        checkpoints.recount(project)
-    for environment in environments.over_budget(settings.EVENKEEL_MATERIAL.environment_cache_bytes):
-        forget_environment(environment)
+        loop.run(of_project(project), _clean_project, project, now)
+    loop.run(step("environments"), _clean_environments)
+
+
+def _clean_project(project: Project, now: datetime) -> None:
+    checkpoints.warn(project, now)
+    remove_checkpoints(project, now)
+    checkpoints.recount(project)
+
+
+def _clean_environments() -> None:
+    loop = Loop(LoopName.REMOVAL)
+    for one in environments.over_budget(settings.EVENKEEL_MATERIAL.environment_cache_bytes):
+        loop.run(Item(f"environment:{one.pk}", f"environment {one.digest[:12]}"), forget_environment, one)
 
 
 def remove_checkpoints(project: Project, now: datetime) -> None:
     """Once more where some cannot be removed."""
-    stuck: set[str] = set()
+    loop = Loop(LoopName.REMOVAL)
+    stuck = {key.removeprefix(_PLACE) for key in loop.resting if key.startswith(_PLACE)}
     for _ in range(2):
         here = defaultdict[int, list[checkpoints.Kept]](list)
         for one in list(checkpoints.going(project, now, stuck)):
-            if _discard_or(stuck, one):
+            item = Item(_PLACE + one.place, f"checkpoint {one.place}", one.job_id)
+            if loop.run(item, _discard_or, stuck, one):
                 here[one.cluster_id].append(one)
+            else:
+                stuck.add(one.place)
         for cluster_id, ones in here.items():
             for start in range(0, len(ones), checkpoint_store.REMOVE_AT_ONCE):
-                _forget_or(stuck, cluster_id, ones[start : start + checkpoint_store.REMOVE_AT_ONCE])
+                some = ones[start : start + checkpoint_store.REMOVE_AT_ONCE]
+                item = Item(f"forget:{project.pk}:{cluster_id}", f"checkpoints of {project.key}")
+                if not loop.attempt(item, _forget_or, stuck, cluster_id, some)[0]:
+                    stuck |= {one.place for one in some}
         if not stuck:
             return
 
@@ -121,11 +149,17 @@ def forget_environment(environment: Environment) -> None:
 
 def remove_artifacts() -> None:
     """The files first: a row that is gone would leave its file behind for ever."""
-    for artifact in artifacts.to_remove()[:_BATCH]:
-        if _discard(artifact.run.job.cluster_id, artifact.run.job.project.key, [artifacts.place_of(artifact)]):
-            Artifact.objects.filter(pk=artifact.pk).delete()
-        else:
-            artifacts.put_back(artifact)
+    loop = Loop(LoopName.REMOVAL)
+    for artifact in artifacts.to_remove().exclude(pk__in=loop.resting_ids(_ARTIFACT))[:_BATCH]:
+        item = Item(f"{_ARTIFACT}{artifact.pk}", f"artifact {artifact.path}", artifact.run.job_id)
+        loop.run(item, _remove_artifact, artifact)
+
+
+def _remove_artifact(artifact: Artifact) -> None:
+    if _discard(artifact.run.job.cluster_id, artifact.run.job.project.key, [artifacts.place_of(artifact)]):
+        Artifact.objects.filter(pk=artifact.pk).delete()
+    else:
+        artifacts.put_back(artifact)
 
 
 @shared_task(name="evenkeel.remove_artifacts", ignore_result=True)

@@ -14,11 +14,9 @@ import threading
 
 import httpx
 from django.conf import settings
+from evenkeel.web_address import Address, meant, numeric_host, read_url
 
 MAX_URL = 500
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-#: Behind such IPv6 addresses is an IPv4 address (RFC 6052, RFC 3056): the prefix, and where that address begins.
-_EMBEDDED = ((ipaddress.IPv6Network("64:ff9b::/96"), 96), (ipaddress.IPv6Network("2002::/16"), 16))
 
 
 class NotReachable(Exception):
@@ -27,20 +25,17 @@ class NotReachable(Exception):
 
 def check_url(url: str) -> httpx.URL:
     """The URL if a webhook may have it, as far as that can be seen without looking its name up. Raises ValueError."""
-    if len(url) > MAX_URL:
-        raise ValueError(f"may have {MAX_URL} characters at most")
+    parts = read_url(url, most=MAX_URL)
+    if parts.scheme == "http" and not settings.EVENKEEL_WEBHOOK_NETWORKS:
+        raise ValueError("must begin with https://")
+    if "#" in url:
+        raise ValueError("must have no fragment")
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, UnicodeError):
         raise ValueError("must be a URL like https://hooks.example.org/evenkeel") from None
-    if parsed.scheme not in ("https", "http") or not parsed.host:
-        raise ValueError("must begin with https:// and name a host")
-    if parsed.scheme == "http" and not settings.EVENKEEL_WEBHOOK_NETWORKS:
-        raise ValueError("must begin with https://")
-    if not 0 < (parsed.port or 443) < 65_536:
-        raise ValueError("must have a port below 65536")
-    if parsed.userinfo or parsed.fragment:
-        raise ValueError("must have no user name, no password and no fragment")
+    if numeric_host(parsed.host) and _literal(parsed.host) is None:
+        raise ValueError("must name a host, or write its address as 192.0.2.1 or [2001:db8::1]")
     literal = _literal(parsed.host)
     if literal is not None and not _may_be_reached(literal, parsed.scheme):
         raise ValueError(f"leads nowhere: {_why_not(parsed)}")
@@ -68,22 +63,10 @@ async def address_of(url: httpx.URL) -> str:
 
 
 def _may_be_reached(address: Address, scheme: str) -> bool:
-    address = _meant(address)
+    address = meant(address)
     if any(address in network for network in settings.EVENKEEL_WEBHOOK_NETWORKS):
         return True
     return scheme == "https" and address.is_global and not address.is_multicast
-
-
-def _meant(address: Address) -> Address:
-    """The IPv4 address inside of an IPv6 one, where there is one."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    if address.ipv4_mapped:
-        return address.ipv4_mapped
-    for prefix, bits in _EMBEDDED:
-        if address in prefix:
-            return ipaddress.IPv4Address(int(address) >> (96 - bits) & 0xFFFFFFFF)
-    return address
 
 
 def _why_not(url: httpx.URL) -> str:

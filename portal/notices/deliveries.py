@@ -19,6 +19,7 @@ from django.db.models import Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from accounts.audit import record_audit
+from portal.jobs.loops import Item, Loop, LoopName
 from portal.material.encryption import CannotDecrypt, decrypt
 from portal.notices import mailing, messages, signing
 from portal.notices.models import Delivery, Destination
@@ -44,6 +45,8 @@ class Parcel:
 
     deliveries: list[Delivery]
     request: Request | None = None
+    #: Why it cannot be sent.
+    problem: str = ""
 
 
 def deliver_due(now: datetime) -> int:
@@ -51,20 +54,53 @@ def deliver_due(now: datetime) -> int:
     by_destination: dict[int, list[Delivery]] = defaultdict(list)
     for delivery in claim(now):
         by_destination[delivery.destination_id].append(delivery)
-    queues, mails, tried = [], [], 0
+    queues: list[list[Parcel]] = []
+    mails: list[list[Parcel]] = []
+    tried = 0
     for deliveries in by_destination.values():
-        destination = deliveries[0].destination
-        if destination.kind == Destination.Kind.EMAIL:
-            mails.append(deliveries)
-            continue
-        try:
-            queues.append(_parcels(destination, deliveries, now))
-        except CannotDecrypt as error:
-            tried += _record([Parcel(deliveries)], [Outcome(False, error=str(error))], now)
+        parcels = _written(deliveries, now)
+        sent = [parcel for parcel in parcels if not parcel.problem]
+        for parcel in parcels:
+            if parcel.problem:
+                tried += _record_alone([parcel], [Outcome(False, error=parcel.problem)], now)
+        if sent:
+            (queues if sent[0].request else mails).append(sent)
     outcomes = send_all([[parcel.request for parcel in queue if parcel.request] for queue in queues]) if queues else []
     for queue, done in zip(queues, outcomes, strict=True):
-        tried += _record(queue, done, now)
-    return tried + _send_mails(mails, now)
+        tried += _record_alone(queue, done, now)
+    return tried + _send_mails([parcel.deliveries for queue in mails for parcel in queue], now)
+
+
+def _written(deliveries: list[Delivery], now: datetime) -> list[Parcel]:
+    """Of one destination. A notice that cannot be written has failed; the others go out without it."""
+    loop, destination = Loop(LoopName.DELIVERIES, rests=False), deliveries[0].destination
+
+    def write(some: Sequence[Delivery]) -> list[Parcel]:
+        if destination.kind == Destination.Kind.EMAIL:
+            messages.as_mail(some, destination)
+            return [Parcel(list(some))]
+        try:
+            return _parcels(destination, list(some), now)
+        except CannotDecrypt as error:
+            return [Parcel(list(some), problem=str(error))]
+
+    parcels = loop.together(deliveries, _of_delivery, write)
+    written = {delivery.pk for parcel in parcels for delivery in parcel.deliveries}
+    for delivery in deliveries:
+        if delivery.pk not in written:
+            outcome = Outcome(False, error="This notice cannot be written; the portal's log has the details.")
+            loop.run(_of_delivery(delivery, "record"), _record_one, delivery, outcome, now, again=True)
+    return parcels
+
+
+def _of_delivery(delivery: Delivery, what: str = "") -> Item:
+    return Item(f"{what}{delivery.pk}", f"delivery {delivery.pk} to destination {delivery.destination_id}")
+
+
+def _record_alone(parcels: Sequence[Parcel], outcomes: Sequence[Outcome], now: datetime) -> int:
+    destination = parcels[0].deliveries[0].destination_id
+    item = Item(f"destination:{destination}", f"destination {destination}")
+    return Loop(LoopName.DELIVERIES, rests=False).run(item, _record, parcels, outcomes, now) or 0
 
 
 def claim(now: datetime) -> list[Delivery]:
@@ -133,7 +169,7 @@ def _send_mails(queues: Sequence[list[Delivery]], now: datetime) -> int:
     tried, begin_until_s = 0, time.monotonic() + mailing.BEGIN_WITHIN_S
     for deliveries in queues:
         done = [mailing.send(deliveries)] if time.monotonic() < begin_until_s else []
-        tried += _record([Parcel(deliveries)], done, now)
+        tried += _record_alone([Parcel(deliveries)], done, now)
     return tried
 
 

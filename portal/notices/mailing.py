@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from django.conf import settings
 from django.core.mail import send_mail
 
+from portal.jobs.loops import raise_what_is_no_items
 from portal.notices.messages import as_mail
 from portal.notices.models import Delivery
 from portal.notices.sending import Outcome
@@ -28,6 +29,7 @@ def send(deliveries: Sequence[Delivery]) -> Outcome:
     mail = as_mail(deliveries, destination)
     try:
         send_mail(mail.subject, mail.body, None, [destination.user.email])
-    except (OSError, ValueError) as error:  # smtplib's, and addresses that cannot be written
+    except Exception as error:  # smtplib's, addresses that cannot be written: never the matter of other destinations
+        raise_what_is_no_items(error)
         return Outcome(False, error=f"The mail server did not take it: {error}"[:400])
     return Outcome(True)

@@ -18,6 +18,7 @@ from django.db.models import Q
 
 from accounts.models import Membership, Project
 from accounts.selectors import roles_among
+from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import JobEvent
 from portal.notices import kinds, messages
 from portal.notices.models import Delivery, Destination, Outbox
@@ -28,15 +29,26 @@ _BATCH, _BATCHES = 1_000, 10
 
 def take_in(now: datetime) -> int:
     """Makes deliveries of what lies in the outbox; their number. Costs one statement where nothing does."""
-    made = 0
+    if not Outbox.objects.exists():
+        return 0
+    made, loop = 0, Loop(LoopName.OUTBOX)
     for _ in range(_BATCHES):
         with transaction.atomic():
-            rows = list(Outbox.objects.select_for_update(skip_locked=True).order_by("pk")[:_BATCH])
-            if rows:
-                made += _tell(_events(rows), now)
-                Outbox.objects.filter(pk__in=[row.pk for row in rows]).delete()
+            waiting = Outbox.objects.select_for_update(skip_locked=True).exclude(pk__in=loop.resting_ids())
+            rows = list(waiting.order_by("pk")[:_BATCH])
+            made += sum(loop.together(rows, _of_row, lambda some: [_take(some, now)]))
         if len(rows) < _BATCH:
             break
+    return made
+
+
+def _of_row(row: Outbox) -> Item:
+    return Item(str(row.pk), f"event {row.event_id}")
+
+
+def _take(rows: Sequence[Outbox], now: datetime) -> int:
+    made = _tell(_events(rows), now)
+    Outbox.objects.filter(pk__in=[row.pk for row in rows]).delete()
     return made
 
 

@@ -57,11 +57,15 @@ async def _send_all(queues: Sequence[Sequence[Request]]) -> list[list[Outcome]]:
 
     async def drain(queue: Sequence[Request]) -> list[Outcome]:
         done: list[Outcome] = []
-        async with room, _client() as client:
-            for request in queue:
-                if time.monotonic() >= begin_until_s or not all(outcome.delivered for outcome in done):
-                    break
-                done.append(await _post(client, request))
+        try:
+            async with room, _client() as client:
+                for request in queue:
+                    if time.monotonic() >= begin_until_s or not all(outcome.delivered for outcome in done):
+                        break
+                    done.append(await _post(client, request))
+        except Exception as error:  # what opening or closing its connections raises stops no other destination
+            if len(done) < len(queue):
+                done.append(Outcome(False, error=f"It cannot be reached: {error or type(error).__name__}"[:400]))
         return done
 
     return list(await asyncio.gather(*(drain(queue) for queue in queues)))

@@ -6,6 +6,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from portal.jobs.locks import notice_lock
+from portal.jobs.loops import Loop, LoopName, step
 from portal.notices import deliveries, outbox, pruning, waiting
 
 
@@ -14,7 +15,7 @@ def send_notices() -> None:
     """Turn events into deliveries and send what is due."""
     with notice_lock() as mine:
         if mine:
-            outbox.take_in(timezone.now())
+            Loop(LoopName.OUTBOX, rests=False).run(step("take events from the outbox"), outbox.take_in, timezone.now())
             deliveries.deliver_due(timezone.now())
 
 
@@ -27,5 +28,6 @@ def tell_long_waits() -> None:
 @shared_task(name="evenkeel.prune_notices", ignore_result=True)
 def prune_notices() -> None:
     """Keep the log of deliveries within its bounds."""
-    pruning.prune(timezone.now())
-    waiting.forget_ended()
+    loop = Loop(LoopName.PRUNING)
+    loop.run(step("deliveries"), pruning.prune, timezone.now())
+    loop.run(step("long waits"), waiting.forget_ended)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,6 +11,7 @@ from django.db import connection, transaction
 
 from accounts.models import Project
 from accounts.selectors import roles_among
+from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import Job, Run
 from portal.notices import kinds, messages
 from portal.notices.models import Delivery, Destination, WaitingTold
@@ -59,13 +61,22 @@ def tell_long_waits(now: datetime) -> int:
     jobs = Job.objects.select_related("run", "project").in_bulk({job for _, job, _ in found})
     users = [one.user_id for one in destinations.values()]
     roles = roles_among(users, {job.project_id: job.project for job in jobs.values()}.values())
-    rows = []
-    for pk, job_id, since in found:
-        destination, job = destinations[pk], jobs[job_id]
-        if destination.user.is_superuser or (destination.user_id, job.project_id) in roles:
-            rows.append(delivery_of(destination, messages.of_waiting(job, since, now), now))
+
+    def write(waits: Sequence[tuple[int, UUID, datetime]]) -> list[Delivery]:
+        told = ((destinations[pk], jobs[job_id], since) for pk, job_id, since in waits)
+        return [
+            delivery_of(destination, messages.of_waiting(job, since, now), now)
+            for destination, job, since in told
+            if destination.user.is_superuser or (destination.user_id, job.project_id) in roles
+        ]
+
+    rows = Loop(LoopName.LONG_WAITS, rests=False).together(found, _of_wait, write)
     Delivery.objects.bulk_create(rows, batch_size=_BATCH)
     return len(rows)
+
+
+def _of_wait(wait: tuple[int, UUID, datetime]) -> Item:
+    return Item(f"{wait[0]}:{wait[1]}", f"destination {wait[0]}, job {wait[1]}", wait[1])
 
 
 def _long_waits(destinations: list[int], now: datetime) -> list[tuple[int, UUID, datetime]]:

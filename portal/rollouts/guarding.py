@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
+from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import Cluster
 from portal.rollouts.bounds import broken, words
 from portal.rollouts.indicators import Indicators, measure
@@ -22,13 +23,10 @@ TICK_S = 15.0
 
 def check_all(now: datetime) -> None:
     """One that cannot be checked says so, and is tried again the next time; it stops nobody else's."""
+    loop = Loop(LoopName.ROLLOUTS, rests=False)
     for row in Rollout.objects.filter(phase=Phase.LIVE).select_related("cluster"):
-        try:
-            check(row, now)
-        except Exception as error:
-            logger.exception("rollout %s cannot be checked", row.number)
-            said = f"{type(error).__name__}: {error}"[:500]
-            Rollout.objects.filter(pk=row.pk, phase=Phase.LIVE).update(problem=said)
+        if not loop.attempt(Item(str(row.pk), f"rollout {row.number}"), check, row, now)[0]:
+            Rollout.objects.filter(pk=row.pk, phase=Phase.LIVE).update(problem=loop.last_error)
 
 
 def check(rollout: Rollout, now: datetime) -> None:

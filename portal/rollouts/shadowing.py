@@ -19,6 +19,7 @@ from django.db.models import F, Sum
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import Cluster, Run
 from portal.jobs.shares import held_now, share_inputs
 from portal.jobs.snapshots import ClusterView
@@ -244,8 +245,9 @@ def _added(totals: dict[str, float], more: dict[str, float]) -> dict[str, float]
 def prune() -> None:
     """The oldest decisions go first, until what is left fits."""
     total = ShadowDecision.objects.aggregate(n=Sum("size_bytes"))["n"] or 0
+    loop = Loop(LoopName.PRUNING)
     for pk, size in ShadowDecision.objects.order_by("pk").values_list("pk", "size_bytes").iterator():
         if total <= settings.EVENKEEL_KEEP_SHADOW_BYTES:
             break
-        ShadowDecision.objects.filter(pk=pk).delete()
-        total -= size
+        if loop.attempt(Item(f"shadow:{pk}", f"shadow decision {pk}"), ShadowDecision.objects.filter(pk=pk).delete)[0]:
+            total -= size

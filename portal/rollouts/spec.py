@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import Field, model_validator
 
 from accounts.models import User
+from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.administration import checked_policy
 from portal.lab.models import Simulation, Trial
@@ -21,7 +22,7 @@ from scheduling.simulator.report import label
 class RolloutWish(Guard):
     mode: Literal["shadow", "live"] = Field("shadow", description="Beside the live policy first, or at once in force.")
     trial: UUID | None = Field(None, description="A finished candidate of a simulation: its policy, and a prediction.")
-    policy: str | None = Field(None, max_length=60, description="Where there is no trial.")
+    policy: Annotated[str, Field(max_length=60), OneLine] | None = Field(None, description="Where there is no trial.")
     parameters: dict[str, Any] = Field({}, max_length=100)
 
     @model_validator(mode="after")

@@ -102,7 +102,10 @@ class Child:
             older = self.log.with_suffix(f".log.{number}")
             if older.exists():
                 older.replace(self.log.with_suffix(f".log.{number + 1}"))
-        self.log.with_suffix(".log.1").write_bytes(self.log.read_bytes())
+        newest = self.log.with_suffix(".log.1")
+        newest.unlink(missing_ok=True)
+        newest.touch(mode=0o600)
+        newest.write_bytes(self.log.read_bytes())
         os.truncate(self.log, 0)
 
     def last_words(self) -> str:

@@ -11,8 +11,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,7 +22,9 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
 
 from portal.database.base import close_idle
+from portal.engines import Engine
 from portal.jobs.clusters import environment_engine
+from portal.jobs.examining_access import shares_its_host
 from portal.logs import json_lines
 from portal.supervisor.account import service_account
 from portal.supervisor.child import Child
@@ -30,14 +33,18 @@ from portal.supervisor.layout import Layout
 from portal.supervisor.postgres import Postgres
 from portal.supervisor.supervisor import Server, Supervisor
 from portal.supervisor.valkey import Valkey
+from scheduling.errors import ExecutorError
+from scheduling.executors.local.accounts import claim_accounts
 
 logger = logging.getLogger("evenkeel.supervisor")
 
 READY_TIMEOUT_S = 90
-QUEUES = "rounds,dispatch,live,celery"
+QUEUES = "rounds,live,celery"
 PROCESSES = 4
-#: For each further cluster: a round and two commands may wait for an engine that does not answer (ENGINE_SLOTS).
-PROCESSES_PER_CLUSTER = 3
+#: A project's processes may keep four of them waiting (PROJECT_SLOTS), so that others' commands find one.
+COMMAND_PROCESSES = 8
+#: For each further cluster: a round, and two commands may wait for an engine that does not answer (ENGINE_SLOTS).
+PROCESSES_PER_CLUSTER, COMMAND_PROCESSES_PER_CLUSTER = 1, 2
 #: Everything else goes before expected starts.
 FORECASTS_NICE = 15
 #: What a candidate policy would decide is nobody's hurry.
@@ -68,6 +75,8 @@ class ControlPlane:
             if child.clear_leftovers():
                 logger.info("Stopped the %s process of an earlier supervisor.", child.name)
         check_port(settings.EVENKEEL_HOST, settings.EVENKEEL_PORT)
+        engines = list(settings.EVENKEEL_CLUSTERS.values()) or [environment_engine()]
+        check_accounts(engines)
         self._bring_up(supervisor, Postgres(self._layout), settings.EXTERNAL_DATABASE_URL)
         self._bring_up(supervisor, Valkey(self._layout), settings.EXTERNAL_REDIS_URL)
         administrator = self._prepare_database()
@@ -75,10 +84,11 @@ class ControlPlane:
             supervisor.launch(child)
         supervisor.wait_for(children[0], web_is_ready, READY_TIMEOUT_S)
         logger.info("Ready after %.1f s: %s", time.monotonic() - began, settings.EVENKEEL_API_URL)
-        engines = list(settings.EVENKEEL_CLUSTERS.values()) or [environment_engine()]
         here = any(engine.executor == "local" and not engine.emulated for engine in engines)
         if here and not Path("/dev/nvidiactl").exists():
             logger.info("No GPU here; EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6 declares virtual ones.")
+        if any(shares_its_host(engine.executor) for engine in engines):
+            logger.info("No HTTPS name of its own: pages that jobs serve on this machine get your session. See doctor.")
         _introduce(administrator)
 
     def _bring_up(self, supervisor: Supervisor, server: Server, external_url: str) -> None:
@@ -110,8 +120,12 @@ class ControlPlane:
         web = ["uvicorn", "portal.asgi:application", "--host", host, "--port", port, "--timeout-graceful-shutdown", "3"]
         if not settings.FORWARDED_ALLOW_IPS:  # uvicorn's default believes this machine, where jobs run
             web.append("--no-proxy-headers")
-        processes = PROCESSES + PROCESSES_PER_CLUSTER * max(0, len(settings.EVENKEEL_CLUSTERS) - 1)
-        worker = ["worker", "-Q", QUEUES, "--concurrency", str(processes), "--loglevel", "INFO", "--without-gossip"]
+        further = max(0, len(settings.EVENKEEL_CLUSTERS) - 1)
+        processes = str(PROCESSES + PROCESSES_PER_CLUSTER * further)
+        worker = ["worker", "-Q", QUEUES, "--concurrency", processes, "--loglevel", "INFO", "--without-gossip"]
+        processes = str(COMMAND_PROCESSES + COMMAND_PROCESSES_PER_CLUSTER * further)
+        commands = ["worker", "-Q", "commands", "--concurrency", processes, "--hostname", "commands@%h"]
+        commands += ["--loglevel", "INFO", "--without-gossip", "--without-mingle"]
         # Expected starts have a process of their own, behind all others: they may take a second of a core.
         forecasts = ["worker", "-Q", "forecasts", "--pool", "solo", "--hostname", "forecasts@%h", "--loglevel", "INFO"]
         forecasts += ["--without-gossip", "--without-mingle"]
@@ -124,6 +138,7 @@ class ControlPlane:
         return [
             self._child("web", [python, "-m", *web, "--no-access-log"], EVENKEEL_DB_POOL="8"),
             self._child("worker", [*celery, *worker, "--without-mingle"], EVENKEEL_DB_POOL="1"),  # of each process
+            self._child("commands", [*celery, *commands], EVENKEEL_DB_POOL="1"),
             self._child("forecasts", [*celery, *forecasts], nice=FORECASTS_NICE),
             self._child("lab", [*celery, *lab], nice=LAB_NICE),
             self._child("shadow", [*celery, *shadow], nice=SHADOW_NICE),
@@ -157,6 +172,16 @@ def check_port(host: str, port: int) -> None:
         raise SetupError(f"Port {port} on {host} {reason}; free it or set EVENKEEL_PORT to another.") from error
 
 
+def check_accounts(engines: Iterable[Engine]) -> None:
+    """Raises SetupError where the accounts of this data directory's jobs are another portal's."""
+    for engine in engines:
+        if engine.executor == "local":
+            try:
+                claim_accounts(engine.options)
+            except ExecutorError as error:
+                raise SetupError(str(error)) from error
+
+
 def web_is_ready() -> bool:
     try:
         with urllib.request.urlopen(f"{settings.LOCAL_URL}/readyz", timeout=2) as answer:  # noqa: S310  # nosec B310
@@ -183,6 +208,17 @@ def serve(when_ready: Callable[[Supervisor], None] | None = None, *, interrupted
         return 1
 
 
+class PrivateLog(logging.handlers.RotatingFileHandler):
+    """Its owner's alone after it was rotated, too."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", opener=_opened_privately)
+
+
+def _opened_privately(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return record.getMessage()
@@ -192,9 +228,7 @@ def _speak_up(layout: Layout) -> None:
     """The supervisor's lines go to the terminal and, with the time, to its log."""
     terminal = logging.StreamHandler(sys.stdout)
     terminal.setFormatter(_OneLine())
-    path = layout.logs / "supervisor.log"
-    path.touch(mode=0o600)
-    log = logging.handlers.RotatingFileHandler(path, maxBytes=10**7, backupCount=3)
+    log = PrivateLog(layout.logs / "supervisor.log", maxBytes=10**7, backupCount=3)
     log.addFilter(lambda record: not hasattr(record, "secret"))
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     log.setFormatter(json_lines() if settings.EVENKEEL_LOG_FORMAT == "json" else text)

@@ -5,7 +5,7 @@ No call may block for longer than its own stated timeout; each raises ExecutorEr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -124,6 +124,8 @@ class Finding:
     fix: str = ""
     #: False: it cannot be seen on this kind of node; `seen` says so, and it counts as being as it should.
     known: bool = True
+    #: It is as it should be for jobs, yet somebody should do what `fix` says.
+    warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,8 @@ class LaunchRequest:
     resume_step: int | None = None
     checkpoint_store: CheckpointStore | None = None
     data: Data | None = None
+    #: Earlier attempts of the job, newest first: what the last of them left in its artifact directory is there again.
+    earlier_run_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +201,17 @@ class Fact:
     at: float
     exit: ExitInfo | None = None
     usage: Mapping[str, float] = field(default_factory=dict)
-    reports: tuple[Mapping[str, Any], ...] = ()  # spooled reports nobody took, oldest first
+    #: It has exited and left reports that the portal has not taken: see `Executor.spooled`.
+    spooled: bool = False
+    strays: str = ""  # which processes outlived the run and were ended, as a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """A report that a runner left behind; None: so many are `dropped`, being too many, too large or no reports."""
+
+    report: Mapping[str, Any] | None
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +230,9 @@ class ExitInfo:
     message: str = ""
     #: Whether the node, and neither the program nor somebody, brought it about; None: as its reason says.
     nodes_fault: bool | None = None
+    #: The job's own account says so, or could have brought it about (by killing its runner, say): it counts as the
+    #: node's fault only once runs of another project fail there too, and uses up the job's retries.
+    alleged: bool = False
     #: Trying again changes nothing, whatever its reason.
     permanent: bool = False
 
@@ -280,18 +297,23 @@ class Executor(Protocol):
         """Ask for a checkpoint at the next step, then for all processes to leave."""
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """End all processes now. `observe` reports `exited` or `absent` once they are gone."""
+        """Ask the program to end (SIGTERM), and end it for certain after its grace. Returns within seconds, perhaps
+        before: to be called again until `observe` reports `exited` or `absent`, once all processes are gone."""
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
         """One Fact for each known (run, epoch); never raises for a single run. `renewed_at`: POSIX seconds at which
         the portal last took a report of it in, of those that train: nothing renewed its lease later."""
+
+    def spooled(self, run_id: str, epoch: int) -> Iterator[Spooled]:
+        """The reports that an epoch which has exited left behind, oldest first, each read as it is asked for: bounded
+        in number, bytes and seconds, and not for rounds."""
 
     def prepare(self, preparation: Preparation) -> Progress:
         """Begin it unless that was done before, and say how far it is; returns at once."""
 
     def discard(self, project_key: str, paths: Iterable[str]) -> None:
         """Remove files and directories (`jobs/...`, `environments/...`) that belong to the project; what is not
-        there is no error."""
+        there is no error. Each is tried; then ExecutorError, for good or, where another call continues, not."""
 
     def hand_over(self, project_key: str, job_id: str) -> None:
         """Give all files of a job, of which nothing runs, to the project that it belongs to by now; does nothing

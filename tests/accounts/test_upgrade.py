@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
+from django.utils import timezone
 
+from accounts.addresses import is_doubtful
 from accounts.audit import rows, sealed_entries, verify_chain
-from accounts.models import ApiToken, AuditEntry, Project
+from accounts.models import ApiToken, AuditEntry, Project, User
 from accounts.tree import ancestors
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 BEFORE = [("accounts", "0002_ledger_by_end")]
+BESIDE = [
+    ("account", "0009_emailaddress_unique_primary_email"),
+    ("socialaccount", "0006_alter_socialaccount_extra_data"),
+]
 
 
 def _migrate(targets: list[tuple[str, str]]) -> Any:
@@ -42,3 +49,34 @@ def test_projects_tokens_and_the_audit_log_are_brought_along() -> None:
     assert {e.actor_email for e in AuditEntry.objects.all()} == {"ana@example.org"}
     verdict = verify_chain(rows(sealed_entries()))
     assert (verdict.position, verdict.problem) == (2, None)
+
+
+def test_accounts_say_how_their_address_was_proved_and_who_invited_them() -> None:
+    newest = MigrationExecutor(connection).loader.graph.leaf_nodes()
+    old = _migrate([("accounts", "0014_clusters"), *BESIDE])
+    now = timezone.now()
+    try:
+        users = old.get_model("accounts", "User").objects
+        names = ("root", "connected", "renamed", "invited", "member")
+        made = {name: users.create(email=f"{name}@example.org", password="x") for name in names}
+        vision = old.get_model("accounts", "Project").objects.create(key="vision", name="Vision")
+        for name, address in (("connected", "Connected@example.org"), ("renamed", "before@example.org")):
+            user = made[name].pk
+            old.get_model("socialaccount", "SocialAccount").objects.create(user_id=user, provider="sso", uid=name)
+            old.get_model("account", "EmailAddress").objects.create(user_id=user, email=address, verified=True)
+        for name, later in (("invited", timedelta()), ("member", timedelta(days=1))):
+            old.get_model("accounts", "Invitation").objects.create(
+                project=vision, email=f"{name}@example.org", digest=name, created_by=made["root"], expires_at=now,
+                accepted_by=made[name], accepted_at=made[name].date_joined + later,
+            )  # fmt: skip
+    finally:
+        _migrate(newest)
+        with connection.cursor() as cursor:  # as tests/conftest.py leaves it
+            cursor.execute("ALTER TABLE accounts_auditentry DISABLE TRIGGER audit_no_truncate")
+    proved = {user.email.partition("@")[0]: user.address_proved_by for user in User.objects.all()}
+    assert proved == {"root": "", "connected": "identity_provider", "renamed": "", "invited": "", "member": ""}
+    assert [user.email for user in User.objects.all() if is_doubtful(user)] == ["invited@example.org"]
+    invited = User.objects.get(email="invited@example.org")
+    assert invited.invited_by is not None
+    assert invited.invited_into is not None
+    assert (invited.invited_by.email, invited.invited_into.key) == ("root@example.org", "vision")

@@ -251,7 +251,15 @@ def _people(evenkeel: Shell, portal: LivePortal) -> None:
         body = {"secret": made[0]["link"].partition("#")[2], "name": "Ada", "password": "correct-horse-battery"}
         browser.one(AcceptedInvitation, "POST", "invitations/accept", json=body)
     assert "ada@example.org" in evenkeel("people", "ls", "--search", "Ada")
-    assert evenkeel.json("people", "admin", "ada@example.org", "on")["is_admin"] is True
+    refused = evenkeel("people", "admin", "ada@example.org", "on", code=1)
+    assert f"by invitation into speech by {portal.admin_email}" in refused
+    assert "--confirm-unproved" in refused
+    assert "--confirm-unproved" in evenkeel("projects", "add-member", "default", "ada@example.org", code=1)
+    sure = ("--confirm-unproved",)
+    assert evenkeel.json("projects", "add-member", "default", "ada@example.org", "--role", "viewer", *sure)["user"]
+    assert "--confirm-unproved" in evenkeel("projects", "set-role", "default", "ada@example.org", "manager", code=1)
+    evenkeel("projects", "set-role", "default", "ada@example.org", "manager", *sure)
+    assert evenkeel.json("people", "admin", "ada@example.org", "on", *sure)["is_admin"] is True
     assert len(evenkeel.json("people", "ls", "--admins")) == 2
     assert evenkeel.json("people", "admin", "ADA@example.org", "off")["is_admin"] is False
     assert evenkeel.json("people", "deactivate", "ada@example.org")["is_active"] is False

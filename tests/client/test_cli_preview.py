@@ -41,6 +41,7 @@ SAID: schemas.Preview = {
         "gpus": [{"node": "n1", "index": 0}, {"node": "n2", "index": 0}],
         "from_others": True,
     },
+    "warnings": [],
     "prepares": False,
     "jobs": 1,
     "starting": 1,

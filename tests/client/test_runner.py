@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -83,7 +84,7 @@ def launch(place: Path, portal: Portal, program: str = SLOW, **changes: Any) -> 
     epoch_dir = place / "epoch"
     for name in ("sdk", "spool", "logs"):
         (epoch_dir / name).mkdir(parents=True, exist_ok=True)
-    (epoch_dir / "token").write_text("the-token")
+    (epoch_dir / "token").write_text(changes.pop("token", "the-token"))
     environment = {
         "PATH": os.environ["PATH"],
         "EVENKEEL_TOTAL_STEPS": "100000",
@@ -414,3 +415,33 @@ def test_a_program_that_speaks_of_the_sdk_is_expected_to_say_when_it_is_ready(tm
         )
     ]
     assert found == [True, True, True, False, False]
+
+
+PRINTS_ITS_TOKEN = """
+import base64, os, sys, urllib.parse
+token = open(os.path.join(os.path.dirname(os.environ["EVENKEEL_SDK_DIR"]), "token")).read()
+print("plain", token)
+print("header", "Authorization: Bearer " + token)
+print("bare", token.removeprefix("ekr_"))
+for shift in range(3):
+    print("base64", base64.b64encode(b"x" * shift + token.encode() + b"y").decode())
+print("url", urllib.parse.quote("+" + token, safe=""))
+for part in (token[:20], token[20:]):
+    sys.stdout.write(part)
+    sys.stdout.flush()
+raise SystemExit(f"cannot report with {token}")
+"""
+
+
+def test_the_token_of_the_run_is_in_no_log_and_no_report(tmp_path: Path, portal: Portal) -> None:
+    token = "ekr_" + "0123456789abcdef" * 4
+    runner = launch(tmp_path, portal, PRINTS_ITS_TOKEN, token=token)
+    runner.wait(60)
+    log = (tmp_path / "epoch" / "logs" / "rank0.log").read_text()
+    assert log.count("[redacted]") >= 9
+    for words in (log, json.dumps(exit_of(tmp_path)), json.dumps(portal.reports)):
+        assert token not in words
+        assert "0123456789abcdef" * 2 not in words
+        for shift in range(3):
+            inner = base64.b64encode(b"x" * shift + token.encode() + b"y").decode()[4:-8]
+            assert inner not in words

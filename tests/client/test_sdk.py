@@ -12,7 +12,7 @@ import pytest
 import torch
 from evenkeel.sdk.checkpoints import CheckpointStore
 from evenkeel.sdk.control import CHECKPOINT_AND_STOP, Control
-from evenkeel.sdk.lines import number
+from evenkeel.sdk.lines import Lines, number
 from evenkeel.sdk.pace import Pace
 from evenkeel.sdk.sampling import batch_indices, share
 from evenkeel.sdk.settings import Settings, read_settings
@@ -365,3 +365,14 @@ def test_a_program_finds_its_data_by_name(tmp_path: Path, monkeypatch: pytest.Mo
         assert run.data("numbers") == tmp_path / "data" / "numbers"
         with pytest.raises(FileNotFoundError, match="there is no data 'others'"):
             run.data("others")
+
+
+def test_metrics_beyond_the_limits_are_not_sent_and_that_is_said_once(tmp_path: Path) -> None:
+    lines = Lines(tmp_path, 0)
+    for first in range(0, 300, 60):
+        lines.step(first, {f"m{first + n}": 1.0 for n in range(60)}, force=True)
+    lines.close()
+    said = [json.loads(line) for line in (tmp_path / "rank0.jsonl").read_text().splitlines()]
+    steps = [set(line["metrics"]) for line in said if line["kind"] == "step"]
+    assert [len(names) for names in steps] == [50, 50, 50, 50, 0]
+    assert ["200 names a run" in line["text"] for line in said if line["kind"] == "notice"] == [True]

@@ -51,7 +51,7 @@ def test_docker_itself_accepts_it() -> None:
 def test_every_lasting_service_has_a_health_check(compose: dict[str, Any]) -> None:
     services = dict(compose["services"])
     services.pop("setup")
-    assert set(services) == {"postgres", "redis", "web", "worker", "forecasts", "lab", "shadow", "beat"}
+    assert set(services) == {"postgres", "redis", "web", "worker", "commands", "forecasts", "lab", "shadow", "beat"}
     assert all(service["healthcheck"]["test"] for service in services.values())
 
 

@@ -42,6 +42,22 @@ os.write(2, b"no end of line")
 """
 
 
+#: Takes longer to save than a call of `kill` waits.
+SAVING = """
+import pathlib, signal, sys, time
+place = pathlib.Path(sys.argv[1])
+
+def save(*_):
+    time.sleep(4)
+    (place / "last.pt").write_text("saved")
+    sys.exit(143)
+
+signal.signal(signal.SIGTERM, save)
+(place / "ready").touch()
+time.sleep(600)
+"""
+
+
 def until(condition: Callable[[], Any], what: str = "") -> Any:
     give_up_at = time.monotonic() + TIMEOUT_S
     while time.monotonic() < give_up_at:
@@ -220,6 +236,16 @@ class ExecutorContract(Requests):
         executor.kill(request.run_id, 1)
         fact = ended(executor, request.run_id)
         assert fact.kind == "absent" or reason(fact) == "signal"
+
+    def test_what_is_killed_is_asked_first_and_has_time_to_save(
+        self, executor: Executor, request_for: Any, place: Path
+    ) -> None:
+        request = request_for(SAVING, str(place))
+        executor.launch(request)
+        until((place / "ready").exists, "the program")
+        executor.kill(request.run_id, 1)
+        assert reason(ended(executor, request.run_id)) == "signal"
+        assert (place / "last.pt").read_text() == "saved"
 
     def test_what_was_stopped_or_killed_before_it_came_never_starts(
         self, executor: Executor, request_for: Any, place: Path

@@ -123,6 +123,6 @@ def test_what_an_exit_record_may_say(tmp_path: Path) -> None:
     content = {"reason": "data_unavailable", "nodes_fault": True, "permanent": "yes"}
     (tmp_path / "exit.json").write_text(json.dumps(content))
     found = facts.read_exit(tmp_path)
-    assert found == ExitInfo("data_unavailable", nodes_fault=True)
+    assert found == ExitInfo("data_unavailable", nodes_fault=True, alleged=True)
     assert found.retryable
     assert not ExitInfo("data_unavailable", permanent=True).retryable

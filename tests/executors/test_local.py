@@ -18,15 +18,17 @@ from typing import Any
 
 import pytest
 from evenkeel.runner.engine import TICK_S
+from evenkeel.runner.files import read_object
 from evenkeel.runner.processes import all_processes, read_process
 from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError, InvalidInput
 from scheduling.executors.base import AcceleratorInfo, Executor, ExitInfo, LaunchRequest, NodeCheck
 from scheduling.executors.local import facts, launching
+from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.inventory import declared_nodes, real_nodes, type_name
-from scheduling.executors.local.layout import read_object
+from scheduling.executors.local.spooling import spooled_reports
 from scheduling.executors.local.sweeping import sdk_dir_of
 from tests.executors.contract import Requests, ended, reason, until
 from tests.executors.contract_checks import ChecksContract, examined, wrong
@@ -588,7 +590,7 @@ def test_what_a_job_left_is_cleaned(tmp_path: Path) -> None:
     assert (found.reason, found.step, found.exit_code, found.signal) == ("runner_lost", None, None, None)
     assert found.message == "ab" * 250
     (tmp_path / "exit.json").write_text(json.dumps({"reason": "done", "step": 10**13, "message": 7}))
-    assert facts.read_exit(tmp_path) == ExitInfo("done", step=10**13)
+    assert facts.read_exit(tmp_path) == ExitInfo("done", step=10**13, alleged=True)
 
 
 def test_spooled_reports_are_cleaned(tmp_path: Path) -> None:
@@ -596,7 +598,7 @@ def test_spooled_reports_are_cleaned(tmp_path: Path) -> None:
     (tmp_path / "spool" / "1.json").write_text(json.dumps({"no\0tices": ["a\0b", {"c": "d\0\n"}], "step": 3}))
     (tmp_path / "spool" / "2.json").write_text('{"x":' + "[" * 900 + "]" * 900 + "}")
     (tmp_path / "spool" / "3\u00b2.json").write_text("{}")
-    first, *_ = facts.spooled_reports(tmp_path)
+    first, *_ = (one.report for one in spooled_reports(Account(None), tmp_path))
     assert first == {"notices": ["ab", {"c": "d\n"}], "step": 3}
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.server
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +22,7 @@ import pytest
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Executor, Preparation, Progress, Secret
 from scheduling.executors.local.executor import LocalExecutor
+from scheduling.executors.local.watching import holders
 from tests.executors.contract import ExecutorContract, ended, reason, until
 from tests.executors.contract_material import MIB, archive, asked, git, settled
 
@@ -218,6 +222,32 @@ def test_a_bundle_is_unpacked_as_the_project(executor: LocalExecutor, place: Pat
     assert (tree.stat().st_uid != 0) == (not executor.single_trust_mode)
 
 
+def test_one_that_was_stopped_while_it_starts_is_begun_again(executor: LocalExecutor, place: Path) -> None:
+    source = place / "bundle.tar.gz"
+    source.write_bytes(archive(("a", b"1")))
+    source.chmod(0o600)
+    wish = asked("bundle", {"max_files": 10}, source=str(source))
+    lock = executor._layout.own / "prepare" / f"bundle-vision-{wish.key}.lock"
+    account = executor._accounts.of_project("vision")
+    stopped: list[int] = []
+
+    def stop() -> None:
+        give_up_at = time.monotonic() + 60
+        while not stopped and time.monotonic() < give_up_at:
+            for process in holders(lock, account):
+                os.kill(process.pid, signal.SIGSTOP)
+                stopped.append(process.pid)
+                return
+
+    thread = threading.Thread(target=stop, daemon=True)
+    thread.start()
+    with contextlib.suppress(ExecutorError):
+        executor.prepare(wish)
+    assert settled(executor, wish).state == "done"
+    thread.join(60)
+    assert all(process.pid not in stopped for process in holders(lock, account))
+
+
 @pytest.mark.parametrize(
     ("members", "words"),
     [
@@ -320,7 +350,7 @@ with evenkeel.training() as run:
     epoch = place / "data" / "jobs" / request.job_id / "runs" / request.run_id / "1"
     assert (epoch / "logs" / "rank0.log").read_text().splitlines()[1].startswith("[redacted]| ")
     assert not (epoch / "secrets").exists()
-    reports = json.dumps([dict(report) for report in fact.reports])
+    reports = json.dumps([one.report for one in executor.spooled(request.run_id, 1)])
     assert "it is [redacted]" in reports
     harmless = {p for p in epoch.rglob("*") if p.is_file() and p.parent.name != "sdk"}
     stored = "".join(p.read_text(errors="replace") for p in harmless) + reports

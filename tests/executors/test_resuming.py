@@ -14,7 +14,7 @@ from evenkeel.sdk.checkpoints import CheckpointStore
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.resuming import bring_checkpoint
-from tests.executors.contract import ended, reason
+from tests.executors.contract import ended, reason, until
 
 PROGRAM = """
 import evenkeel
@@ -111,3 +111,52 @@ def launch_request() -> Any:
         report_interval_s=0.5,
     )
     return lambda **changes: dataclasses.replace(base, job_id=uuid.uuid4().hex, run_id=uuid.uuid4().hex, **changes)
+
+
+#: A command without the SDK: it keeps its own count, and saves it when it is asked to end.
+PLAIN = """
+import os, pathlib, signal, sys, time
+last = pathlib.Path(os.environ["EVENKEEL_ARTIFACT_DIR"], "last.pt")
+at = int(last.read_text()) if last.exists() else 0
+
+def save(*_):
+    last.write_text(str(at + 1))
+    sys.exit(143)
+
+signal.signal(signal.SIGTERM, save)
+pathlib.Path(sys.argv[1], f"begun-{at}").touch()
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", ["kill", "checkpoint_and_stop", "time_limit"])
+def test_what_a_program_saves_when_it_is_ended_is_there_in_the_next_attempt(
+    tmp_path: Path, launch_request: Any, how: str
+) -> None:
+    executor = LocalExecutor(tmp_path / "data", "local=titan_xp:1", isolation="none", warm_start=False)
+    limit_s = 0.2 if how == "time_limit" else None
+    first = launch_request(argv=("python", "-c", PLAIN, str(tmp_path)), max_duration_s=limit_s)
+    runs: tuple[str, ...] = ()
+    for attempt in range(3):
+        run = dataclasses.replace(first, run_id=first.run_id if not runs else uuid.uuid4().hex, earlier_run_ids=runs)
+        executor.launch(run)
+        until((tmp_path / f"begun-{attempt}").exists, "the program")
+        if limit_s is None:
+            getattr(executor, how)(run.run_id, 1)
+        ended(executor, run.run_id)
+        runs = (run.run_id, "0" * 32, *runs)  # one that never started left nothing
+    [last] = (tmp_path / "data" / "jobs" / first.job_id / "runs").glob("*/artifacts/last.pt")
+    assert (last.parent.parent.name, last.read_text()) == (runs[0], "3")
+
+
+def test_a_link_in_place_of_what_was_left_leads_nowhere(tmp_path: Path, launch_request: Any) -> None:
+    executor = LocalExecutor(tmp_path / "data", "local=titan_xp:1", isolation="none", warm_start=False)
+    program = "import os, pathlib; place = pathlib.Path(os.environ['EVENKEEL_ARTIFACT_DIR']); "
+    program_of_first = program + f"place.rmdir(); place.symlink_to({str(tmp_path)!r})"
+    first = launch_request(argv=("python", "-c", program_of_first))
+    executor.launch(first)
+    ended(executor, first.run_id)
+    check = program + "assert not place.is_symlink(), place"
+    second = dataclasses.replace(first, run_id=uuid.uuid4().hex, earlier_run_ids=(first.run_id,))
+    executor.launch(dataclasses.replace(second, argv=("python", "-c", check)))
+    assert reason(ended(executor, second.run_id)) == "done"

@@ -17,7 +17,7 @@ from django.utils import timezone
 from accounts.models import Membership, User
 from portal.jobs.models import Checkpoint, Job, JobEvent
 from portal.material import artifacts, checkpoints, tasks
-from portal.material.models import Artifact, StorageQuota
+from portal.material.models import Artifact, RunMaterial, StorageQuota
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Preparation, Progress
 from tests.portal.api import Api
@@ -196,6 +196,67 @@ def test_one_that_cannot_be_listed_is_passed_over_for_a_while(world: World, remo
     tasks.collect_artifacts()
     assert artifacts.uncollected(world.cluster.pk, timezone.now()) == []
     assert artifacts.uncollected(world.cluster.pk, timezone.now() + artifacts.PUT_OFF) == [world.run(job)]
+
+
+def ended_job(world: World) -> Job:
+    job = world.submit()
+    world.train(job)
+    world.gone(job, "done")
+    return job
+
+
+def told(job: Job) -> list[str]:
+    return list(JobEvent.objects.filter(job=job, kind="notice").values_list("text", flat=True))
+
+
+def test_one_that_can_never_be_listed_is_given_up_with_a_sentence(world: World, remover: Remover) -> None:
+    run = world.run(job := ended_job(world))
+    for _ in range(artifacts.MAX_LOOKS):
+        assert told(job) == []
+        RunMaterial.objects.filter(run=run).update(next_look_at=timezone.now())
+        tasks.collect_artifacts()
+    [said] = told(job)
+    assert said.endswith("its artefacts cannot be listed, so none are kept: Permission denied")
+    late = timezone.now() + timedelta(days=1)
+    assert artifacts.uncollected(world.cluster.pk, late) == []
+    artifacts.put_off(run, "once more", late)
+    assert len(told(job)) == 1
+
+
+@pytest.mark.parametrize("error", [RecursionError("too deep"), ValueError("odd"), ExecutorError("x", permanent=True)])
+def test_whatever_goes_wrong_with_one_list_the_next_is_looked_at(
+    world: World, remover: Remover, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    bad, good = world.run(ended_job(world)), world.run(ended_job(world))
+    entry = {"path": "a", "bytes": 1, "sha256": "a" * 64}
+
+    def prepare(preparation: Preparation) -> Progress:
+        if preparation.key == str(bad.pk):
+            raise error
+        return Progress("done", "", {"files": [entry], "left_out": 0})
+
+    monkeypatch.setattr(remover, "prepare", prepare)
+    tasks.collect_artifacts()
+    assert [artifact.run for artifact in Artifact.objects.all()] == [good]
+    assert artifacts.uncollected(world.cluster.pk, timezone.now()) == []
+    assert artifacts.uncollected(world.cluster.pk, timezone.now() + artifacts.PUT_OFF) == [bad]
+
+
+@pytest.mark.parametrize("detail", [{"files": [5], "left_out": 0}, {"files": [], "left_out": -5}, {"files": {}}, {}])
+def test_a_forged_list_fails_for_that_run_alone(world: World, detail: dict[str, Any]) -> None:
+    run = world.run(job := ended_job(world))
+    artifacts.record(run=run, progress=Progress("done", "", detail), now=timezone.now())
+    assert RunMaterial.objects.get(run=run).collecting == RunMaterial.Collecting.FAILED
+    assert "cannot be listed" in told(job)[0]
+    assert artifacts.uncollected(world.cluster.pk, timezone.now()) == []
+
+
+def test_lists_that_take_for_ever_hold_up_no_other(world: World) -> None:
+    slow = [world.run(ended_job(world)) for _ in range(2)]
+    for run in slow:
+        artifacts.record(run=run, progress=Progress("working"), now=timezone.now())
+    new = world.run(ended_job(world))
+    assert artifacts.uncollected(world.cluster.pk, timezone.now())[0] == new
 
 
 def test_limits_of_job_and_project_bound_a_collection(world: World, settings: Any) -> None:

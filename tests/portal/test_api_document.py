@@ -37,16 +37,14 @@ def bodies(operation: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize(("path", "operation"), OPERATIONS)
-def test_it_is_described(path: str, operation: dict[str, Any]) -> None:
+def _it_is_described(operation: dict[str, Any]) -> None:
     assert 5 < len(operation["summary"]) <= 120
     assert operation["description"].startswith(operation["summary"])
     assert len(operation["tags"]) == 1
     assert operation["operationId"].count("_") >= 1
 
 
-@pytest.mark.parametrize(("path", "operation"), OPERATIONS)
-def test_it_says_who_may_call_it(path: str, operation: dict[str, Any]) -> None:
+def _it_says_who_may_call_it(operation: dict[str, Any]) -> None:
     assert operation.get("x-access") in {access.value for access in Access}, "give the operation access=Access.…"
     assert operation.get("x-scope") in SCOPES
     assert "**Access:**" in operation["description"]
@@ -54,8 +52,7 @@ def test_it_says_who_may_call_it(path: str, operation: dict[str, Any]) -> None:
     assert ("security" in operation) == (not open_to_all)
 
 
-@pytest.mark.parametrize(("path", "operation"), OPERATIONS)
-def test_it_says_how_it_fails(path: str, operation: dict[str, Any]) -> None:
+def _it_says_how_it_fails(path: str, operation: dict[str, Any]) -> None:
     expected = {"400", "429"}
     expected |= set() if operation["x-access"] == Access.PUBLIC else {"401"}
     expected |= {"404"} if "{" in path else set()
@@ -66,14 +63,23 @@ def test_it_says_how_it_fails(path: str, operation: dict[str, Any]) -> None:
         assert status < "400" or list(answer["content"]) == ["application/problem+json"]
 
 
-@pytest.mark.parametrize(("path", "operation"), OPERATIONS)
-def test_its_examples_are_what_its_schemas_allow(path: str, operation: dict[str, Any]) -> None:
+def _its_examples_are_what_its_schemas_allow(operation: dict[str, Any]) -> None:
     for what, media in bodies(operation):
         assert shown(media), f"{what} has no example"
         validator = Draft202012Validator({**media["schema"], "components": document()["components"]})
         for value in shown(media):
             errors = [f"{what}: {error.json_path}: {error.message}" for error in validator.iter_errors(value)]
             assert not errors
+
+
+@pytest.mark.parametrize(("path", "operation"), OPERATIONS)
+def test_it_says_what_it_is_who_may_call_it_and_how_it_fails_and_its_examples_hold(
+    path: str, operation: dict[str, Any]
+) -> None:
+    _it_is_described(operation)
+    _it_says_who_may_call_it(operation)
+    _it_says_how_it_fails(path, operation)
+    _its_examples_are_what_its_schemas_allow(operation)
 
 
 def test_names_of_operations_are_unique() -> None:

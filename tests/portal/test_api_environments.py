@@ -164,6 +164,29 @@ def test_code_is_fetched_first_and_its_commit_is_shown(world: World, api: Api, b
     assert launch_request(world.run(job), 1).code_subdir == "src"
 
 
+@pytest.mark.parametrize("size", [-1, 2**62, True, 1.5, "12", None, float("nan")])
+def test_a_size_that_cannot_be_evicts_nobody(world: World, builder: Builder, size: Any) -> None:
+    good = world.submit(environment={"requirements": "six==1.1"})
+    builder.progress = Progress("done", "", {"bytes": 100})
+    look(world, builder)
+    bad = world.submit(environment={"requirements": TEXT})
+    builder.progress = Progress("done", "", {"bytes": size})
+    look(world, builder)
+    assert "Its environment cannot be built: Its result makes no sense: bytes" in world.run(bad).reason_text
+    assert sorted(Environment.objects.values_list("state", "size_bytes")) == [("failed", 0), ("ready", 100)]
+    assert world.state(good) is State.WAITING_FOR_INITIAL_RESOURCE
+
+
+@pytest.mark.parametrize(
+    "detail", [{}, {"bytes": 5, "commit": "\0"}, {"bytes": -5, "commit": ""}, {"commit": "c" * 40}]
+)
+def test_code_of_which_nonsense_is_told_fails_its_job(world: World, builder: Builder, detail: dict[str, Any]) -> None:
+    job = world.submit(code={"git": "https://example.org/code.git", "ref": "main"})
+    builder.progress = Progress("done", "", detail)
+    look(world, builder)
+    assert "Its code cannot be had: Its result makes no sense" in world.run(job).reason_text
+
+
 def test_an_executor_that_cannot_says_so(world: World, builder: Builder) -> None:
     builder.supports_git = False
     job = world.submit(code={"git": "https://example.org/code.git", "ref": "main"})

@@ -17,9 +17,10 @@ from accounts.models import ApiToken, Membership, User
 from accounts.sessions import end_sessions
 from accounts.tokens import create_token, revoke_token
 from portal.api import standing
+from portal.jobs import logs as files
 from portal.jobs.log_following import Follower
 from portal.jobs.logs import RunLog
-from portal.jobs.models import Job
+from portal.jobs.models import Job, Run
 from portal.jobs.services.submission import cancel_job
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -100,6 +101,25 @@ def test_bytes_that_are_no_text_are_replaced(api: Api, job: Job) -> None:
     assert logs(api, job)["text"] == "\ufffd\x00ok\ufffd"
 
 
+def test_a_character_written_in_two_parts_is_whole_where_it_is_followed(world: World, api: Api, job: Job) -> None:
+    world.train(job)
+    write(job, b"cut \xe2")
+    first = logs(api, job)
+    assert (first["text"], first["next_offset"], first["size"]) == ("cut ", 4, 4)
+    write(job, "cut ✓ in two\n")
+    assert logs(api, job, f"?offset={first['next_offset']}")["text"] == "✓ in two\n"
+    write(job, b"cut \xe2")
+    world.gone(job, "user_error", exit_code=1)
+    assert logs(api, job, "?run=1")["text"] == "cut \ufffd", "no more of it will come"
+
+
+def test_a_search_takes_spaces_and_tabs_as_they_are(api: Api, job: Job) -> None:
+    write(job, "a\tb\n ab\nab\n")
+    assert logs(api, job, "?search=a%09b")["text"] == "a\tb\n"
+    assert logs(api, job, "?search=%20ab")["text"] == " ab\n"
+    assert api.get(f"jobs/{job.number}/logs?search=a%0Ab").status == 400
+
+
 def test_search_finds_lines_in_any_case(api: Api, job: Job) -> None:
     write(job, "".join(f"{'Loss' if n % 2 else 'step'} {n}\n" for n in range(10)))
     found = logs(api, job, "?search=loss&tail=2")
@@ -168,6 +188,36 @@ async def _stream(token: str, path: str, accept: str = "text/plain") -> tuple[An
 
 
 @pytest.mark.django_db(transaction=True)
+def test_no_more_files_are_opened_than_a_run_can_have_written(
+    world: World, api: Api, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.train(job)
+    workers = world.gpus(job)
+    write(job, "mine\n")
+    for number in range(3_000):
+        write(job, "", name=f"rank{number + workers}.log")
+        if number < 300:
+            folder(job, 100_000 + number)
+    opened, open_file = list[str](), files.open_file
+
+    def noting(above: int | None, name: str) -> int | None:
+        opened.append(name)
+        return open_file(above, name)
+
+    monkeypatch.setattr(files, "open_file", noting)
+    found = logs(api, job)
+    assert (found["ranks"], found["text"]) == ([0], "mine\n")
+    assert len(opened) < 50
+    assert logs(api, job, f"?rank={workers}")["text"] == ""
+
+
+def test_only_the_newest_launches_are_looked_at(world: World, api: Api, job: Job) -> None:
+    for epoch in (1, 2, 120):
+        write(job, f"{epoch}\n", epoch)
+    Run.objects.filter(job=job).update(epoch=120)
+    assert logs(api, job)["text"] == "120\n"
+
+
 def test_text_is_the_whole_log(world: World, job: Job) -> None:
     write(job, "x" * 600_000 + "\nend\n")
     _, token = create_token(user=world.user, name="t")

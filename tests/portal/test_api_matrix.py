@@ -127,6 +127,21 @@ def test_filtering_by_a_project_elsewhere_finds_what_one_that_is_nowhere_does(
     assert _said(there, ("vision", "noproj")) == _said(none)
 
 
+#: They answer bit by bit, which needs commits: test_isolation_exits.py has them.
+STREAMED = ("/jobs/export", "/usage/export")
+
+
+@pytest.mark.parametrize(
+    "operation", [o for o in OPERATIONS if o.method == "get" and not o.path.endswith(STREAMED)], ids=str
+)
+def test_what_is_elsewhere_is_in_no_answer(operation: Operation, things: Things) -> None:
+    response: Any = things.send(operation, things.actors["outsider"])
+    content = response.content if hasattr(response, "content") else b"".join(response.streaming_content)
+    if response.status_code < 400:
+        for secret in ("secret-name", str(things.run.pk), str(things.job.pk)):
+            assert secret.encode() not in content
+
+
 def _has_project(operation: Operation) -> bool:
     body, _ = operation.body()
     return isinstance(body, dict) and "project" in body and operation.access is not Access.RUN

@@ -71,6 +71,60 @@ def test_links_of_its_program_are_shown_and_only_addresses_are(world: World, job
     ]
 
 
+def test_what_a_program_says_is_shown_without_what_is_not_seen(world: World, job: Job) -> None:
+    links = {
+        "a\u202eb\x1b[2J": "https://a.example.org/",
+        "c": "https://b.example.org/\u202e",
+        "\u200b": "https://c.example.org",
+    }
+    metrics = [{"step": 1, "at": time.time(), "lo\u202ess\n": 1.0, "\u200b": 2.0}]
+    said = body(ready_at=time.time(), links=links, metrics=metrics, notices=["two\nlines\x1b[2J\u202e" + "x" * 600])
+    assert send(job, said).status == 200
+    assert Api(world.user).get(f"jobs/{job.number}").json["links"] == [
+        {"name": "a b [2J", "url": "https://a.example.org/"}
+    ]
+    assert MetricPoint.objects.get().values == {"lo ss": 1.0}
+    text = JobEvent.objects.get(kind="notice").text
+    assert text.startswith(f"#{job.number}: two lines [2J xx")
+    assert len(text) < 420
+
+
+def points(count: int, names: int, *, first: int = 0, size: int = 1) -> list[dict[str, float]]:
+    values = {f"{'n' * size}{first + name}": 1.0 for name in range(names)}
+    return [{"step": float(first + step), "at": time.time(), **values} for step in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "kept"),
+    [
+        (points(1, 51), 50),
+        (points(500, 1, size=40), 500),
+        (points(100, 50), 46),
+        ([point for first in range(0, 250, 25) for point in points(1, 25, first=first)], 200),
+    ],
+)
+def test_metrics_are_bounded_and_what_is_over_is_told_once(
+    world: World, job: Job, metrics: list[dict[str, float]], kept: int
+) -> None:
+    for seq in range(1, 2 if kept == 500 else 4):
+        assert send(job, body(seq=seq, ready_at=time.time(), metrics=metrics)).status == 200
+    rows = list(MetricPoint.objects.values_list("values", flat=True))
+    assert all(len(values) <= 50 for values in rows)
+    assert len({name for values in rows for name in values}) <= 200
+    assert kept in (len(rows), len({name for values in rows for name in values}))
+    told = JobEvent.objects.filter(kind="notice").values_list("text", flat=True)
+    assert ["200 names, a point 50" in text for text in told] == [True] * (kept != 500)
+
+
+def test_metrics_of_reports_that_follow_each_other_quickly_are_fewer(job: Job) -> None:
+    assert send(job, body(ready_at=time.time(), metrics=points(1, 1))).status == 200
+    for seq in range(2, 42):
+        metrics = [point | {"step": float(seq * 100 + n)} for n, point in enumerate(points(30, 50))]
+        assert send(job, body(seq=seq, metrics=metrics)).status == 200
+    size = sum(len(json.dumps(point.values)) for point in MetricPoint.objects.all())
+    assert size < 41 * 16 * 1024
+
+
 def test_tokens_of_other_launches_people_and_nobody_are_401(world: World, job: Job) -> None:
     other = world.submit()
     assert job.run_id

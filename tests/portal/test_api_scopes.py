@@ -24,15 +24,22 @@ def _views() -> list[Any]:
     return [cls for p in patterns if (cls := getattr(p.callback, "cls", None)) is not None]
 
 
-@pytest.mark.parametrize("view", _views(), ids=lambda view: view.__name__)
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+def _handlers() -> list[Any]:
+    """Those of views that take tokens."""
+    methods = ("get", "post", "put", "patch", "delete")
+    return [
+        pytest.param(view, method, id=f"{view.__name__}-{method}")
+        for view in _views()
+        for method in methods
+        if TokenAuthentication in view.authentication_classes and hasattr(view, method)
+    ]
+
+
+@pytest.mark.parametrize(("view", "method"), _handlers())
 def test_every_view_that_takes_tokens_checks_scopes(view: Any, method: str, rf: Any) -> None:
     instance = view()
-    instance.request = rf.generic(method, "/")
-    if TokenAuthentication not in instance.authentication_classes or not hasattr(instance, method.lower()):
-        return
-    handler = getattr(instance, method.lower())
-    public = handler.access in (Access.PUBLIC, Access.RUN)
+    instance.request = rf.generic(method.upper(), "/")
+    public = getattr(instance, method).access in (Access.PUBLIC, Access.RUN)
     assert public or any(isinstance(permission, HasScope) for permission in instance.get_permissions())
 
 

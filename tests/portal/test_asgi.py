@@ -21,8 +21,8 @@ MIB = 1024 * 1024
 HOST = (b"host", b"127.0.0.1:8800")
 
 
-def _open(origin: str | None) -> dict[str, Any]:
-    headers = [HOST, *([(b"origin", origin.encode())] if origin else [])]
+def _open(origin: str | None, *more: tuple[bytes, bytes], host: bytes = HOST[1]) -> dict[str, Any]:
+    headers = [(b"host", host), *([(b"origin", origin.encode())] if origin is not None else []), *more]
     scope = {
         "type": "websocket", "path": "/ws/v1/live", "raw_path": b"/ws/v1/live", "query_string": b"",
         "headers": headers, "subprotocols": [], "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8800),
@@ -39,9 +39,53 @@ def _open(origin: str | None) -> dict[str, Any]:
     return async_to_sync(first_answer)()
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1.evil.example", "null", "nonsense", None])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example", "http://127.0.0.1.evil.example", "null", "nonsense", None, "",
+        # Of the portal's host, and of a job on it:
+        "http://127.0.0.1:9999", "http://localhost:9999", "http://[::1]:9999", "http://127.0.0.1", "http://localhost",
+        "https://127.0.0.1:8800", "https://localhost", "ws://127.0.0.1:8800", "http://2130706433:9999",
+        "http://127.0.0.1:8800.evil.example", "http://127.0.0.1:8800/", "http://u@127.0.0.1:9999", "http://127.0.0.1:x",
+    ],
+)  # fmt: skip
 def test_a_socket_from_a_foreign_page_is_refused(origin: str | None) -> None:
     assert _open(origin)["type"] == "websocket.close"
+
+
+@pytest.mark.parametrize(
+    ("trusted", "origin", "opens"),
+    [
+        ("https://portal.example.org", "https://portal.example.org", True),
+        ("https://portal.example.org", "https://portal.example.org:8443", False),
+        ("https://portal.example.org", "http://portal.example.org", False),
+        ("https://*.example.org", "https://a.example.org", True),
+        ("https://*.example.org", "https://a.example.org:444", False),
+        ("https://*.example.org", "https://example.org.evil.example", False),
+        ("http://127.0.0.1:9999", "http://127.0.0.1:9999", True),
+    ],
+)
+@pytest.mark.django_db
+def test_origins_that_are_listed_open_sockets(trusted: str, origin: str, opens: bool, settings: Any) -> None:
+    settings.CSRF_TRUSTED_ORIGINS = [trusted]
+    assert (_open(origin)["type"] == "websocket.accept") is opens
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("origin", "said", "opens"),
+    [
+        ("https://portal.example.org", "https", True),
+        ("http://portal.example.org", "https", False),
+        ("https://portal.example.org", "http", False),
+        ("https://portal.example.org:7788", "https", False),
+    ],
+)
+def test_behind_a_proxy_the_name_in_the_browser_counts(origin: str, said: str, opens: bool, settings: Any) -> None:
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    settings.ALLOWED_HOSTS = ["portal.example.org"]
+    answer = _open(origin, (b"x-forwarded-proto", said.encode()), host=b"portal.example.org")
+    assert (answer["type"] == "websocket.accept") is opens
 
 
 @pytest.mark.django_db

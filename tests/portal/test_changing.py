@@ -236,7 +236,7 @@ def failing(world: World, job: Job, reason: str) -> State:
 
 
 def test_lost_nodes_do_not_use_up_the_limit(world: World) -> None:
-    job = world.submit(retry={"limit": 1, "backoff_s": 0})
+    job = world.submit(retry={"limit": 1, "backoff_s": 0, "on": ["user_error", "node_failure"]})
     for _ in range(3):
         assert failing(world, job, "runner_lost") is not State.FAILED
     assert failing(world, job, "user_error") is not State.FAILED
@@ -259,7 +259,7 @@ def test_only_the_endings_that_are_named_are_tried_again(world: World) -> None:
 
 
 def test_the_wait_doubles(world: World) -> None:
-    job = world.submit(retry={"limit": 5, "backoff_s": 10})
+    job = world.submit(retry={"limit": 5, "backoff_s": 10, "on": ["user_error"]})
     waits = []
     for _ in range(3):
         Run.objects.filter(pk=world.run(job).pk).update(not_before=None)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from accounts.models import AuditEntry, User
+from accounts.models import AuditEntry, Membership, Project, User
 from portal.jobs import check_tasks, tasks
 from portal.jobs.models import Cluster, Hold, Job, JobEvent, Node, NodeCheck, Run
 from portal.jobs.services import administration, checks
@@ -85,12 +85,12 @@ def kinds(name: str = "a") -> list[str]:
     return list(rows.values_list("kind", flat=True))
 
 
-def fails_on(world: World, name: str, info: ExitInfo) -> Job:
+def fails_on(world: World, name: str, info: ExitInfo, project: str = "vision") -> Job:
     """A job that ran on this node alone has ended so."""
     others = Node.objects.exclude(name=name).filter(drained=False)
     drained = list(others.values_list("pk", flat=True))
     others.update(drained=True)
-    job = world.submit(gpus={"min": 1, "max": 1}, retry={"limit": 0, "on": []})
+    job = world.submit(gpus={"min": 1, "max": 1}, retry={"limit": 0, "on": []}, project=project)
     world.round()
     assert set(Hold.objects.filter(run__job=job).values_list("accelerator__node__name", flat=True)) == {name}
     world.processes_gone(world.run(job), info)
@@ -236,6 +236,25 @@ class TestFaults:
         fails_on(sound, "a", ExitInfo("runner_lost"))
         sound.round()
         assert node().schedulable
+
+    @pytest.mark.parametrize(
+        "info",
+        [
+            ExitInfo("runner_lost", message="the runner ended without leaving a record", alleged=True),
+            ExitInfo("data_unavailable", nodes_fault=True, alleged=True),
+        ],
+    )
+    def test_what_a_job_may_have_brought_about_counts_once_another_project_has_the_same(
+        self, sound: Checked, info: ExitInfo
+    ) -> None:
+        for _ in range(5):
+            fails_on(sound, "a", info)
+        sound.round()
+        assert node().schedulable
+        Membership.objects.create(project=Project.objects.create(key="audio", name="Audio"), user=sound.user)
+        fails_on(sound, "a", info, project="audio")
+        sound.round()
+        assert (node().check_state, NodeCheck.objects.get(ended_at=None).cause) == ("checking", "faults")
 
     @pytest.mark.parametrize(
         "info",

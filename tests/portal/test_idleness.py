@@ -208,7 +208,7 @@ def test_nobody_is_parked_for_a_time_in_which_nothing_was_heard(world: World, jo
 @pytest.mark.parametrize("without", ["restartable", "sdk"])
 def test_what_cannot_write_a_checkpoint_is_only_warned(world: World, without: str) -> None:
     rule(world, release_after_s=3_600.0)
-    job = world.submit(gpus={"min": 1, "max": 1}, restartable=without != "restartable")
+    job = world.submit(gpus={"min": 1, "max": 1}, restartable=False if without == "restartable" else None)
     world.train(job)
     if without == "sdk":
         Run.objects.filter(job=job).update(uses_sdk=False)

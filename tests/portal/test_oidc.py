@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
+from allauth.account.models import EmailAddress
+from allauth.socialaccount.models import SocialAccount
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.core.cache import cache
@@ -22,10 +24,14 @@ from django.utils import timezone
 
 from accounts.directory import apply_groups
 from accounts.grants import Grant
-from accounts.models import AuditEntry, Membership, Project, User
+from accounts.models import AuditEntry, Invitation, Membership, Project, User
 from accounts.people import deactivate_user
 from accounts.selectors import role_in
+from accounts.tokens import create_token
 from portal import env
+from portal.notices.models import Delivery, Destination
+from tests.portal.api import Api
+from tests.portal.test_api_access import Browser
 from tests.supervisor.running import ROOT
 
 pytestmark = pytest.mark.django_db
@@ -164,6 +170,79 @@ def test_who_has_an_account_keeps_it_and_signs_in_by_the_directory_from_then_on(
     assert User.objects.count() == 1
     dora.refresh_from_db()
     assert not dora.has_usable_password()
+
+
+def test_whoever_made_the_account_before_has_no_way_in_left(idp: Provider) -> None:
+    """The address was invited and accepted by somebody else, who waits for its owner to sign in."""
+    mallory = User.objects.create_user("mallory@example.org", "correct horse battery")
+    vision = Project.objects.get(key="vision")
+    Membership.objects.create(project=vision, user=mallory, role="manager")
+    made = Api(mallory).post("projects/vision/invitations", {"email": "dora@example.org", "role": "manager"}).json
+    browser = Browser()
+    body = {"secret": made["link"].partition("#")[2], "name": "Dora", "password": "mallory's password"}
+    assert browser.send("post", "invitations/accept", body).status_code == 200
+    token = browser.send("post", "tokens", {"name": "later", "scopes": ["admin"], "expires_in_days": 366}).json()
+    hook = {"kind": "email", "name": "spy", "events": ["job.failed"]}
+    dora = User.objects.get(email="dora@example.org")
+    spy = Destination.objects.create(user=dora, **hook, portal_url="http://testserver")
+    Delivery.objects.create(destination=spy, event="job.failed", payload={}, next_attempt_at=timezone.now())
+    browser.send("post", "projects/vision/invitations", {"email": "eve@example.org"})
+    assert (dora.address_proved_by, dora.invited_by) == ("", mallory)
+
+    idp.says(groups=["ops"])
+    client, answer = sign_in(idp)
+    assert answer["Location"] == "/"
+    assert who(client)["id"] == dora.pk
+    dora = User.objects.get(pk=dora.pk)
+    assert (dora.is_superuser, dora.address_proved_by, dora.has_usable_password()) == (True, "identity_provider", False)
+    assert Api(token=token["secret"]).get("people").status == 401
+    assert browser.send("get", "session").json()["user"] is None
+    again = {"email": "dora@example.org", "password": "mallory's password"}
+    assert browser.send("post", "session", again).status_code == 401
+    spy.refresh_from_db()
+    assert (spy.enabled, "single sign-on" in spy.disabled_why) == (False, True)
+    assert Delivery.objects.get().status == "given_up"
+    assert not Invitation.objects.filter(email="eve@example.org", revoked_at=None).exists()
+    assert role_in(dora, vision) == "manager"
+    entry = AuditEntry.objects.get(action="user.connected")
+    counted = {key: entry.detail[key] for key in ("tokens", "sessions", "destinations", "invitations", "password")}
+    assert counted == {"tokens": 1, "sessions": 1, "destinations": 1, "invitations": 1, "password": True}
+    assert (entry.detail["invited_by"], entry.detail["address_was_proved"]) == ("mallory@example.org", False)
+
+
+def test_what_the_person_makes_afterwards_stays(idp: Provider) -> None:
+    User.objects.create_user("dora@example.org", "correct horse battery")
+    sign_in(idp)
+    _, secret = create_token(user=User.objects.get(), name="mine")
+    client, _ = sign_in(idp)
+    assert Api(token=secret).get("jobs").status == 200
+    assert who(client)["email"] == "dora@example.org"
+    assert AuditEntry.objects.filter(action="user.connected").count() == 1
+
+
+def test_another_identity_with_the_same_address_ends_what_the_first_one_made(idp: Provider) -> None:
+    """An address is given to somebody new, or the site changes its provider."""
+    sign_in(idp)
+    dora = User.objects.get()
+    _, secret = create_token(user=dora, name="hers")
+    SocialAccount.objects.update(uid="the one before")
+    EmailAddress.objects.all().delete()
+    client, _ = sign_in(idp)
+    assert who(client)["id"] == dora.pk
+    assert Api(token=secret).get("jobs").status == 401
+    assert SocialAccount.objects.get(user=dora).uid != "the one before"
+    assert AuditEntry.objects.get(action="user.connected").detail["identities"] == 1
+
+
+def test_an_address_that_was_given_up_leads_to_the_account_no_longer(idp: Provider) -> None:
+    sign_in(idp)
+    dora = User.objects.get()
+    dora.email = "doris@example.org"
+    dora.save()
+    assert (dora.address_proved_at, dora.address_proved_by) == (None, "")
+    SocialAccount.objects.all().delete()
+    client, _ = sign_in(idp)
+    assert who(client)["id"] != dora.pk
 
 
 def test_an_address_that_nobody_vouches_for_opens_nothing(idp: Provider) -> None:

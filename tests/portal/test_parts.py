@@ -19,7 +19,7 @@ from portal.jobs.models import Accelerator, Assignment, Hold, Job, JobEvent, Met
 from portal.jobs.schema import Problems, parse_job_file
 from portal.jobs.selectors import described_jobs
 from portal.jobs.services import administration, measurement
-from portal.jobs.services.observation import explain_exit
+from portal.jobs.services.endings import explain_exit
 from portal.jobs.services.submission import cancel_job
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import State
@@ -301,10 +301,10 @@ def test_the_stream_shows_the_parts_of_a_gpu(world: World) -> None:
 def test_who_exceeds_its_part_of_the_memory_is_told_how_much_that_is() -> None:
     full = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.00 GiB."
     limited = f"{full} GPU 0 has a total capacity of 79.18 GiB of which 78.65 GiB is free. 2.50 GiB allowed; Of the"
-    told = explain_exit(ExitInfo("out_of_memory", message=limited), gpu_memory_mib=3_072)
+    told = explain_exit(ExitInfo("out_of_memory", message=limited), Run(job=Job(gpu_memory_mib=3_072)))
     assert told.startswith("It ran out of the 3,072 MiB that it may use of a GPU. More of it (gpus.memory) or")
     for message, mib in ((limited, 0), (full, 3_072), ("", 3_072)):  # without a limit, or others filled the device
-        other = explain_exit(ExitInfo("out_of_memory", message=message), mib)
+        other = explain_exit(ExitInfo("out_of_memory", message=message), Run(job=Job(gpu_memory_mib=mib)))
         assert other.startswith("It ran out of memory. A smaller batch or more GPUs may help.")
 
 

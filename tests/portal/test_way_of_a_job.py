@@ -100,7 +100,7 @@ def test_a_repeated_report_changes_nothing(world: World) -> None:
 
 
 def test_a_failed_run_is_tried_again_from_its_checkpoint(world: World) -> None:
-    job = world.submit(retry={"limit": 1, "backoff_s": 0})
+    job = world.submit(retry={"limit": 1, "backoff_s": 0, "on": ["user_error", "signal"]})
     world.train(job)
     world.checkpoint(job, 300)
     world.report(job, step=390)

@@ -31,6 +31,7 @@ from portal.jobs import events
 from portal.jobs.models import (
     Accelerator,
     Decision,
+    FailingItem,
     FairnessSample,
     Job,
     JobArray,
@@ -269,6 +270,11 @@ class Things:
         sizes = {"size_bytes": 1, "unpacked_bytes": 1, "files": 1}
         return Bundle.objects.create(project=self.vision, sha256=f"{i:064x}", **sizes)
 
+    @staticmethod
+    def _failing(i: int) -> FailingItem:
+        times = dict.fromkeys(("since", "last_at", "next_attempt_at"), timezone.now())
+        return FailingItem.objects.create(loop="limits", key=str(i), name=f"#{i}", error="KeyError: 'nice'", **times)
+
     def _environment(self, i: int) -> Environment:
         values = {"project": self.vision, "cluster": self.world.cluster, "digest": f"{i:064x}"}
         return Environment.objects.create(requirements="einops", base="b", **values)
@@ -361,6 +367,7 @@ class Things:
             return set_policy(actor=self.root, cluster=self.world.cluster, name="f_scheduling", parameters={})
 
         return {
+            "list_failing_items": often(self._failing),
             "list_jobs": often(lambda _: self.world.submit()),
             "list_arrays": often(self._array),
             "list_events": often(event),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -116,6 +117,8 @@ def _copy_beside(first: LivePortal, second: LivePortal) -> None:
 
 
 def _restore(second: LivePortal, saved: Path) -> None:
+    if os.geteuid() == 0:  # the original is still there: both would use the same accounts
+        second.manage("move_accounts")
     second.start()
     second.manage("backup", str(saved), "--restore")
     second.interrupt()

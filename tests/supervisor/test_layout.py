@@ -37,7 +37,7 @@ def test_a_directory_of_another_account_is_named_in_one_sentence(layout: Layout)
     user: dict[str, Any] = {}
     if os.geteuid() == 0:
         user = {"user": 65_534, "group": 65_534, "extra_groups": []}
-        if problem := isolation_problem(layout.data):
+        if problem := isolation_problem(layout.data, None):
             pytest.skip(problem)
     else:
         (layout.data / "secret_key").chmod(0)

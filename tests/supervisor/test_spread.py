@@ -97,7 +97,7 @@ class Spread:
 def spread(data: Path, embedded_services: Layout) -> Iterator[Spread]:
     spread = Spread(data, embedded_services)
     try:
-        for name in ("web one", "web two", "rounds", "dispatch", "live,celery", "beat"):
+        for name in ("web one", "web two", "rounds", "commands", "live,celery", "beat"):
             spread.start(name)
         yield spread
     finally:

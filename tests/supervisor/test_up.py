@@ -19,7 +19,7 @@ from portal.supervisor.lock import DirectoryLock
 from portal.supervisor.process import alive
 from tests.supervisor.running import ROOT, RunningPortal, free_port, portal_env
 
-PARTS = ("web", "worker", "forecasts", "lab", "shadow", "beat", "valkey", "postgres")
+PARTS = ("web", "worker", "commands", "forecasts", "lab", "shadow", "beat", "valkey", "postgres")
 
 
 def refused(env: dict[str, str]) -> str:

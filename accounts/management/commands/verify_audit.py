@@ -30,7 +30,7 @@ class Command(BaseCommand):
 
 def _check_head(head: str) -> None:
     position, _, expected = head.partition(":")
-    if not position.isdecimal():
+    if not (position.isascii() and position.isdecimal()):
         raise CommandError("--expect must look like 1234:0a1b…")
     if int(position) and not sealed_entries().filter(position=int(position), hash=expected).exists():
         raise CommandError(f"The audit log was changed: entry {position} no longer ends in {expected}.")

@@ -23,7 +23,7 @@ def job_or_array(name: str, job: Callable[[], None], array: Callable[[int], None
     try:
         job()
     except ApiError as error:
-        if error.status != 404 or not name.isdecimal():
+        if error.status != 404 or not (name.isascii() and name.isdecimal()):
             raise
         try:
             array(int(name))
@@ -86,6 +86,6 @@ def limit(array: int, at_once: str, output: str) -> None:
       evenkeel arrays limit 57 4
       evenkeel arrays limit 57 none
     """
-    if at_once != "none" and not at_once.isdecimal():
+    if at_once != "none" and not (at_once.isascii() and at_once.isdecimal()):
         raise click.BadParameter(f"{at_once!r} is neither a number nor none", param_hint="N")
     print_array(connect().arrays.limit(array, None if at_once == "none" else int(at_once)), output)

@@ -11,12 +11,12 @@ from evenkeel import schemas
 from evenkeel.cli.checks import STATES, check_rows, check_text
 from evenkeel.cli.clusters import are_several, cluster_names, clusters_table, of_cluster
 from evenkeel.cli.config import connect, current_login
-from evenkeel.cli.jobs import is_terminal
 from evenkeel.cli.output import (
     age,
     as_json,
     clean,
     gpus_text,
+    is_terminal,
     job_name,
     moment,
     note,

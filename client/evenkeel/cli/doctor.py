@@ -63,7 +63,7 @@ def _tell(found: schemas.Examination, timeout_s: float) -> None:
     if found["ended_at"] is None:
         note(f"{found['cluster']}: no result within {timeout_s:g} s")
     for item in found["findings"]:
-        mark = "WRONG" if item["result"] == "failed" else "ok   "
+        mark = "WRONG" if item["result"] == "failed" else "warn " if item["fix"] else "ok   "
         click.echo(f"{mark} {clean(item['subject'])}: {clean(item['seen'])}")
         if item["fix"]:
             click.echo(f"      {clean(item['fix'])}")

@@ -23,7 +23,7 @@ class Span(click.ParamType[float]):
     name = "span"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value).strip())
+        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", str(value).strip())
         if found is None:
             self.fail(f"{value!r} is no span of time; write 90m, 2h or 1d", param, ctx)
         return float(found[1]) * _SECONDS[found[2] or "s"]

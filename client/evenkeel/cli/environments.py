@@ -8,8 +8,9 @@ import click
 
 from evenkeel.cli.config import connect
 from evenkeel.cli.going_on import going_on
-from evenkeel.cli.output import as_json, clean, done, print_json, print_rows
+from evenkeel.cli.output import as_json, clean, done, print_json, print_rows, shown_log
 from evenkeel.client import ApiError, Client, ClientError
+from evenkeel.program_output import ShownText
 
 FOLLOW_S = 1.0
 HEADS = {"DIGEST": "digest", "STATE": "state", "BYTES": "bytes", "MADE": "created_at", "LAST USED": "last_used_at"}
@@ -48,14 +49,16 @@ def log(project: str, digest: str, follow: bool, tail: int | None, output: str) 
     if output == "json":
         print_json(client.environments.log(project, name, **query))
         return
-    with going_on("The build goes on, and the jobs that need it start after it."):
-        _print_log(client, project, name, query, follow=follow)
+    with going_on("The build goes on, and the jobs that need it start after it."), shown_log() as text:
+        _print_log(client, project, name, query, follow=follow, text=text)
 
 
-def _print_log(client: Client, project: str, name: str, query: dict[str, int], *, follow: bool) -> None:
+def _print_log(
+    client: Client, project: str, name: str, query: dict[str, int], *, follow: bool, text: ShownText
+) -> None:
     while True:
         answer = client.environments.log(project, name, **query)
-        click.echo(answer["text"], nl=False)
+        click.echo(text.feed(answer["text"]), nl=False, color=True)
         at, more = int(answer["next_offset"]), answer["next_offset"] < answer["size"]
         if answer["complete"] or not (more or follow):
             return

@@ -22,12 +22,16 @@ from evenkeel.cli.output import (
     clean,
     fitted,
     gpus_text,
+    is_terminal,
     job_name,
     moment,
     money,
     pairs,
     print_json,
     progress_text,
+    reason_text,
+    retry_text,
+    shown_log,
     state_text,
     table,
     waits_for,
@@ -35,6 +39,7 @@ from evenkeel.cli.output import (
 from evenkeel.cli.starts import start_text
 from evenkeel.cli.waiting import EXIT_CODES
 from evenkeel.client import Client
+from evenkeel.program_output import ShownText
 
 FOLLOW_S = 1.0
 LogQuery = dict[str, int | str]
@@ -100,23 +105,27 @@ def _print_table(jobs: list[schemas.Job], *, with_cluster: bool) -> None:
     click.echo("\n".join([click.style(head, bold=True), *map(_coloured, lines, jobs)]))
 
 
-def is_terminal() -> bool:
-    return sys.stdout.isatty()
-
-
 def _row(job: schemas.Job) -> list[object]:
     return [
         job_name(job["number"], job["array"]),
         job["name"],
         job["project"]["key"],
         f"{job['state']}{_emulated(job)}",
-        waits_for(job["reason"]) if job["state"] == "queued" or job["reason"]["slurm"] else "",
+        ("Retry" if retry_text(job) else waits_for(job["reason"]))
+        if job["state"] == "queued" or job["reason"]["slurm"]
+        else "",
         progress_text(job),
         gpus_text(job),
         age(job["submitted_at"]),
         start_text(job["expected_start"]),
         money(job["cost"], "so_far"),
     ]
+
+
+def _waits(job: schemas.Job) -> str:
+    if retry_text(job):
+        return "Retry"
+    return waits_for(job["reason"]) if job["state"] == "queued" or job["reason"]["slurm"] else ""
 
 
 def _emulated(job: schemas.Job) -> str:
@@ -160,7 +169,8 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 ("Project", f"{clean(found['project']['key'])}, {clean(owner['email'] if owner else 'no owner')}"),
                 ("Cluster", clean(found["cluster"]["choice"] or found["cluster"]["name"]).removeprefix("Cluster ")),
                 ("State", f"{state_text(found)}{_emulated(found)}"),
-                ("Reason", clean(found["reason"]["text"])),
+                ("Reason", reason_text(found)),
+                ("Note", " ".join(map(clean, found.get("warnings", ())))),
                 ("Launch", clean(found["fetching"] or "")),
                 ("Program", clean(found["model_type"] or found["command"] or "")),
                 ("Steps", f"{progress_text(found)} ({found['progress']:.0%})"),
@@ -178,11 +188,17 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 ("Finished", moment(found["finished_at"])),
                 ("Cost", money(found["cost"], "so_far")),
                 ("Estimated", money(found["cost"], "estimated")),
-                *((clean(link["name"]), clean(link["url"])) for link in found["links"]),
+                *((clean(link["name"]), _where(link)) for link in found["links"]),
                 ("Exit", clean(ending["message"] or ending["reason"] or "") if ending else ""),
             ]
         )
     )
+
+
+def _where(link: schemas.JobLink) -> str:
+    """Terminals make links of addresses; one to the portal's machine would get the browser's session."""
+    warning = " (leads to the portal's machine: do not open it in the browser that is signed in)"
+    return clean(link["url"]) + (warning if link.get("leads_here") else "")
 
 
 def _places(job: schemas.Job) -> str:
@@ -219,29 +235,35 @@ def logs(job: str, follow: bool, rank: int, tail: int | None, output: str) -> No
         with going_on(f"The job goes on: `evenkeel logs {job} -f` follows it again, `evenkeel cancel {job}` ends it."):
             _follow(client, job, query)
     else:
-        _print_all(client, job, query)
+        with shown_log() as text:
+            _print_all(client, job, query, text)
 
 
 def _follow(client: Client, job: str, query: LogQuery) -> None:
     """Prints what comes until the job has ended; a retry is a new run with a log of its own."""
+    with shown_log() as text:
+        _follow_runs(client, job, query, text)
+
+
+def _follow_runs(client: Client, job: str, query: LogQuery, text: ShownText) -> None:
     while True:
         found = client.job(job)
         run = found["run"]["id"]
         if query.get("run", run) != run:
-            _print_all(client, job, query)
+            _print_all(client, job, query, text)
             query = {"rank": query["rank"], "offset": 0}
         if run is not None:
-            query = {"rank": query["rank"], "offset": _print_all(client, job, query | {"run": run}), "run": run}
+            query = {"rank": query["rank"], "offset": _print_all(client, job, query | {"run": run}, text), "run": run}
         if found["state"] in EXIT_CODES:
             return
         time.sleep(FOLLOW_S)
 
 
-def _print_all(client: Client, job: str, query: LogQuery) -> int:
+def _print_all(client: Client, job: str, query: LogQuery, text: ShownText) -> int:
     """Prints everything there is by now; where it ends."""
     while True:
         answer = client.logs(job, **query)
-        click.echo(answer["text"], nl=False)
+        click.echo(text.feed(answer["text"]), nl=False, color=True)
         at = int(answer["next_offset"])
         if at >= answer["size"] or at <= answer["offset"]:
             return at

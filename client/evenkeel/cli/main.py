@@ -25,7 +25,7 @@ from evenkeel.cli.guarantee import guarantee
 from evenkeel.cli.idle import extend, idle
 from evenkeel.cli.jobs import cancel, logs, ls, metrics, show
 from evenkeel.cli.login import login
-from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit
+from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit, stop_retrying
 from evenkeel.cli.partitions import partition
 from evenkeel.cli.people import people
 from evenkeel.cli.preview import preview
@@ -42,9 +42,10 @@ from evenkeel.cli.why import explain, why
 from evenkeel.cli.windows import window
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, preview, ls, queue, show, why, explain, logs, metrics, resources, wait, cancel, hold, release,
-    extend, change, resubmit, move, bulk, arrays, prio, shares, fairness, qos, partition, nodes, drain, resume,
-    check, doctor, throughputs, window, idle, projects, people, quota, guarantee, cost, tokens, secrets, environments,
+    login, submit, preview, ls, queue, show, why, explain, logs, metrics, resources, wait, cancel,
+    stop_retrying, hold, release, extend, change, resubmit, move, bulk, arrays, prio, shares, fairness,
+    qos, partition, nodes, drain, resume, check, doctor, throughputs, window, idle, projects,
+    people, quota, guarantee, cost, tokens, secrets, environments,
     artifacts, audit, open_, completion,
 )  # fmt: skip
 

@@ -94,12 +94,20 @@ def release(jobs: tuple[str, ...], output: str) -> None:
     _each_or_array("release", jobs, output)
 
 
+@click.command("stop-retrying")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@as_json
+def stop_retrying(jobs: tuple[str, ...], output: str) -> None:
+    """End jobs that wait to be tried again: they have failed then, as with no attempt left."""
+    _each(jobs, output, lambda name: connect().operations.stop_retrying(name))
+
+
 @click.command("set")
 @click.argument("job")
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
 @as_json
 def change(job: str, settings: tuple[str, ...], output: str) -> None:
-    """Change a job: name, nice, labels, total_steps (upwards), max_cost, max_duration, deadline.
+    """Change a job: name, nice, labels, total_steps (upwards), max_cost, max_duration, deadline, restartable.
 
     \b
     Values are YAML; null removes one.
@@ -141,7 +149,9 @@ def resubmit(
     """
     changes = _changes(settings)
     if resume_from is not None:
-        changes["resume_from"] = {"step": int(resume_from)} if resume_from.isdecimal() else resume_from
+        changes["resume_from"] = (
+            {"step": int(resume_from)} if resume_from.isascii() and resume_from.isdecimal() else resume_from
+        )
     key = idempotency_key or str(uuid.uuid4())
     again = f"The job may have been taken: resubmit it with --idempotency-key {key} and it is made once."
     with going_on(again):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,11 @@ from typing import Any, Literal
 import click
 
 from evenkeel import schemas
+from evenkeel.cli.widths import clean as clean
+from evenkeel.cli.widths import display_width, padded
+from evenkeel.cli.widths import fitted as fitted
 from evenkeel.client import ApiError, ClientError
+from evenkeel.program_output import ShownText
 
 COLOURS = {
     "queued": "yellow",
@@ -81,6 +86,20 @@ def cell_text(value: object) -> str:
     return clean(value)
 
 
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+@contextmanager
+def shown_log() -> Iterator[ShownText]:
+    """What a program printed, in pieces, as standard output gets it."""
+    text = ShownText(colours=is_terminal())
+    try:
+        yield text
+    finally:
+        click.echo(text.close(), nl=False, color=True)
+
+
 def done(text: str) -> None:
     """That something was done, where there is nothing to print: standard error."""
     note(clean(text))
@@ -111,18 +130,13 @@ def print_error(error: ClientError) -> None:
         click.echo(f"  {clean(item.field)}: {clean(item.message)}", err=True)
 
 
-def clean(value: object) -> str:
-    """One line without anything a terminal would obey."""
-    return "".join(character if character.isprintable() else " " for character in str(value))
-
-
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]], right: frozenset[int] = frozenset()) -> str:
     """Columns as wide as what is in them; those numbered in `right` end at the same place."""
     cells = [[clean(cell) for cell in row] for row in (heads, *rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    widths = [max(display_width(row[column]) for row in cells) for column in range(len(heads))]
 
     def line(row: list[str]) -> str:
-        parts = (c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        parts = (padded(c, w, right=i in right) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
         return "  ".join(parts).rstrip()
 
     head, *body = map(line, cells)
@@ -144,13 +158,26 @@ def token_text(token: str) -> str:
     return clean("".join(part.capitalize() for part in token.split("_")))
 
 
-def fitted(text: str, width: int) -> str:
-    """The text, cut where it is longer."""
-    return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
 def state_text(job: schemas.Job) -> str:
     return click.style(clean(job["state"]), fg=COLOURS.get(job["state"]))
+
+
+def retry_text(job: schemas.Job, now: datetime | None = None) -> str:
+    """Of a job that waits to be tried again: why, in how long, and which attempt it will be; else nothing."""
+    retry = job.get("retry")
+    if not retry or not retry["at"]:
+        return ""
+    left_s = (datetime.fromisoformat(retry["at"]) - (now or datetime.now(UTC))).total_seconds()
+    if left_s <= 0:
+        return ""
+    of = f" of {retry['of']}" if retry["of"] else ""
+    return f"{clean(retry['why'])}; tried again in {span_text(left_s)} (attempt {retry['attempt']}{of})."
+
+
+def reason_text(job: schemas.Job) -> str:
+    if job.get("ending"):
+        return "It was asked to end; its GPUs are free when its program is gone."
+    return retry_text(job) or clean(job["reason"]["text"])
 
 
 def gpus_text(job: schemas.Job) -> str:
@@ -215,5 +242,5 @@ def pairs(rows: Sequence[tuple[str, Callable[[], object] | object]]) -> str:
     """Names and values under each other; what is empty is left out."""
     shown: list[tuple[str, Any]] = [(name, value() if callable(value) else value) for name, value in rows]
     shown = [(name, value) for name, value in shown if value not in (None, "", "-")]
-    width = max(len(name) for name, _ in shown)
-    return "\n".join(f"{click.style(name.ljust(width), bold=True)}  {value}" for name, value in shown)
+    width = max(display_width(name) for name, _ in shown)
+    return "\n".join(f"{click.style(padded(name, width), bold=True)}  {value}" for name, value in shown)

@@ -6,11 +6,12 @@ import click
 
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, print_rows, print_value
+from evenkeel.cli.unproved import confirm_option, confirmed
 from evenkeel.client import ClientError, Json
 
 HEADS = {
     "ID": "id", "EMAIL": "email", "NAME": "name", "KIND": "kind", "ADMIN": "is_admin", "ACTIVE": "is_active",
-    "LAST SIGN-IN": "last_sign_in_at",
+    "LAST SIGN-IN": "last_sign_in_at", "ADDRESS PROVED": "address_proved_by",
 }  # fmt: skip
 
 
@@ -51,10 +52,12 @@ def activate(email: str, output: str) -> None:
 @people.command()
 @click.argument("email")
 @click.argument("state", type=click.Choice(["on", "off"]))
+@confirm_option
 @as_json
-def admin(email: str, state: str, output: str) -> None:
+def admin(email: str, state: str, confirm_unproved: bool, output: str) -> None:
     """Make somebody an administrator of the cluster, or no longer one."""
-    _change(email, {"is_admin": state == "on"}, output)
+    change: Json = {"is_admin": state == "on"}
+    confirmed(lambda sure: _change(email, change | {"confirm_unproved": sure}, output), at_once=confirm_unproved)
 
 
 def _change(email: str, changes: Json, output: str) -> None:

@@ -44,6 +44,8 @@ def preview(ctx: click.Context, /, quick: bool, code: Path | None, output: str, 
         upload(client, job, code)
     with options_named(typed(parts)):
         found = client.preview(job)
+    for text in found.get("warnings", ()):
+        note(f"Note: {clean(text)}")
     forecast = None if quick or found["forecast"] is None else _await(client, found["forecast"])
     status = FAILED_CALL if found["verdict"] == "never" else 0
     if output == "json":

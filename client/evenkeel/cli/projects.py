@@ -11,6 +11,7 @@ from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, done, pairs, print_rows, print_value
 from evenkeel.cli.service_accounts import service_accounts
+from evenkeel.cli.unproved import confirm_option, confirmed
 from evenkeel.client import ClientError
 from evenkeel.resources import Role, given
 
@@ -20,7 +21,7 @@ UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 def size(text: str) -> int:
     """Bytes, or with a unit: 10GiB."""
-    match = re.fullmatch(r"(\d{1,15})(|KiB|MiB|GiB|TiB)", text)
+    match = re.fullmatch(r"([0-9]{1,15})(|KiB|MiB|GiB|TiB)", text)
     if match is None:
         raise click.BadParameter(f"{text!r} is neither a number of bytes nor one with {', '.join(filter(None, UNITS))}")
     return int(match[1]) * UNITS[match[2]]
@@ -123,6 +124,7 @@ def restore(project: str, output: str) -> None:
 def members(project: str, output: str) -> None:
     """Who is in a project, with inherited roles."""
     heads = {"EMAIL": "user.email", "NAME": "user.name", "ROLE": "role", "FROM": "inherited_from"}
+    heads |= {"ADDRESS PROVED": "address_proved"}
     print_rows(connect().projects.members(project), heads, output, none="No members.")
 
 
@@ -130,20 +132,26 @@ def members(project: str, output: str) -> None:
 @click.argument("project")
 @click.argument("email")
 @click.option("--role", type=ROLE, default="member", show_default=True)
+@confirm_option
 @as_json
-def add_member(project: str, email: str, role: Role, output: str) -> None:
+def add_member(project: str, email: str, role: Role, confirm_unproved: bool, output: str) -> None:
     """Take somebody in who has an account; see `invite` for others."""
-    print_value(connect().projects.add_member(project, email, role), output)
+    add = connect().projects.add_member
+    answer = confirmed(lambda sure: add(project, email, role, confirm_unproved=sure), at_once=confirm_unproved)
+    print_value(answer, output)
 
 
 @projects.command("set-role")
 @click.argument("project")
 @click.argument("email")
 @click.argument("role", type=ROLE)
+@confirm_option
 @as_json
-def set_role(project: str, email: str, role: Role, output: str) -> None:
+def set_role(project: str, email: str, role: Role, confirm_unproved: bool, output: str) -> None:
     """Give a member another role."""
-    print_value(connect().projects.change_member(project, _person(project, email), role), output)
+    change, person = connect().projects.change_member, _person(project, email)
+    answer = confirmed(lambda sure: change(project, person, role, confirm_unproved=sure), at_once=confirm_unproved)
+    print_value(answer, output)
 
 
 @projects.command("remove-member")
@@ -161,7 +169,7 @@ def remove_member(project: str, email: str) -> None:
 @click.option("--role", type=ROLE, default="member", show_default=True)
 @as_json
 def invite(project: str, email: str, role: Role, output: str) -> None:
-    """Invite somebody without an account; the answer has the link, once."""
+    """Invite somebody without an account: by mail, or with a link in the answer, once, where no mail is set up."""
     print_value(connect().projects.invite(project, email, role), output)
 
 

@@ -118,6 +118,8 @@ def submit(
     except ConnectionFailed:
         note(again)
         raise
+    for text in made.get("warnings", ()):
+        note(f"Note: {clean(text)}")
     if not wait and output == "json":
         print_json(made)
         return
@@ -195,7 +197,9 @@ def _dependencies(text: str) -> list[Json]:
         kind, *jobs = part.strip().split(":")
         if not kind or not all(jobs):
             raise click.UsageError(f"--dependency: {part!r} is not of the form afterok:12:13")
-        found += [{"type": kind, "job": int(job) if job.isdecimal() else job} for job in jobs] or [{"type": kind}]
+        found += [{"type": kind, "job": int(job) if job.isascii() and job.isdecimal() else job} for job in jobs] or [
+            {"type": kind}
+        ]
     return found
 
 
@@ -242,9 +246,9 @@ def _yaml(text: str, where: str) -> Any:
 
 
 def _gpus(text: str) -> dict[str, int | float]:
-    if re.fullmatch(r"0?\.\d+", text):
+    if re.fullmatch(r"0?\.[0-9]+", text):
         return {"share": float(text)}
-    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    match = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", text)
     if not match:
         raise click.BadParameter(
             f"{text!r} is neither a number, nor a range as 1-6, nor a part as 0.5", param_hint="--gpus"

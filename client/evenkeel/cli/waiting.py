@@ -20,6 +20,7 @@ from evenkeel.cli.output import (
     job_name,
     print_json,
     progress_text,
+    reason_text,
     span_text,
     state_text,
 )
@@ -133,7 +134,7 @@ def _status(job: schemas.JobDetail) -> str:
     if speed:
         parts.append(f"{speed:.3g} steps/s")
     if job["state"] == "queued":
-        parts.append(clean(job["reason"]["text"]))
+        parts.append(reason_text(job))
     return "  ".join(parts)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 import traceback
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.preparation import artifacts, bundles, environments, git
-from evenkeel.preparation.bounded import Work, directory_bytes
+from evenkeel.preparation.bounded import Work, clear, directory_bytes
 from evenkeel.preparation.errors import PreparationError
 from evenkeel.runner.entry import detach
 from evenkeel.runner.processes import forbid_new_privileges, limit_resources
@@ -24,7 +23,7 @@ MAX_REQUEST = 4 << 20
 
 def _unpack(work: Work, options: dict[str, Any]) -> dict[str, Any]:
     tree = work.directory / "tree"
-    shutil.rmtree(tree, ignore_errors=True)
+    clear(tree)
     tree.mkdir(mode=0o700)
     with os.fdopen(int(options["source_fd"]), "rb") as file:
         found = bundles.unpack(file, tree, max_files=options["max_files"], max_bytes=work.max_bytes)
@@ -76,7 +75,9 @@ def main() -> None:
     limit_resources(request["limits"])
     os.chdir(request["directory"])
     result = perform(request)
-    write_atomically(Path(request["directory"]) / "result.json", result | {"attempt": request["attempt"]})
+    write_atomically(
+        Path(request["directory"]) / "result.json", result | {"attempt": request["attempt"], "nonce": request["nonce"]}
+    )
 
 
 if __name__ == "__main__":

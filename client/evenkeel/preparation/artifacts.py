@@ -7,14 +7,18 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from pathspec import GitIgnoreSpec
 
 from evenkeel.preparation.bounded import Work
+from evenkeel.runner.trees import Bounds, OutOfBounds
 
 MAX_NAME = 500
 MAX_DEPTH = 30
+#: Of the entries of one directory, in no order; and of all that are looked at.
+MAX_NAMES, MAX_ENTRIES = 200_000, 1_000_000
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -26,7 +30,7 @@ def list_files(work: Work, options: dict[str, Any]) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     left_out, total = 0, 0
     try:
-        for name, directory, entry in _walk(root, ""):
+        for name, directory, entry in _walk(root, "", Bounds(MAX_ENTRIES, max(0.0, work.deadline - time.monotonic()))):
             if not wanted.match_file(name):
                 continue
             size = _size(directory, entry)
@@ -39,14 +43,19 @@ def list_files(work: Work, options: dict[str, Any]) -> dict[str, Any]:
                 continue
             total += size
             found.append({"path": name, "bytes": size, "sha256": digest})
+    except OutOfBounds:
+        left_out += 1  # how many more there are nobody knows
     finally:
         os.close(root)
     return {"files": found, "left_out": left_out}
 
 
-def _walk(directory: int, prefix: str, depth: int = 0) -> Iterator[tuple[str, int, str]]:
+def _walk(directory: int, prefix: str, bounds: Bounds, depth: int = 0) -> Iterator[tuple[str, int, str]]:
     """(path, descriptor of its directory, name) of every plain file, in the order of their names."""
-    for name in sorted(os.listdir(directory)):
+    with os.scandir(directory) as entries:
+        names = sorted(entry.name for entry in islice(entries, MAX_NAMES))
+    for name in names:
+        bounds.count()
         path = prefix + name
         try:
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -60,7 +69,7 @@ def _walk(directory: int, prefix: str, depth: int = 0) -> Iterator[tuple[str, in
             except OSError:
                 continue
             try:
-                yield from _walk(below, f"{path}/", depth + 1)
+                yield from _walk(below, f"{path}/", bounds, depth + 1)
             finally:
                 os.close(below)
 

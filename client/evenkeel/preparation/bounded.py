@@ -6,6 +6,7 @@ import contextlib
 import os
 import selectors
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evenkeel.preparation.errors import PreparationError
+from evenkeel.program_output import shown_lines
 from evenkeel.runner.files import create_private
+from evenkeel.runner.last_words import is_noise
 from evenkeel.runner.redaction import Redactor
+from evenkeel.runner.trees import Bounds, OutOfBounds, remove_tree, walk
 
 LOOK_S = 1.0
 LOG_BYTES = 4 << 20
+COUNTS = 5
+MAX_FILES, MAX_COUNTING_S, MAX_CLEARING_S = 5_000_000, 60.0, 120.0
 TAIL_BYTES = 16 << 10
 
 
@@ -77,7 +83,7 @@ class Work:
 
     def _last_words(self) -> str:
         """The last line that the program said, or that in which it names its fault."""
-        lines = [line.strip() for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
+        lines = [line.strip() for line in shown_lines(self._tail) if not is_noise(line)]
         faults = [line for line in lines if line.lower().startswith(("fatal:", "error:"))]
         return (faults or lines or [""])[-1][:300]
 
@@ -120,16 +126,42 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def directory_bytes(directory: Path) -> int:
-    """Bytes of the files below, each counted as often as it is named; what vanishes meanwhile counts nothing."""
-    total, todo = 0, [directory]
-    while todo:
+    """Bytes of the files below, each counted as often as it is named; what vanishes meanwhile counts nothing.
+    PreparationError where there are too many to be counted."""
+    for _ in range(COUNTS):
+        with contextlib.suppress(OSError):  # something was moved meanwhile
+            return _count_bytes(directory)
+    return 0
+
+
+def _count_bytes(directory: Path) -> int:
+    total = 0
+
+    def visit(above: int, name: str) -> bool:
+        nonlocal total
         try:
-            with os.scandir(todo.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        todo.append(Path(entry.path))
-                    elif entry.is_file(follow_symlinks=False):
-                        total += entry.stat(follow_symlinks=False).st_size
+            found = os.stat(name, dir_fd=above, follow_symlinks=False)
         except OSError:
-            continue
+            return False
+        total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+        return stat.S_ISDIR(found.st_mode)
+
+    top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        walk(top, Bounds(MAX_FILES, MAX_COUNTING_S), visit, strict=False)
+    except OutOfBounds:
+        text = f"it has more files than can be counted ({MAX_FILES:,}, within {MAX_COUNTING_S:g} s)"
+        raise PreparationError(text) from None
+    finally:
+        os.close(top)
     return total
+
+
+def clear(path: Path) -> None:
+    """So that nothing is there; PreparationError where that cannot be."""
+    try:
+        removed = remove_tree(path, max_entries=MAX_FILES, max_s=MAX_CLEARING_S)
+    except OSError as error:
+        raise PreparationError(f"{path.name} cannot be removed: {error.strerror or error}") from None
+    if not removed:
+        raise PreparationError(f"{path.name} has more in it than is removed within {MAX_CLEARING_S:g} s")

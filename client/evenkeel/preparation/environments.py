@@ -5,19 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import site
 import venv
 from pathlib import Path
 from typing import Any
 
-from evenkeel.preparation.bounded import Work, directory_bytes
+from evenkeel.preparation.bounded import Work, clear, directory_bytes
 
 
 def build(work: Work, options: dict[str, Any]) -> dict[str, Any]:
     """`venv/`: its own packages first, then those of the interpreter that runs this (PyTorch, the SDK)."""
     place = work.directory / "venv"
-    shutil.rmtree(place, ignore_errors=True)
+    clear(place)
     venv.create(place, with_pip=False, symlinks=True)
     _put_base_below(place)
     requirements, constraints = work.directory / "requirements.txt", work.directory / "constraints.txt"
@@ -39,7 +38,7 @@ def build(work: Work, options: dict[str, Any]) -> dict[str, Any]:
             fault_in=fault_of_pip,
         )
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        clear(scratch)
     size = directory_bytes(place)
     work.say(f"Ready: {size >> 20:,} MiB")
     return {"bytes": size}

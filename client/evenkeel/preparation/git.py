@@ -6,14 +6,14 @@ import base64
 import ipaddress
 import os
 import re
-import shutil
 import socket
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from evenkeel.preparation.bounded import Work, directory_bytes
+from evenkeel.preparation.bounded import Work, clear, directory_bytes
 from evenkeel.preparation.errors import PreparationError
+from evenkeel.runner.files import read_plain
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -22,7 +22,7 @@ def fetch(work: Work, options: dict[str, Any], token: str) -> dict[str, Any]:
     """`tree/` with the files of the commit that `ref` names now; which one that is comes back."""
     url, ref, subdir = str(options["url"]), str(options["ref"]), str(options.get("subdir") or "")
     tree = work.directory / "tree"
-    shutil.rmtree(tree, ignore_errors=True)
+    clear(tree)
     tree.mkdir(mode=0o700)
     env = _environment(url, options, token, work.directory)
     git = ["git", "-c", "core.hooksPath=/dev/null", "-c", "init.templateDir=", "-c", "advice.detachedHead=false"]
@@ -40,10 +40,10 @@ def fetch(work: Work, options: dict[str, Any], token: str) -> dict[str, Any]:
     work.run([*fetching, "--", url, ref], env=env, cwd=tree, what=f"fetching {ref}")
     checkout = [*git, "checkout", "--quiet", "--detach", "--no-recurse-submodules", "FETCH_HEAD"]
     work.run(checkout, env=env, cwd=tree, what="checking out")
-    commit = (tree / ".git" / "HEAD").read_text().strip()
+    commit = read_plain(tree / ".git" / "HEAD", 1_000).decode(errors="replace").strip()
     if not _COMMIT.fullmatch(commit):
         raise PreparationError(f"{ref} does not name a commit")
-    shutil.rmtree(tree / ".git")
+    clear(tree / ".git")
     if subdir and not _inside(tree, subdir).is_dir():
         raise PreparationError(f"subdir {subdir} is no directory of commit {commit[:12]}")
     work.say(f"{ref} is commit {commit}")

@@ -52,7 +52,7 @@ def whole(nvml: Any, instance: Any) -> Any:
 
 def handle_of(nvml: Any, name: str) -> Any:
     """By UUID, or by the number that an engine gives in CUDA_VISIBLE_DEVICES: it counts the devices that we may use."""
-    if not name.isdecimal():
+    if not (name.isascii() and name.isdecimal()):
         return nvml.nvmlDeviceGetHandleByUUID(name)
     usable = []
     for index in range(nvml.nvmlDeviceGetCount()):

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.bringing import LOG_EVERY_S, Bringing, DataUnavailable, GivenUp
-from evenkeel.runner.files import open_plain
 from evenkeel.runner.gauges import gauge_for
+from evenkeel.runner.grace import TERM_GRACE_S
 from evenkeel.runner.leading import JOIN_S, Follower, NodesMissing, Party, RemoteWorker, understand
 from evenkeel.runner.listening import Listener
 from evenkeel.runner.neighbours import Neighbours, next_beat, phase_of_node
@@ -23,6 +23,7 @@ from evenkeel.runner.output import RotatingLog
 from evenkeel.runner.processes import (
     Process,
     descendants,
+    group_of,
     group_oom_kills,
     kernel_oom_kills,
     proportional_mib,
@@ -30,7 +31,7 @@ from evenkeel.runner.processes import (
 )
 from evenkeel.runner.reports import CROWDED_INTERVAL_S, Reporter, report_url, write_atomically
 from evenkeel.runner.samples import Sampler
-from evenkeel.runner.secrets import Secrets
+from evenkeel.runner.secrets import Secrets, token_of
 from evenkeel.runner.software import SoftwareUnavailable, with_software
 from evenkeel.runner.spec import LaunchSpec
 from evenkeel.runner.storing import Storing
@@ -46,7 +47,6 @@ READY_WITHOUT_SDK_S = 2.0
 CHECKPOINT_GRACE_S = {Order.STOP: 100.0, Order.LEASE: 30.0, Order.TIME_LIMIT: 15.0}  # from the request to SIGTERM
 LEAVE_GRACE_S = 15.0  # from the SDK's last word to SIGTERM
 LINGER_GRACE_S = 60.0  # from rank 0's end to SIGTERM for the others
-TERM_GRACE_S = 10.0  # from SIGTERM to SIGKILL
 ECHO_S = 0.5  # failures within this time of the first are looked at together
 FINAL_REPORT_S = 3.0
 MEMORY_CHECK_S = 1.0
@@ -79,7 +79,8 @@ class Runner:
     ) -> None:
         self._dir, self._spec, self._can_fork, self._storing, self._data = epoch_dir, spec, can_fork, storing, data
         self._fetching, self._logged_at = "", time.monotonic()
-        self._secrets = secrets or Secrets()
+        token = token_of(epoch_dir)
+        self._secrets = (secrets or Secrets()).hiding(token)
         self._redactor = self._secrets.redactor()
         self._started = time.monotonic()
         self._listener = Listener(epoch_dir / "sdk", spec.workers)
@@ -89,6 +90,7 @@ class Runner:
         self._ordered: Order | None = None  # what reached us, perhaps from another thread or a signal handler
         self._order: Order | None = None  # what is being carried out
         self._term_at = self._kill_at = float("inf")
+        self._asked: set[int] = set()  # processes outside of the workers' groups that got SIGTERM
         self._report_at = self._memory_at = 0.0
         self._ready_at: float | None = None
         self._trains_since: float | None = None
@@ -96,8 +98,6 @@ class Runner:
         self._gauge = gauge_for(spec)
         self._sampler = Sampler(spec, lambda: self._heard.step)
         self._oom_kills, self._oom = kernel_oom_kills(), False
-        with open_plain(epoch_dir / "token") as file:
-            token = file.read().decode().strip()
         self._party = Party(epoch_dir, spec, token.encode()) if len(spec.nodes) > 1 else None
         self._reporter = Reporter(
             epoch_dir / "spool",
@@ -256,7 +256,7 @@ class Runner:
                     selector.register(worker.output.read_fd, selectors.EVENT_READ, worker)
             for follower in self._party.followers if self._party else ():
                 selector.register(follower.channel, selectors.EVENT_READ, follower)
-            while any(worker.running for worker in self._workers):
+            while any(worker.running for worker in self._workers) or self._is_leaving():
                 for key, _ in selector.select(TICK_S):
                     if key.data is None:
                         os.read(signals, 4096)
@@ -413,12 +413,12 @@ class Runner:
             return
         log.info("ending the workers: %s", order)
         self._order, now = order, time.monotonic()
-        if order in (Order.KILL, Order.MEMORY):
+        if order is Order.MEMORY:  # what it would still allocate is not there
             self._term_at = self._kill_at = now
-        elif self._heard.ready_at is not None:
+        elif order is not Order.KILL and self._heard.ready_at is not None:
             self._control.request = CHECKPOINT_AND_STOP
             self._end_by(now + CHECKPOINT_GRACE_S[order])
-        else:  # no step was made yet, or there is no SDK that could save one
+        else:  # nothing waits for a step: none was made yet, there is no SDK, or the job ends for good
             self._end_by(now)
         self._report_at = 0.0
 
@@ -437,6 +437,19 @@ class Runner:
         for worker in self._workers:
             if again or not worker.signalled:
                 worker.send(number)
+
+    def _is_leaving(self) -> bool:
+        """Workers that were asked to end have ended and what they started has not: a shell dies before the program that
+        it waits for. That has the rest of the grace."""
+        if self._order in (None, Order.MEMORY) or not self._term_at <= time.monotonic() < self._kill_at:
+            return False
+        left = [process for process in self._below() if process.alive]
+        asked = {worker.pid for worker in self._workers}
+        for process in left:
+            if process.pid not in self._asked and group_of(process.pid) not in asked:
+                self._asked.add(process.pid)
+                signal_quietly(process.pid, signal.SIGTERM)
+        return bool(left)
 
     def _end_descendants(self) -> None:
         """Nobody below us survives: orphans of the workers have become our children."""

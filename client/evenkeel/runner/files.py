@@ -1,12 +1,22 @@
-"""Opens what a job's program may have replaced by something else: a pipe would make us wait for ever."""
+"""Opens and reads what a job's program may have replaced by something else: a pipe would make us wait for ever, and a
+small file of brackets grows a hundredfold once it is parsed."""
 
 from __future__ import annotations
 
 import errno
+import json
+import math
 import os
+import re
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NoReturn
+
+MAX_OBJECT_BYTES = 1 << 20
+MAX_NODES = 50_000
+MAX_DEPTH = 50
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -22,3 +32,71 @@ def create_private(path: Path) -> int:
     """For writing, as a new file that nobody else has open."""
     path.unlink(missing_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def read_plain(path: Path, max_bytes: int) -> bytes:
+    """All of a regular file; OSError for anything else, and for more than `max_bytes`, of which little is read."""
+    with open_plain(path) as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        content = file.read(max_bytes + 1) if size_bytes <= max_bytes else b""
+    if size_bytes > max_bytes or len(content) > max_bytes:  # it may have grown meanwhile
+        raise OSError(errno.EFBIG, f"has more than the {max_bytes:,} bytes that it may have", str(path))
+    return content
+
+
+def exists(path: Path) -> bool:
+    """Whether something has this name; False also where the job has closed the way to it."""
+    try:
+        path.lstat()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def read_object(
+    path: Path, max_bytes: int = MAX_OBJECT_BYTES, max_nodes: int = MAX_NODES, *, nan_as_null: bool = False
+) -> dict[str, Any] | None:
+    """A JSON object from a directory that belongs to a user; None when it is not there or is not one."""
+    try:
+        content = parse_json(read_plain(path, max_bytes), max_nodes, nan_as_null=nan_as_null)
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def parse_json(text: bytes, max_nodes: int = MAX_NODES, *, nan_as_null: bool = False) -> Any:
+    """Its values, of which there may be `max_nodes`, nested MAX_DEPTH deep; looked at before anything is built of
+    them. ValueError for anything else, and for numbers that are none, unless those become null."""
+    _check_shape(text, max_nodes)
+    return json.loads(
+        text, parse_constant=_null if nan_as_null else _refuse, parse_float=_lenient if nan_as_null else _finite
+    )
+
+
+def _check_shape(text: bytes, max_nodes: int) -> None:
+    plain = _STRING.sub(b"", text)
+    if sum(map(plain.count, (b",", b"[", b"{"))) > max_nodes:
+        raise ValueError(f"more than {max_nodes:,} values")
+    depth = 0
+    for bracket in _BRACKET.findall(plain):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"nested more than {MAX_DEPTH} deep")
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _null(name: str) -> None:
+    return None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+def _lenient(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None

@@ -19,10 +19,11 @@ from evenkeel.runner.bringing import Bringing, DataUnavailable, GivenUp
 from evenkeel.runner.channel import Channel, Message, join
 from evenkeel.runner.files import open_plain
 from evenkeel.runner.gauges import Gauge, NoGauge, gauge_for
+from evenkeel.runner.grace import TERM_GRACE_S
 from evenkeel.runner.leading import HEAD_FILE, JOIN_S, SILENCE_S
 from evenkeel.runner.listening import Listener
-from evenkeel.runner.processes import descendants, kernel_oom_kills, signal_quietly
-from evenkeel.runner.secrets import Secrets
+from evenkeel.runner.processes import descendants, group_lives, kernel_oom_kills, signal_quietly
+from evenkeel.runner.secrets import Secrets, token_of
 from evenkeel.runner.software import SoftwareUnavailable, with_software
 from evenkeel.runner.spec import ENDED_FILE, LaunchSpec, Place
 from evenkeel.runner.storing import Terms, bring_elsewhere, forget_checkpoints
@@ -35,7 +36,6 @@ log = logging.getLogger(__name__)
 TICK_S = 0.1
 USAGE_S = 2.0
 GAUGE_S = 1.0
-TAIL_BYTES = 4_096
 LAST_WORDS_S = 0.3
 
 
@@ -43,13 +43,15 @@ class FollowingRunner:
     def __init__(
         self, epoch_dir: Path, spec: LaunchSpec, node: str, secrets: Secrets, data: Bringing | None = None
     ) -> None:
-        self._dir, self._node, self._secrets, self._data = epoch_dir, node, secrets, data
+        self._dir, self._node, self._data = epoch_dir, node, data
+        self._secrets = secrets.hiding(token_of(epoch_dir))
         self._own = epoch_dir / f"node-{node}"
         (self._own / "sdk").mkdir(mode=0o700, parents=True, exist_ok=True)
         self._spec = spec
         self._control = Control.create(self._own / "sdk" / "control")
         self._workers: list[Worker] = []
         self._ended: list[tuple[float, Worker, int]] = []  # and not told yet
+        self._kill_at: dict[int, float] = {}  # by the worker's process id: its grace is over then
         self._leave = self._asked_to_end = False
         self._errors_told, self._usage_at, self._progress_at = 0, 0.0, 0.0
         self._oom_kills = kernel_oom_kills()
@@ -145,8 +147,7 @@ class FollowingRunner:
 
     def _join(self) -> Channel:
         """A shared file system may remember for a while that a file is not there, unless we change its directory."""
-        with open_plain(self._dir / "token") as file:
-            key = file.read().strip()
+        key = token_of(self._dir).encode()
         give_up_at = time.monotonic() + JOIN_S
         while True:
             draft = self._dir / f".looking-{self._node}"
@@ -193,9 +194,14 @@ class FollowingRunner:
             case "signal":
                 for worker in self._workers:
                     if worker.rank == message.get("rank"):
-                        worker.send(int(message["number"]))
+                        self._signal(worker, int(message["number"]))
             case "leave":
                 self._leave = True
+
+    def _signal(self, worker: Worker, number: int) -> None:
+        if number == signal.SIGTERM:
+            self._kill_at.setdefault(worker.pid, time.monotonic() + TERM_GRACE_S)
+        worker.send(number)
 
     def _tick(self) -> None:
         self._reap()
@@ -246,15 +252,19 @@ class FollowingRunner:
         """With their last words, which may still be in the pipe."""
         waiting, now = [], time.monotonic()
         for at, worker, status in self._ended:
-            if worker.output.open and now < at:
+            if (worker.output.open and now < at) or self._is_leaving(worker, now):
                 waiting.append((at, worker, status))
             else:
                 self._tell_end(worker, status)
         self._ended = waiting
 
+    def _is_leaving(self, worker: Worker, now: float) -> bool:
+        """It was asked to end and has, and what it started has the rest of the grace."""
+        return now < self._kill_at.get(worker.pid, 0.0) and group_lives(worker.pid)
+
     def _tell_end(self, worker: Worker, status: int) -> None:
         oom = worker.killed and not worker.signalled and kernel_oom_kills() > self._oom_kills
-        tail = bytes(worker.output.tail)[-TAIL_BYTES:].decode(errors="replace")
+        tail = worker.output.tail.decode(errors="replace")
         self._channel.send({"kind": "ended", "rank": worker.rank, "status": status, "tail": tail, "oom": oom})
 
     def _end_descendants(self) -> None:

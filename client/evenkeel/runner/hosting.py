@@ -103,6 +103,11 @@ class Host:
         mark = f"node-{self._node}/sdk/control" if self._node else "runner.json"
         return (self._dir / mark).exists()
 
+    def ask_to_end(self) -> None:
+        """The runner ends the program, which has its grace."""
+        if self._runner.poll() is None:
+            signal_quietly(self._runner.pid, signal.SIGUSR1)
+
     def end(self) -> bool:
         """Ends everything; True once nothing is left, after at most 13 s."""
         if self._runner.poll() is None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenkeel.runner.files import open_plain
+from evenkeel.runner.files import open_plain, parse_json
 
 SPEED_WINDOW_S = 2.0
 MAX_METRICS = 200
+MAX_READ_BYTES, MAX_LINE_NODES = 1 << 20, 10_000
 MAX_LINKS = 20
 
 
@@ -96,7 +96,7 @@ class Listener:
         for rank, path in self._files.items():
             for line in self._new_lines(rank, path):
                 try:
-                    content = json.loads(line)
+                    content = parse_json(line, MAX_LINE_NODES, nan_as_null=True)
                     if rank == 0 or content["kind"] == "error":
                         urgent |= self.heard.take(content | {"rank": rank})
                 except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -108,9 +108,11 @@ class Listener:
             with open_plain(path) as file:
                 self.heard.contact = True
                 file.seek(self._offsets[rank])
-                data = file.read(1 << 20)
+                data = file.read(MAX_READ_BYTES)
         except OSError:
             return []
         whole = data[: data.rfind(b"\n") + 1]
+        if not whole and len(data) == MAX_READ_BYTES:  # no line of ours is as long: what comes after it counts again
+            whole = data
         self._offsets[rank] += len(whole)
-        return whole.splitlines()
+        return whole.split(b"\n")[:-1]

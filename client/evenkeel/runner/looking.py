@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
+from evenkeel.program_output import shown_lines
 from evenkeel.runner.devices import Row, row
 
 PROGRAM = "evenkeel.runner.devices"
@@ -21,10 +22,10 @@ TIMEOUT_S = 20.0
 def examined(arguments: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None) -> list[Row]:
     """What `devices` finds: of these UUIDs, or as `of_node` would have it."""
     code, said = run_apart(["-m", PROGRAM, *arguments], timeout_s, environment)
-    found: list[Row] = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    found: list[Row] = [json.loads(line) for line in said.split("\n") if line.startswith("{")]
     if code == 0:
         return found
-    last = " ".join(said.splitlines()[-1:])[-MAX_WORDS:] or f"code {code}"
+    last = " ".join(shown_lines(said.encode())[-1:])[-MAX_WORDS:] or f"code {code}"
     after = f", after {found[-1]['subject']}" if found else ""
     seen = f"no answer within {timeout_s:.0f} s{after}" if code is None else last
     return [*found, row("device examination", seen, ok=False, fix="see `dmesg`; restart the machine")]

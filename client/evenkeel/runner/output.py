@@ -9,6 +9,8 @@ from evenkeel.runner.redaction import Redactor
 
 READ_BYTES = 1 << 16
 KEPT = 2  # .1 and .2
+#: Of what was written last, to be read for what the program died of: a long traceback and what follows it.
+TAIL_BYTES = 1 << 14
 
 
 class RotatingLog:
@@ -75,7 +77,7 @@ class Output:
 
     def _keep(self, data: bytes) -> None:
         self._log.write(data)
-        self.tail = (self.tail + data)[-4096:]
+        self.tail = (self.tail + data)[-TAIL_BYTES:]
 
     def drain(self) -> None:
         """All that is left in the pipe, whoever may still hold its other end."""

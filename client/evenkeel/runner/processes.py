@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 15, 36, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 36, 38
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -106,6 +106,20 @@ def is_same(pid: int, start_ticks: int, boot: str) -> bool:
     """Whether the process that was given this identity still runs."""
     process = read_process(pid) if boot == boot_id() else None
     return process is not None and process.alive and process.start_ticks == start_ticks
+
+
+def group_of(pid: int) -> int | None:
+    with contextlib.suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return None
+
+
+def group_lives(group: int) -> bool:
+    """Whether the process group has a member, a zombie included."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, 0)
+        return True
+    return False
 
 
 def signal_quietly(pid: int, number: int) -> None:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenkeel.runner.files import create_private, open_plain
+from evenkeel.runner.files import create_private, read_plain
 from evenkeel.runner.neighbours import MOST_BYTES, SHORTEST_S, Guest, Neighbours, settle
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
+MAX_REPORT_BYTES = 1 << 20  # the portal takes no more
 BACKOFF_S = (1.0, 30.0)
 CROWDED = 300  # spooled reports from which on fewer are written
 CROWDED_INTERVAL_S = 60.0
@@ -99,7 +100,8 @@ class Reporter:
 
     def _spooled(self) -> list[Path]:
         with contextlib.suppress(OSError):  # closed by the job: that costs reports, too
-            return sorted(self._spool.glob("[0-9]*.json"), key=lambda path: int(path.stem))
+            paths = [path for path in self._spool.glob("[0-9]*.json") if path.stem.isdecimal()]
+            return sorted(paths, key=lambda path: int(path.stem))
         return []
 
     def _send_forever(self) -> None:
@@ -118,8 +120,7 @@ class Reporter:
         paths = self._spooled()
         for path in paths:
             try:
-                with open_plain(path) as file:
-                    body = file.read()
+                body = read_plain(path, MAX_REPORT_BYTES)
             except OSError:
                 continue
             self._asked_at = time.monotonic()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evenkeel.runner.files import create_private
+from evenkeel.runner.files import create_private, open_plain
 from evenkeel.runner.redaction import Redactor
+from evenkeel.runner.trees import remove_quietly
 from evenkeel.store import DATA_SECRET, STORE_SECRET
 
 #: Options of drivers that are no secrets.
@@ -46,6 +46,10 @@ class Secrets:
             (*_strings(store["credentials"]), *_strings(data)),
         )
 
+    def hiding(self, token: str) -> Secrets:
+        """These and the token of the run, with which anybody can report for it; its random part by itself, too."""
+        return replace(self, _hidden=(*self._hidden, token, token.removeprefix("ekr_")))
+
     def redactor(self) -> Redactor:
         return Redactor([*self.variables.values(), *self.files.values(), *self._hidden])
 
@@ -62,7 +66,13 @@ class Secrets:
                     file.write(value)
             yield
         finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_quietly(directory)
+
+
+def token_of(epoch_dir: Path) -> str:
+    """With which the runner of this epoch reports."""
+    with open_plain(epoch_dir / "token") as file:
+        return file.read().decode().strip()
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -18,8 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import evenkeel
+from evenkeel.program_output import shown_lines
 from evenkeel.runner.bringing import GivenUp
 from evenkeel.runner.spec import LaunchSpec
+from evenkeel.runner.trees import remove_quietly
 
 LOAD_S, LOOK_S = 120.0, 10.0
 TOOLS = ("apptainer", "singularity", "ch-run", "bwrap")
@@ -136,7 +138,7 @@ def _copy_sdk(epoch_dir: Path) -> Path:
         try:
             draft.rename(there)
         except OSError:  # another node was faster
-            shutil.rmtree(draft, ignore_errors=True)
+            remove_quietly(draft)
     return there
 
 
@@ -217,5 +219,5 @@ def installed() -> dict[str, str]:
 
 
 def _first_line(said: bytes) -> str:
-    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in shown_lines(said) if line.strip()]
     return lines[0][:100] if lines else "of an unknown version"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -14,7 +13,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from evenkeel.runner.files import open_plain
+from evenkeel.runner.files import parse_json, read_plain
 from evenkeel.runner.interfaces import interface_towards
 
 #: From the end of a lease until nothing of a run is left for certain: 30 s for its checkpoint, 10 s to end.
@@ -25,6 +24,9 @@ ENDED_FILE = "ended"
 _COLD_PREFIXES = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_", "TORCH_")
 _WARM_EXCEPTIONS = {"PYTHONUNBUFFERED", "OMP_NUM_THREADS"}
 _PLAIN_SHELL_LINE = re.compile(r"[\w@%+:,./=-]+( +[\w@%+:,./=-]+)*")
+
+
+MAX_LAUNCH_BYTES, MAX_LAUNCH_NODES = 16 << 20, 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,7 @@ class LaunchSpec:
 
     @classmethod
     def read(cls, epoch_dir: Path) -> LaunchSpec:
-        with open_plain(epoch_dir / "launch.json") as file:
-            content: dict[str, Any] = json.load(file)
+        content: dict[str, Any] = parse_json(read_plain(epoch_dir / "launch.json", MAX_LAUNCH_BYTES), MAX_LAUNCH_NODES)
         known = {one.name: content[one.name] for one in fields(cls) if one.name in content or _is_needed(one)}
         return cls(**known)._with_devices()._with_nodes()
 
@@ -215,7 +216,7 @@ def _is_needed(one: Field[Any]) -> bool:
 
 def _is_this_python(word: str, path: str) -> bool:
     found = shutil.which(word, path=path)
-    if not found or not re.fullmatch(r"python(3(\.\d+)?)?", os.path.basename(found)):  # noqa: PTH119
+    if not found or not re.fullmatch(r"python(3(\.[0-9]+)?)?", os.path.basename(found)):  # noqa: PTH119
         return False
     here = Path(sys.executable).parent
     return Path(found).parent.resolve() == here.resolve()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any
 
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.spec import LaunchSpec
+from evenkeel.runner.trees import remove_tree
 from evenkeel.sdk.checkpoints import CheckpointStore
 from evenkeel.store import StoreError, TakenOver, cache
 from evenkeel.store.carrier import Address, Carrier
@@ -259,4 +259,4 @@ def bring_elsewhere(terms: Terms, chosen: Answer, alive: Callable[[], bool]) -> 
 def forget_checkpoints(directory: Path) -> None:
     """On a node that is not the first, where the job begins: what lies there is of nobody's count."""
     for step in CheckpointStore(directory, 0).steps():
-        shutil.rmtree(directory / f"step-{step}")
+        remove_tree(directory / f"step-{step}")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from evenkeel.program_output import plain
+from evenkeel.runner.last_words import MAX_WORDS, is_out_of_memory, last_words
 from evenkeel.runner.listening import Heard
 from evenkeel.runner.workers import Worker
-
-_OUT_OF_MEMORY = re.compile(
-    r"^(?:[\w.]+\.)?(?:MemoryError|OutOfMemoryError)\b|can't allocate memory|CUDA out of memory", re.MULTILINE
-)
-_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*)(?:Error|Exception|Interrupt|Exit|Warning)\b.*", re.MULTILINE)
 
 
 class Order(StrEnum):
@@ -50,7 +46,8 @@ def judge(
     in the control group of the run, perhaps a worker's child, whose end the worker may tell in any way."""
     if all(worker.exit_code == 0 for worker in workers):
         if order is not None and not heard.done:
-            return _as_ordered(order, heard, limits) if order is Order.TIME_LIMIT else Verdict("stopped", exit_code=0)
+            ended = order in (Order.TIME_LIMIT, Order.KILL)
+            return _as_ordered(order, heard, limits) if ended else Verdict("stopped", exit_code=0)
         return Verdict("stopped" if heard.stopped and not heard.done else "done", exit_code=0)
     # An engine that ends a job sends SIGTERM to all of its processes, not to us alone.
     asked = (signal.SIGTERM,) if order in (Order.STOP, Order.LEASE) else ()
@@ -105,22 +102,14 @@ def _failure(worker: Worker, heard: Heard, oom: bool, in_group: bool) -> Verdict
 
 def _ran_out_of_memory(worker: Worker, heard: Heard) -> bool:
     said = [error for error in heard.errors if error.get("rank") == worker.rank]
-    if any(error.get("type") in ("MemoryError", "OutOfMemoryError") for error in said):
+    if any(is_out_of_memory(str(error.get("type")), str(error.get("text"))) for error in said):
         return True
-    if any(_OUT_OF_MEMORY.search(str(error.get("text"))) for error in said):
-        return True
-    return worker.exit_code not in (0, None) and bool(_OUT_OF_MEMORY.search(_text(worker)[-2000:]))
+    return worker.exit_code not in (0, None) and last_words(worker.output.tail).out_of_memory
 
 
 def _last_words(worker: Worker, heard: Heard) -> str:
     for error in heard.errors:
         if error.get("rank") == worker.rank:
-            return f"{error.get('type')}: {error.get('text')}".strip(": ")[:500]
-    text = _text(worker)
-    exceptions = _EXCEPTION.findall(text)
-    lines = [line for line in text.splitlines() if line.strip()]
-    return (exceptions[-1] if exceptions else lines[-1] if lines else "").strip()[:500]
-
-
-def _text(worker: Worker) -> str:
-    return worker.output.tail.decode(errors="replace")
+            text = " ".join(plain(str(error.get("text") or "")).split())
+            return f"{error.get('type')}: {text}".strip(": ")[:MAX_WORDS]
+    return last_words(worker.output.tail).text

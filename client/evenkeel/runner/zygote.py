@@ -4,6 +4,9 @@
 One connection is one launch: we say `ready <pid>`, it sends the epoch directory and descriptors (`Handed`),
 we fork and answer with the runner's pid. Until it hears `ready` the executor has asked for nothing,
 so it may give up waiting and start cold.
+
+With `--account UID NOBODY`, started as root, we act as UID while our real and saved ids are NOBODY's, which no other
+process has: jobs of the account can neither stop nor trace us. The runners that we fork are UID altogether.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import time
 from pathlib import Path
 
 from evenkeel.runner.entry import Handed, detach, run_epoch
-from evenkeel.runner.processes import forbid_new_privileges, set_name
+from evenkeel.runner.processes import PR_SET_DUMPABLE, forbid_new_privileges, prctl, set_name
 
 LOOK_AROUND_S = 5.0
 REQUEST_TIMEOUT_S = 5.0
@@ -39,7 +42,19 @@ def preload(modules: list[str]) -> None:
     gc.freeze()
 
 
-def serve(listener: socket.socket, idle_s: float) -> None:
+def act_as(uid: int, nobody: int) -> None:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(nobody, uid, nobody)
+
+
+def become(uid: int) -> None:
+    """For good. A process whose ids changed cannot be looked at by its own account until it says so."""
+    os.setresuid(uid, uid, uid)
+    prctl(PR_SET_DUMPABLE, 1)
+
+
+def serve(listener: socket.socket, idle_s: float, uid: int | None) -> None:
     """Until nobody has come for `idle_s`, or our working directory (the data directory's) is gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # runners need no parent
     listener.settimeout(LOOK_AROUND_S)
@@ -52,10 +67,10 @@ def serve(listener: socket.socket, idle_s: float) -> None:
         last_used = time.monotonic()
         with connection, contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # what it cannot make out
             connection.settimeout(REQUEST_TIMEOUT_S)
-            _answer(connection, listener)
+            _answer(connection, listener, uid)
 
 
-def _answer(connection: socket.socket, listener: socket.socket) -> None:
+def _answer(connection: socket.socket, listener: socket.socket, uid: int | None) -> None:
     connection.sendall(f"ready {os.getpid()}\n".encode())
     data, fds, _, _ = socket.recv_fds(connection, 4096, 3)
     if not data:
@@ -67,6 +82,8 @@ def _answer(connection: socket.socket, listener: socket.socket) -> None:
         if pid == 0:
             connection.close()
             listener.close()
+            if uid is not None:
+                become(uid)
             os.setsid()
             run_epoch(epoch_dir, handed, can_fork=True)
         connection.sendall(f"{pid}\n".encode())
@@ -78,15 +95,23 @@ def _answer(connection: socket.socket, listener: socket.socket) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m evenkeel.runner.zygote")
     parser.add_argument("--listen-fd", type=int, required=True)
+    parser.add_argument("--pid-fd", type=int, required=True, help="where to write who we are")
+    parser.add_argument("--starting-fd", type=int, required=True, help="a lock, held until requests are answered")
+    parser.add_argument("--account", type=int, nargs=2, metavar=("UID", "NOBODY"))
     parser.add_argument("--idle-s", type=float, default=1800.0)
     parser.add_argument("--preload", default="torch")
     options = parser.parse_args()
+    if options.account:
+        act_as(*options.account)
     detach()
+    os.write(options.pid_fd, f"{os.getpid()}\n".encode())
+    os.close(options.pid_fd)
     set_name("ek-zygote")
     forbid_new_privileges()
     listener = socket.socket(fileno=options.listen_fd)
     preload([name for name in options.preload.split(",") if name])
-    serve(listener, options.idle_s)
+    os.close(options.starting_fd)
+    serve(listener, options.idle_s, options.account[0] if options.account else None)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from evenkeel.sdk.state import JSON, TORCH, CheckpointError, format_of, read_sta
 
 MANIFEST = "manifest.json"
 STATE_FILE = {JSON: "state.json", TORCH: "state.pt"}
-_NAME = re.compile(r"step-(\d+)")
+_NAME = re.compile(r"step-([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import time
 from datetime import timedelta
@@ -17,6 +18,8 @@ GLOO_THREAD = "pt_gloo_runloop"
 GLOO_LIMIT_S = 30.0  # never waited for unless something is broken
 #: Longer than the interpreter's switch interval: who waits for its lock does not sleep through it.
 REST_S = 0.02
+#: Numbers the process groups of this process: a file serves one of them.
+_groups = itertools.count()
 
 
 def pick_device(settings: Settings) -> str:
@@ -43,14 +46,29 @@ def init_process_group(settings: Settings, device: str) -> bool:
     cuda = device.startswith("cuda")
     if cuda:
         torch.cuda.set_device(device)
+    timeout = timedelta(seconds=settings.distributed_timeout_s)
     dist.init_process_group(
         "nccl" if cuda else "gloo",
+        store=_private_store(settings, timeout),
         rank=settings.rank,
         world_size=settings.world_size,
-        timeout=timedelta(seconds=settings.distributed_timeout_s),
+        timeout=timeout,
     )
     _outlive(dist.group.WORLD)
     return True
+
+
+def _private_store(settings: Settings, timeout: timedelta) -> Any:
+    """A file of the job's own, where all ranks see the same disk: PyTorch's store over TCP takes anybody's connection,
+    and listens on every address of the machine. None: that one."""
+    from torch._C._distributed_c10d import FileStore
+
+    if settings.rendezvous_dir is None:
+        return None
+    settings.rendezvous_dir.mkdir(mode=0o700, exist_ok=True)
+    store = FileStore(str(settings.rendezvous_dir / f"store-{next(_groups)}"), settings.world_size)
+    store.set_timeout(timeout)
+    return store
 
 
 def _outlive(group: object) -> None:

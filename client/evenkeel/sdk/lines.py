@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 STEP_LINE_EVERY_S = 0.25
+#: As the portal has them: what is over is dropped there, so it is not sent.
+NAMES_A_STEP, NAMES_A_RUN = 50, 200
 
 
 class Lines:
@@ -18,6 +20,8 @@ class Lines:
     def __init__(self, directory: Path, rank: int) -> None:
         self._fd = os.open(directory / f"rank{rank}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._step_line_due_at = 0.0
+        self._names: set[str] = set()
+        self._told = False
 
     def say(self, kind: str, **fields: Any) -> None:
         line = json.dumps({"kind": kind, "t": round(time.time(), 4), **fields}, default=str) + "\n"
@@ -29,8 +33,27 @@ class Lines:
         if now < self._step_line_due_at and not force:
             return False
         self._step_line_due_at = now + STEP_LINE_EVERY_S
-        self.say("step", step=step, metrics={name: number(value) for name, value in metrics.items()})
+        kept = self._within_bounds(metrics)
+        self.say("step", step=step, metrics={name: number(metrics[name]) for name in kept})
+        if len(kept) < len(metrics) and not self._told:
+            self._told = True
+            self.say(
+                "notice",
+                text=f"metrics beyond the limits are dropped: {NAMES_A_RUN} names a run, {NAMES_A_STEP} of them a step",
+            )
         return True
+
+    def _within_bounds(self, metrics: dict[str, Any]) -> list[str]:
+        kept: list[str] = []
+        for name in metrics:
+            is_new = name not in self._names
+            if len(kept) == NAMES_A_STEP:
+                break
+            if is_new and len(self._names) == NAMES_A_RUN:
+                continue
+            self._names.add(name)
+            kept.append(name)
+        return kept
 
     def close(self) -> None:
         os.close(self._fd)

@@ -26,6 +26,7 @@ class Settings:
     gpu_memory_mib: int | None = None  # None: no limit
     data_dir: Path | None = None
     local_world_size: int | None = None  # None: all ranks are on this node
+    rendezvous_dir: Path | None = None  # of the job alone, where all ranks are on this machine
 
     @property
     def spans_nodes(self) -> bool:
@@ -61,6 +62,7 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
         distributed_timeout_s=float(env.get("EVENKEEL_DISTRIBUTED_TIMEOUT_S") or 300),
         artifact_dir=path("EVENKEEL_ARTIFACT_DIR"),
         gpu_memory_mib=integer("EVENKEEL_GPU_MEMORY_MIB", 0) or None,
+        rendezvous_dir=path("EVENKEEL_RENDEZVOUS_DIR"),
         data_dir=path("EVENKEEL_DATA_DIR"),
         local_world_size=integer("LOCAL_WORLD_SIZE", 0) or None,
     )

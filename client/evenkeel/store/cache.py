@@ -10,9 +10,12 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from evenkeel.runner.files import read_plain
+from evenkeel.runner.trees import Bounds, OutOfBounds, remove_tree, walk
 from evenkeel.store import StoreError
 
 LOCK = ".lock"
@@ -91,16 +94,31 @@ def _used_at(path: Path) -> float:
 def _size(path: Path) -> int:
     """What it has, or is about to have."""
     with contextlib.suppress(OSError, ValueError):
-        return max(_on_disk(path), int((path / RESERVED).read_text()))
+        return max(_on_disk(path), int(read_plain(path / RESERVED, 100)))
     return _on_disk(path)
 
 
 def _on_disk(path: Path) -> int:
+    """As far as it can be looked through."""
     total = 0
-    for place, _, names in os.walk(path):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(place, name)).st_size  # noqa: PTH118
+
+    def visit(directory: int, name: str) -> bool:
+        nonlocal total
+        try:
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except OSError:
+            return False
+        if stat.S_ISDIR(found.st_mode):
+            return True
+        total += found.st_size
+        return False
+
+    with contextlib.suppress(OSError, OutOfBounds):
+        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            walk(top, Bounds(), visit, strict=False)
+        finally:
+            os.close(top)
     return total
 
 
@@ -111,8 +129,7 @@ def _remove_unused(path: Path) -> bool:
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(path, ignore_errors=True)
-        return not path.exists()
+        return remove_tree(path)
     except OSError:
         return False
     finally:

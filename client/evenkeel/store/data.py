@@ -13,7 +13,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.trees import remove_quietly
 from evenkeel.store import Denied, NodeFault, StoreError, cache, in_words
 from evenkeel.store.objects import open_driver
 
@@ -273,7 +273,7 @@ class _Download:
 
     def _fetch(self, batch: Sequence[Item]) -> None:
         with _on_disk():
-            shutil.rmtree(self._parts, ignore_errors=True)
+            remove_quietly(self._parts)
             self._parts.mkdir(mode=0o700)
         parts = [self._parts / str(number) for number in range(len(batch))]
         with self._watched(parts):
@@ -321,7 +321,7 @@ class _Download:
         else:
             self._draft.rename(data)
         for left in (*self._place.glob(".draft-*"), self._parts):
-            shutil.rmtree(left, ignore_errors=True)
+            remove_quietly(left)
         cache.unreserve(self._place)
         _sync(self._place)
 

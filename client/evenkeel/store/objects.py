@@ -11,14 +11,14 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenkeel.runner.files import create_private, open_plain
+from evenkeel.runner.files import create_private, open_plain, parse_json
+from evenkeel.runner.trees import remove_tree
 from evenkeel.sdk.checkpoints import MANIFEST, STATE_FILE, sync
 from evenkeel.store import Damaged, StoreError, TakenOver
 
@@ -26,7 +26,7 @@ MARKER = "complete.json"
 OWNER = "owner.json"
 CHUNK = 4 << 20
 MAX_MANIFEST = 64 * 1024
-_NAME = re.compile(r"step-(\d+)-([0-9a-f]{12})")
+_NAME = re.compile(r"step-([0-9]+)-([0-9a-f]{12})")
 _FILES = frozenset({MANIFEST, *STATE_FILE.values()})
 #: Drivers of which a directory is there as soon as something lies in it.
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "hf"})
@@ -263,7 +263,8 @@ class Store:
     def _read_json(self, path: str) -> dict[str, Any] | None:
         """None where it is not there, or not whole."""
         try:
-            content = json.loads(self._fs.cat_file(path))
+            text = self._fs.cat_file(path, start=0, end=MAX_MANIFEST + 1)
+            content = parse_json(text) if len(text) <= MAX_MANIFEST else None
         except (FileNotFoundError, ValueError):
             return None
         return content if isinstance(content, dict) else None
@@ -292,7 +293,7 @@ def manifest_id(manifest: bytes) -> str:
 
 def _told_by(manifest: bytes) -> tuple[int, str, str]:
     try:
-        content = json.loads(manifest)
+        content = parse_json(manifest)
         return int(content["step"]), STATE_FILE[content["format"]], str(content["sha256"])
     except (ValueError, KeyError, TypeError) as error:
         raise Damaged("the manifest of a checkpoint on this node cannot be read") from error
@@ -318,10 +319,6 @@ def publish(draft: Path, place: Path) -> None:
     else:
         draft.rename(place)
     sync(place.parent)
-
-
-def remove_tree(path: Path) -> None:
-    shutil.rmtree(path)
 
 
 def digest_of(path: Path, tell: Callable[[int], None]) -> str:

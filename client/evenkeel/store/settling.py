@@ -7,18 +7,18 @@ on from that very checkpoint, or removed: the job has gone on elsewhere since.
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenkeel.runner.files import open_plain
+from evenkeel.runner.files import open_plain, parse_json
 from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.trees import remove_quietly, remove_tree
 from evenkeel.sdk.checkpoints import MANIFEST, STATE_FILE, CheckpointStore
 from evenkeel.store import Damaged, StoreError
-from evenkeel.store.objects import MAX_MANIFEST, Store, Stored, digest_of, manifest_id, publish, remove_tree
+from evenkeel.store.objects import MAX_MANIFEST, Store, Stored, digest_of, manifest_id, publish
 
 BASE = ".store.json"  # beside the checkpoints of a node: the newest that it knows to be in the store
 
@@ -116,7 +116,7 @@ def note_base(directory: Path, stored: Stored) -> None:
 
 def _base(directory: Path) -> str | None:
     with contextlib.suppress(OSError, ValueError), open_plain(directory / BASE) as file:
-        content = json.loads(file.read(MAX_MANIFEST))
+        content = parse_json(file.read(MAX_MANIFEST))
         return str(content["id"]) if isinstance(content, dict) and "id" in content else None
     return None
 
@@ -135,7 +135,7 @@ def _whole(store: Store, place: Path) -> bytes | None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         with open_plain(place / MANIFEST) as file:
             manifest = file.read(MAX_MANIFEST)
-        content = json.loads(manifest)
+        content = parse_json(manifest)
         if digest_of(place / STATE_FILE[content["format"]], store.tell) == content["sha256"]:
             return manifest
     return None
@@ -169,6 +169,6 @@ def _bring_first(store: Store, directory: Path, wanted: Wanted) -> None:
 
 def _copy(place: Path, directory: Path) -> None:
     draft = directory / f".draft-{place.name}-copied"
-    shutil.rmtree(draft, ignore_errors=True)
+    remove_quietly(draft)
     shutil.copytree(place, draft)
     publish(draft, directory / place.name)

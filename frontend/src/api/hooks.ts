@@ -101,7 +101,9 @@ export const jobWhole = (number: string) => ({
   queryFn: ({ signal }: { signal: AbortSignal }) => get<JobDetail>(`jobs/${number}`, {}, signal),
   refetchInterval: 15_000,
 });
-export const useJob = (number: string) => useQuery(jobWhole(number));
+/** No stream says when a program that was asked to end has ended. */
+export const useJob = (number: string) =>
+  useQuery({ ...jobWhole(number), refetchInterval: (query) => (query.state.data?.ending ? 2_000 : 15_000) });
 
 export function jobPart<T>(part: string, number: string, ended: boolean, query: Record<string, string | number> = {}) {
   return {
@@ -143,6 +145,7 @@ function useJobChange<T>(number: number, change: (input: T) => Promise<Job>) {
 export const useCancel = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/cancel`, {}));
 export const useHold = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/hold`, {}));
 export const useRelease = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/release`, {}));
+export const useStopRetrying = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/stop-retrying`, {}));
 export const useExtend = (number: number) => useJobChange(number, (_: void) => send<Job>("POST", `jobs/${number}/extend`, {}));
 export const usePatchJob = (number: number) => useJobChange(number, (patch: Record<string, unknown>) => send<Job>("PATCH", `jobs/${number}`, patch));
 

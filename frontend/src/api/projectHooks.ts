@@ -52,17 +52,22 @@ export interface MemberWish {
   email: string;
   role: Role;
 }
+/** Left out unless somebody confirmed that the account is whose address it has. */
+interface Confirmation {
+  confirm_unproved?: true;
+}
 /** Whoever has an account is in at once, and null comes back; whoever has none is invited. */
-export const useAddMember = (key: string) => useProjectChange(async (wish: MemberWish): Promise<NewInvitation | null> => {
+export const useAddMember = (key: string) => useProjectChange(async ({ email, role, ...confirmation }: MemberWish & Confirmation): Promise<NewInvitation | null> => {
+  const wish: MemberWish = { email, role };
   try {
-    await send<Member>("POST", at(key, "members"), wish);
+    await send<Member>("POST", at(key, "members"), { ...wish, ...confirmation });
     return null;
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 400 || !error.errors.some((one) => one.field === "email")) throw error;
     return await send<NewInvitation>("POST", at(key, "invitations"), wish);
   }
 });
-export const useChangeMember = (key: string) => useProjectChange(({ id, role }: { id: number; role: Role }) => send<Member>("PATCH", at(key, "members", id), { role }));
+export const useChangeMember = (key: string) => useProjectChange(({ id, ...change }: { id: number; role: Role } & Confirmation) => send<Member>("PATCH", at(key, "members", id), change));
 export const useRemoveMember = (key: string) => useProjectChange((id: number) => send<void>("DELETE", at(key, "members", id)));
 export const useInvite = () => useProjectChange(({ project, ...wish }: MemberWish & { project: string }) => send<NewInvitation>("POST", at(project, "invitations"), wish));
 export const useWithdraw = (key: string) => useProjectChange((id: number) => send<void>("DELETE", at(key, "invitations", id)));

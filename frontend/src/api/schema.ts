@@ -242,6 +242,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/failing-items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Jobs, runs, nodes and files that the portal fails to process now, of all clusters; newest first
+         * @description Jobs, runs, nodes and files that the portal fails to process now, of all clusters; newest first. Each is tried again at `next_attempt_at`, and leaves the list once that succeeds.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        get: operations["list_failing_items"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/fairness": {
         parameters: {
             query?: never;
@@ -810,6 +832,28 @@ export interface paths {
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
         post: operations["resubmit_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job}/stop-retrying": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a job that waits to be tried again end as failed now
+         * @description Let a job that waits to be tried again end as failed now. 409 where it does not wait for that.
+         *
+         *     **Access:** Members of the project and above. Token scope `jobs:write`.
+         */
+        post: operations["stop_retrying"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1417,7 +1461,7 @@ export interface paths {
         head?: never;
         /**
          * Make or unmake an administrator, deactivate or reactivate
-         * @description Make or unmake an administrator, deactivate or reactivate. 409: the last administrator stays one.
+         * @description Make or unmake an administrator, deactivate or reactivate. 409: the last administrator stays one, and an account whose address was never proved becomes one only if that is confirmed.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1863,7 +1907,7 @@ export interface paths {
         put?: never;
         /**
          * Invite an address
-         * @description Invite an address. The link is in this answer only; it is mailed too where the portal sends e-mail.
+         * @description Invite an address. Where the portal sends e-mail the link goes to the address alone, and accepting it proves the address. Elsewhere it is in this answer, once, and the account that it makes is marked as unproved.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -1913,7 +1957,7 @@ export interface paths {
         put?: never;
         /**
          * Give somebody who has an account a role
-         * @description Give somebody who has an account a role. Whoever has none is invited.
+         * @description Give somebody who has an account a role. Whoever has none is invited. 409 where the account's address was never proved, unless that is confirmed.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -1951,7 +1995,7 @@ export interface paths {
         head?: never;
         /**
          * Another role here
-         * @description Another role here. One that is inherited stays, and the higher counts.
+         * @description Another role here. One that is inherited stays, and the higher counts. 409 where a higher one would go to an account whose address was never proved, unless that is confirmed.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -3461,6 +3505,14 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             deactivated_at: string | null;
+            address_proved_at: string | null;
+            /**
+             * @description null: it was never proved.
+             * @enum {unknown}
+             */
+            address_proved_by: "mail" | "identity_provider" | null;
+            /** @description Where an account with an unproved address comes from, in a sentence; null: it is proved. */
+            provenance: string | null;
         };
         AccountPage: {
             /** @description Address of the next page. */
@@ -4444,6 +4496,51 @@ export interface components {
             /** @description Weight times factor. */
             points: number;
         };
+        FailingItem: {
+            /**
+             * @description As the label `loop` of `evenkeel_item_failures_total`.
+             * @example limits
+             */
+            loop: string;
+            /**
+             * @description To be read after "fails to".
+             * @example enforce a job's max_cost or deadline
+             */
+            task: string;
+            /**
+             * @description The job, run, node, file or step that it fails at.
+             * @example #12 resnet-night
+             */
+            name: string;
+            /**
+             * @description Null: of no cluster in particular.
+             * @example main
+             */
+            cluster: string | null;
+            job: components["schemas"]["JobRef"] | null;
+            /** Format: date-time */
+            since_at: string;
+            /** Format: date-time */
+            last_at: string;
+            /** Format: date-time */
+            next_attempt_at: string;
+            /**
+             * @description In a row.
+             * @example 3
+             */
+            failures: number;
+            /**
+             * @description The last one, without what looks like a secret.
+             * @example KeyError: 'nice'
+             */
+            error: string;
+        };
+        FailingItemPage: {
+            /** @description Address of the next page. */
+            next: string | null;
+            previous: string | null;
+            results: components["schemas"]["FailingItem"][];
+        };
         Fairness: {
             /** Format: date-time */
             at: string;
@@ -4871,6 +4968,10 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["JobReason"];
+            /** @description While it waits to be tried again: `stop-retrying` ends that. */
+            retry: components["schemas"]["JobRetry"] | null;
+            /** @description It has ended, and its program still has the time that it gets to leave. */
+            ending: boolean;
             /**
              * @description While it launches and data is fetched: how far that is.
              * @example fetching data imagenet: 1.2 of 4.0 GiB
@@ -4878,6 +4979,8 @@ export interface components {
             fetching: string | null;
             model_type: string | null;
             command: string | null;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -4891,6 +4994,7 @@ export interface components {
             array: components["schemas"]["ArrayPlace"] | null;
             /** @description Set of nodes on which it runs. */
             partition: string | null;
+            /** @description It can be stopped and started again, by its owner's word or the SDK's. */
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -5027,6 +5131,10 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["JobReason"];
+            /** @description While it waits to be tried again: `stop-retrying` ends that. */
+            retry: components["schemas"]["JobRetry"] | null;
+            /** @description It has ended, and its program still has the time that it gets to leave. */
+            ending: boolean;
             /**
              * @description While it launches and data is fetched: how far that is.
              * @example fetching data imagenet: 1.2 of 4.0 GiB
@@ -5034,6 +5142,8 @@ export interface components {
             fetching: string | null;
             model_type: string | null;
             command: string | null;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -5047,6 +5157,7 @@ export interface components {
             array: components["schemas"]["ArrayPlace"] | null;
             /** @description Set of nodes on which it runs. */
             partition: string | null;
+            /** @description It can be stopped and started again, by its owner's word or the SDK's. */
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -5179,10 +5290,10 @@ export interface components {
              */
             checkpoint: components["schemas"]["CheckpointRule"];
             /**
-             * @description False: never resized or preempted.
-             * @default true
+             * @description False: never resized or preempted. True: a command without the SDK saves its files when asked to end, and finds them when it is started again. Empty: as its program, by the SDK, says.
+             * @default null
              */
-            restartable: boolean;
+            restartable: boolean | null;
             /**
              * @description Larger goes first; above 0 for administrators.
              * @default 0
@@ -5241,9 +5352,6 @@ export interface components {
              * @default {
              *       "limit": 3,
              *       "on": [
-             *         "user_error",
-             *         "signal",
-             *         "out_of_memory",
              *         "launch_failed",
              *         "node_failure"
              *       ],
@@ -5292,6 +5400,8 @@ export interface components {
             name: string;
             /** @example https://tensorboard.example.org/#scalars */
             url: string;
+            /** @description It leads to the portal's own machine or name. Opened in the browser that is signed in here, it gives the session to the program that listens there: show it as text. */
+            leads_here: boolean;
         };
         JobPage: {
             /** @description Address of the next page. */
@@ -5342,6 +5452,19 @@ export interface components {
             number: number;
             /** @description Null for a job of a project that is not yours. */
             name: string | null;
+        };
+        JobRetry: {
+            /** @description From then on it may start. */
+            at: string | null;
+            /** @description Which attempt it will be. */
+            attempt: number;
+            /** @description How many attempts there may be; null: losses of nodes do not count. */
+            of: number | null;
+            /**
+             * @description How the attempt before ended.
+             * @example Failed with code 1
+             */
+            why: string;
         };
         JobTimeline: {
             states: components["schemas"]["StateSpan"][];
@@ -5545,9 +5668,14 @@ export interface components {
             /** @enum {string} */
             run_state: "WAITING_FOR_INITIAL_CONTACT" | "WAITING_FOR_INITIAL_RESOURCE" | "WAITING_FOR_RESOURCE" | "STANDBY" | "LAUNCHING" | "RUNNING_PROTECTED" | "RUNNING" | "CHECKPOINTING" | "STOPPING" | "FINISHED" | "FAILED" | "CANCELLED";
             reason: components["schemas"]["LiveJobReason"];
+            retry?: components["schemas"]["LiveJobRetry"];
+            /** @description It has ended, and its program still has the time that it gets to leave. */
+            ending: boolean;
             fetching?: string;
             model_type?: string;
             command?: string;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             total_steps: number;
             step: number;
             progress: number;
@@ -5559,6 +5687,7 @@ export interface components {
             qos?: string;
             array?: components["schemas"]["LiveArrayPlace"];
             partition?: string;
+            /** @description It can be stopped and started again, by its owner's word or the SDK's. */
             restartable: boolean;
             labels: {
                 [key: string]: string;
@@ -5644,6 +5773,18 @@ export interface components {
         LiveJobRef: {
             number: number;
             name?: string;
+        };
+        LiveJobRetry: {
+            /** Format: date-time */
+            at?: string;
+            /** @description Which attempt it will be. */
+            attempt: number;
+            of?: number;
+            /**
+             * @description How the attempt before ended.
+             * @example Failed with code 1
+             */
+            why: string;
         };
         LiveNode: {
             type: string;
@@ -5756,6 +5897,10 @@ export interface components {
             inherited_from: string | null;
             /** @description It follows the person's groups and cannot be changed here. */
             by_directory: boolean;
+            /** @description By a message sent to it or by the identity provider; service accounts have none to prove. */
+            address_proved: boolean;
+            /** @description Where an account with an unproved address comes from, in a sentence; null: it is proved, or I do not manage the project. */
+            provenance: string | null;
         };
         MemberPage: {
             /** @description Address of the next page. */
@@ -5771,6 +5916,11 @@ export interface components {
              * @enum {string}
              */
             role: "viewer" | "member" | "manager";
+            /**
+             * @description True: trust the account although its address was never proved; without it that is a 409 that says where the account comes from.
+             * @default false
+             */
+            confirm_unproved: boolean;
         };
         Metrics: {
             /** @description Name -> [[POSIX seconds, step, value], ...]. */
@@ -5834,11 +5984,11 @@ export interface components {
             accepted_at: string | null;
             revoked_at: string | null;
             /**
-             * @description For the person invited. It is shown in this answer only.
+             * @description For the person invited, in this answer only; null where the portal mailed it: only they have it.
              * @example https://evenkeel.example.org/invitation#example-of-what-a-link-has-after-the-hash-0
              */
-            link: string;
-            /** @description Whether the portal sent it by e-mail. */
+            link: string | null;
+            /** @description Whether the portal sent it by e-mail. If not, the account that it makes has an unproved address. */
             mailed: boolean;
         };
         NewNoticeDestination: {
@@ -6362,6 +6512,8 @@ export interface components {
             partition?: string | null;
             /** @description It may only grow. */
             total_steps?: number;
+            /** @description Whether it can be stopped and started again; null: as its program, by the SDK, says. */
+            restartable?: boolean | null;
             max_cost?: number | string | null;
             max_duration?: number | string | null;
             deadline?: string | null;
@@ -6377,6 +6529,11 @@ export interface components {
              * @default null
              */
             is_active: boolean | null;
+            /**
+             * @description True: trust the account although its address was never proved; without it that is a 409 that says where the account comes from.
+             * @default false
+             */
+            confirm_unproved: boolean;
         };
         PatchedProjectChange: {
             /** @default null */
@@ -6415,6 +6572,11 @@ export interface components {
              * @enum {string}
              */
             role: "viewer" | "member" | "manager";
+            /**
+             * @description True: trust the account although its address was never proved; without it that is a 409 that says where the account comes from.
+             * @default false
+             */
+            confirm_unproved: boolean;
         };
         Person: {
             name: string;
@@ -6560,6 +6722,8 @@ export interface components {
              * @description The state of the cluster that this rests on, some seconds old at most.
              */
             as_of: string;
+            /** @description What to write otherwise in its command, as sentences. */
+            warnings: string[];
             /** @description What it would start on. */
             allocation: components["schemas"]["PlannedAllocation"] | null;
             /** @description Its code or environment is made ready first; it queues after that. */
@@ -7226,11 +7390,8 @@ export interface components {
              */
             limit: number;
             /**
-             * @description The endings that are tried again; by default all.
+             * @description The endings that are tried again; by default those that the program did not bring about.
              * @default [
-             *       "user_error",
-             *       "signal",
-             *       "out_of_memory",
              *       "launch_failed",
              *       "node_failure"
              *     ]
@@ -9720,6 +9881,69 @@ export interface operations {
             };
         };
     };
+    list_failing_items: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailingItemPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_fairness: {
         parameters: {
             query?: {
@@ -12096,6 +12320,85 @@ export interface operations {
             };
             /** @description Unsupported content type */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stop_retrying: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description UUID or number of the job; of an array also 57_3. */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -16854,6 +17157,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     revoke_invitation: {
@@ -17055,6 +17367,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -17318,6 +17639,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -35,6 +35,7 @@ export type AcceleratorType = S["AcceleratorType"];
 export type ClusterNode = S["Node"];
 export type NodeDetail = S["NodeDetail"];
 export type NodeCheck = S["NodeCheck"];
+export type FailingItem = S["FailingItem"];
 export type NodeJob = S["NodeJob"];
 export type NodeUse = S["NodeUse"];
 export type NodeFault = S["NodeFault"];

@@ -1,5 +1,6 @@
 import { Link } from "react-router";
 import type { Event } from "../api/types";
+import { Name } from "./Name";
 
 /** The event's sentence with its job as a link; the job is put in front where the sentence does not name it. */
 export function EventText({ event, linked = true, admin = false }: { event: Event; linked?: boolean; admin?: boolean }) {
@@ -7,7 +8,7 @@ export function EventText({ event, linked = true, admin = false }: { event: Even
   const round = event.kind === "round" && admin && typeof event.detail.round === "number" ? event.detail.round : null;
   if (!job) return <span>{linked && round !== null ? <Link to={`/lab/rounds/${round}`}>{text}</Link> : text}</span>;
   const tag = `#${job.number}`;
-  const label = <b>{tag}{job.name ? ` ${job.name}` : ""}</b>;
+  const label = <b>{tag}{job.name && <> <Name>{job.name}</Name></>}</b>;
   const reference = linked && job.name ? <Link to={`/jobs/${job.number}`}>{label}</Link> : label;
   const at = text.indexOf(tag);
   if (at < 0) return <span>{linked ? <>{reference} </> : null}{text}</span>;

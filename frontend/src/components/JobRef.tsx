@@ -16,7 +16,7 @@ export function JobRef({ number, name, project, array, link = true }: Props) {
     <>
       <i className="sw" style={jobPaint(number)} aria-hidden />
       <span className="num">{number}</span>
-      {name === null ? <span className="sub ell" style={{ margin: 0 }}>{project ?? "another project"}</span> : <b className="ell">{name}</b>}
+      {name === null ? <span className="sub ell" style={{ margin: 0 }}><bdi>{project ?? "another project"}</bdi></span> : <b className="ell" title={name}><bdi>{name}</bdi></b>}
       {array && <span className="sub num" style={{ margin: 0 }}>{array.number}_{array.index}</span>}
     </>
   );

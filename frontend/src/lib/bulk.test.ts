@@ -35,7 +35,7 @@ describe("what an act does to several jobs", () => {
   it("holds what is not held, and releases what one may release", () => {
     const held = (kind: string, number: number) => job({ number, state: "queued", hold: { kind, by: null, at: "", text: "" } });
     expect(words("hold", [held("user", 1), job({ number: 2 })])).toBe("1 of 2 can be held; #1 is held already.");
-    expect(words("hold", [job({ number: 3, restartable: false })])).toContain("only administrators hold it");
+    expect(words("hold", [job({ number: 3, restartable: false })])).toContain("would begin anew");
     expect(words("hold", [job({ number: 3, restartable: false, state: "queued" })])).toBe("#3 can be held.");
     expect(words("release", [held("user", 1), held("cost", 2), held("admin", 3), job({ number: 4 })])).toBe(
       "1 of 4 can be released; #2 is parked at its max_cost: raise that; #3 is held by an administrator; #4 is not held.",

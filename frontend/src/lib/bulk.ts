@@ -33,8 +33,9 @@ function whyNot(action: BulkAction, job: Job, session: Session | undefined): Why
   if (hasEnded(job.state)) return ENDED;
   if (action === "hold") {
     if (job.hold) return ["is held already", "are held already"];
-    const rigid = !job.restartable && job.state !== "queued" && !(session?.user?.is_admin ?? false);
-    return rigid ? ["cannot write a checkpoint: while it runs only administrators hold it", "cannot write checkpoints: while they run only administrators hold them"] : null;
+    const others = (session?.user?.is_admin ?? false) && job.owner?.email !== session?.user?.email;
+    const rigid = !job.restartable && job.state !== "queued" && !others;
+    return rigid ? ["would begin anew: set restartable to true where it finds its files again", "would begin anew: set restartable to true where they find their files again"] : null;
   }
   if (action === "release" && !may.release) {
     if (!job.hold) return ["is not held", "are not held"];

@@ -11,9 +11,9 @@ const held = (kind: string) => job({ state: "queued", hold: { kind, by: "Ana", a
 
 describe("what is offered", () => {
   it("is nothing to viewers", () => expect(Object.values(allowed(job(), as("viewer")))).not.toContain(true));
-  it("is everything but the priority to members", () => expect(allowed(job(), as("member"))).toEqual({ edit: true, hold: true, release: false, resubmit: true, cancel: true, priority: false }));
+  it("is everything but the priority to members", () => expect(allowed(job(), as("member"))).toEqual({ edit: true, hold: true, release: false, resubmit: true, cancel: true, stopRetrying: false, priority: false }));
   it("leaves of an ended job its description and its repetition", () =>
-    expect(allowed(job({ state: "succeeded", can_cancel: false }), as("member"))).toEqual({ edit: true, hold: false, release: false, resubmit: true, cancel: false, priority: false }));
+    expect(allowed(job({ state: "succeeded", can_cancel: false }), as("member"))).toEqual({ edit: true, hold: false, release: false, resubmit: true, cancel: false, stopRetrying: false, priority: false }));
   it("is the release of one's own hold, not of an administrator's", () => {
     expect(allowed(held("user"), as("member")).release).toBe(true);
     expect(allowed(held("admin"), as("member")).release).toBe(false);

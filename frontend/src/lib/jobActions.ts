@@ -9,6 +9,7 @@ export interface Allowed {
   release: boolean;
   resubmit: boolean;
   cancel: boolean;
+  stopRetrying: boolean;
   priority: boolean;
 }
 
@@ -23,6 +24,7 @@ export function allowed(job: Job, session: Session | undefined): Allowed {
     release: live && job.hold !== null && job.hold !== undefined && (admin || job.hold.kind !== "admin") && job.hold.kind !== "cost",
     resubmit: writes,
     cancel: live && job.can_cancel,
+    stopRetrying: live && job.retry != null,
     priority: admin,
   };
 }

@@ -71,6 +71,7 @@ export function waitedFigure(job: Job): Figure {
 
 /** What cancelling now would throw away. */
 export function lossWords(job: Job, checkpoints: Checkpoint[]): string {
+  if (job.step === 0 && job.times?.running_s > 0) return "It reports no steps: what its program does not save is lost.";
   if (job.step === 0) return "It has not made a step yet, so no work is lost.";
   const kept = checkpoints.reduce((most, checkpoint) => Math.max(most, checkpoint.step), 0);
   const spent = job.cost ? ` ${money(job.cost.so_far, job.cost.currency)} has been spent.` : "";
@@ -79,9 +80,27 @@ export function lossWords(job: Job, checkpoints: Checkpoint[]): string {
   return `Its last checkpoint, step ${integer(kept)}, is kept; ${lost === 0 ? "nothing after it is lost" : `the ${count(lost, "step")} after it are lost unless it can still write one`}.${spent}`;
 }
 
+const ENDING = "It was asked to end and has 10 s to save what it has; its GPUs are free when it is gone.";
+
+/** While a job waits to be tried again: how the attempt before ended, in how long, and which attempt it will be. */
+export function retrySentence(retry: NonNullable<Job["retry"]>, now: Date): string | null {
+  const left = retryLeft(retry, now);
+  if (left === null) return null;
+  const attempt = `attempt ${integer(retry.attempt)}${retry.of == null ? "" : ` of ${integer(retry.of)}`}`;
+  return `${retry.why}; tried again in ${duration(left)} (${attempt}).`;
+}
+
+/** Seconds until a job is tried again; null: it may start already. */
+export function retryLeft(retry: NonNullable<Job["retry"]>, now: Date): number | null {
+  const left = retry.at ? Math.ceil((Date.parse(retry.at) - now.getTime()) / 1000) : 0;
+  return left > 0 ? left : null;
+}
+
 /** The one sentence under the title. */
 export function reasonSentence(job: Job, now: Date): string {
+  if (job.ending) return ENDING;
   if (job.exit && hasEnded(job.state) && job.state !== "succeeded") return job.exit.message || `Ended: ${job.exit.reason}.`;
+  if (job.retry) return retrySentence(job.retry, now) ?? job.reason.text;
   if (job.fetching) return `${job.fetching.charAt(0).toUpperCase()}${job.fetching.slice(1)}.`;
   if (job.reason?.text) return job.reason.text;
   if (job.state === "succeeded") return `All ${integer(job.total_steps)} steps are done${job.finished_at ? ` since ${clock(new Date(job.finished_at))}` : ""}.`;

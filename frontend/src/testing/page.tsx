@@ -85,6 +85,12 @@ export class TestPage {
     return field as Control;
   }
 
+  async tick(label: string): Promise<void> {
+    const field = this.field(label);
+    await act(async () => field.click());
+    await this.settle();
+  }
+
   async fill(label: string, value: string): Promise<void> {
     const field = this.field(label);
     const kind = [HTMLSelectElement, HTMLTextAreaElement].find((one) => field instanceof one) ?? HTMLInputElement;

@@ -42,6 +42,13 @@ class JobReason(Reason):
     slurm: str | None = Field(description="Of a waiting job: in the words of Slurm's squeue.", examples=["Resources"])
 
 
+class JobRetry(Shape):
+    at: datetime | None = Field(description="From then on it may start.")
+    attempt: int = Field(description="Which attempt it will be.")
+    of: int | None = Field(description="How many attempts there may be; null: losses of nodes do not count.")
+    why: str = Field(description="How the attempt before ended.", examples=["Failed with code 1"])
+
+
 class GpuRange(Shape):
     min: int
     max: int | None
@@ -161,12 +168,15 @@ class Job(Shape):
     state: JobState
     run_state: RunState
     reason: JobReason
+    retry: JobRetry | None = Field(description="While it waits to be tried again: `stop-retrying` ends that.")
+    ending: bool = Field(description="It has ended, and its program still has the time that it gets to leave.")
     fetching: str | None = Field(
         description="While it launches and data is fetched: how far that is.",
         examples=["fetching data imagenet: 1.2 of 4.0 GiB"],
     )
     model_type: str | None
     command: str | None
+    warnings: list[str] = Field(description="What to write otherwise in its command, as sentences.")
     total_steps: int
     step: int
     progress: float = Field(ge=0, le=1)
@@ -177,7 +187,7 @@ class Job(Shape):
     qos: str | None = Field(description="Level of service.")
     array: ArrayPlace | None
     partition: str | None = Field(description="Set of nodes on which it runs.")
-    restartable: bool
+    restartable: bool = Field(description="It can be stopped and started again, by its owner's word or the SDK's.")
     labels: dict[str, str]
     deadline_at: datetime | None
     max_cost: Money | None
@@ -279,6 +289,10 @@ class Curve(Shape):
 class JobLink(Shape):
     name: str = Field(examples=["TensorBoard"])
     url: str = Field(examples=["https://tensorboard.example.org/#scalars"])
+    leads_here: bool = Field(
+        description="It leads to the portal's own machine or name. Opened in the browser that is signed in here, it "
+        "gives the session to the program that listens there: show it as text."
+    )
 
 
 class Neighbour(Shape):

@@ -44,6 +44,13 @@ class Member(Shape):
     role: Role
     inherited_from: str | None = Field(description=INHERITED)
     by_directory: bool = Field(description="It follows the person's groups and cannot be changed here.")
+    address_proved: bool = Field(
+        description="By a message sent to it or by the identity provider; service accounts have none to prove."
+    )
+    provenance: str | None = Field(
+        description="Where an account with an unproved address comes from, in a sentence; null: it is proved, or I do "
+        "not manage the project."
+    )
 
 
 class MemberPage(Page):
@@ -67,11 +74,13 @@ class InvitationPage(Page):
 
 
 class NewInvitation(Invitation):
-    link: str = Field(
-        description="For the person invited. It is shown in this answer only.",
+    link: str | None = Field(
+        description="For the person invited, in this answer only; null where the portal mailed it: only they have it.",
         examples=[f"https://evenkeel.example.org/invitation#{EXAMPLE_SECRET}"],
     )
-    mailed: bool = Field(description="Whether the portal sent it by e-mail.")
+    mailed: bool = Field(
+        description="Whether the portal sent it by e-mail. If not, the account that it makes has an unproved address."
+    )
 
 
 class OpenInvitation(Shape):
@@ -122,6 +131,13 @@ class Account(Shape):
     last_sign_in_at: datetime | None
     created_at: datetime
     deactivated_at: datetime | None
+    address_proved_at: datetime | None
+    address_proved_by: str | None = Field(
+        json_schema_extra={"enum": ["mail", "identity_provider", None]}, description="null: it was never proved."
+    )
+    provenance: str | None = Field(
+        description="Where an account with an unproved address comes from, in a sentence; null: it is proved."
+    )
 
 
 class AccountPage(Page):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from accounts import fair_share
 from accounts.audit import record_audit
 from accounts.models import User
 from portal.jobs import events, wakeups
+from portal.jobs.loops import Loop, LoopName, of_node_name
 from portal.jobs.models import Accelerator, Cluster, Node, NodeCheck, PolicyChange
 from portal.jobs.services.checks import open_check
 from portal.jobs.services.drains import drain_node, engine_prefix, note_due, resume_node
@@ -102,19 +103,29 @@ def undo_policy(*, actor: User | None, cluster: Cluster) -> PolicyChange:
     return change
 
 
-@transaction.atomic
 def record_inventory(*, cluster: Cluster, nodes: Sequence[NodeInfo], now: datetime, check_first: bool = False) -> None:
     """Nodes and accelerators as the executor has them; a node that it no longer names is lost. `check_first`: those
-    that join or return get no work until they were checked."""
-    known = {node.name: node for node in Node.objects.select_for_update().filter(cluster=cluster)}
+    that join or return get no work until they were checked. A node that cannot be recorded stays as it was."""
+    named = {info.name: info for info in nodes if info.accelerators}
+    gone = Node.objects.filter(cluster=cluster).exclude(name__in=named).values_list("name", flat=True)
+    Loop(LoopName.INVENTORY, cluster.pk).together(
+        [*named, *gone],
+        lambda name: of_node_name(cluster.pk, name),
+        lambda names: _record_nodes(cluster, names, named, now, check_first),
+    )
+
+
+@transaction.atomic
+def _record_nodes(
+    cluster: Cluster, names: Sequence[str], named: Mapping[str, NodeInfo], now: datetime, check_first: bool
+) -> list[str]:
+    known = {node.name: node for node in Node.objects.select_for_update().filter(cluster=cluster, name__in=names)}
     note_due(known.values(), now)
     gpus: dict[int, list[Accelerator]] = defaultdict(list)
-    for gpu in Accelerator.objects.filter(node__cluster=cluster):
+    for gpu in Accelerator.objects.filter(node__in=known.values()):
         gpus[gpu.node_id].append(gpu)
     seen = []
-    for info in nodes:
-        if not info.accelerators:
-            continue
+    for info in (named[name] for name in names if name in named):
         node = known.pop(info.name, None)
         if node is None:
             node = _join(cluster, info, now, check_first)
@@ -124,6 +135,7 @@ def record_inventory(*, cluster: Cluster, nodes: Sequence[NodeInfo], now: dateti
     Node.objects.filter(pk__in=seen).update(last_seen_at=now)
     for node in known.values():
         _set_lost(node, True, now)
+    return list(names)
 
 
 def _columns(info: NodeInfo) -> dict[str, Any]:

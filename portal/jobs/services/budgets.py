@@ -6,7 +6,7 @@ stream, with its figures: what sends mail or calls webhooks reads either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 
@@ -18,6 +18,7 @@ from accounts import quotas
 from accounts.models import BudgetNotice, Quota
 from portal.jobs import events
 from portal.jobs.holding import CURRENCY
+from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import Run
 from portal.jobs.quota_use import Uses
 from scheduling.lifecycle import HOLDING
@@ -32,8 +33,14 @@ def give_notices(now: datetime) -> None:
     """Of all budgets that have reached 80 % or 100 % in their present period."""
     rows = Quota.objects.select_related("project", "user").exclude(kind__in=quotas.AT_ONCE)
     budgets = list(rows.filter(limit__gt=0))
-    if not budgets:
-        return
+    Loop(LoopName.BUDGETS).together(budgets, _of_quota, lambda some: _give_all(some, now))
+
+
+def _of_quota(quota: Quota) -> Item:
+    return Item(str(quota.pk), f"budget {quota.pk} of {quotas.level_of(quota)}")
+
+
+def _give_all(budgets: Sequence[Quota], now: datetime) -> list[Quota]:
     uses, told = Uses.of(budgets, now), quotas.notices_of(now)
     used = {quota.pk: uses.used(quota) for quota in budgets}
     near = [quota for quota in budgets if quota.hard and used[quota.pk] * 100 >= quota.limit * _NEAR_PERCENT]
@@ -43,6 +50,7 @@ def give_notices(now: datetime) -> None:
             soon = percent == quotas.FULL and full.get(quota.pk, False)
             if (soon or used[quota.pk] * 100 >= quota.limit * percent) and (quota.pk, percent) not in told:
                 _give(quota, percent, used[quota.pk], now)
+    return list(budgets)
 
 
 def _full_soon(hard: list[Quota], now: datetime) -> Mapping[int, bool]:

@@ -15,7 +15,7 @@ from portal.jobs.job_patch import JobPatch
 from portal.jobs.models import HoldKind, Job, Run
 from portal.jobs.schema import FieldProblem, Problems, parse_job_file
 from portal.jobs.services.current import JobConflict, NotAllowed, audit_for_others, lock_current
-from portal.jobs.services.holds import has_cost_its_limit, lift_hold
+from portal.jobs.services.holds import has_cost_its_limit, hold_first, lift_hold
 from portal.jobs.services.levels import choose_qos
 from portal.jobs.services.partitions import choose_partition, limits_of
 from portal.jobs.services.parts import parts_of
@@ -60,9 +60,10 @@ def _patched(spec: dict[str, Any], patch: JobPatch) -> dict[str, Any]:
 def _check(actor: User, job: Job, run: Run, changed: dict[str, Any]) -> None:
     state = State(run.state)
     if state not in LIVE and (late := sorted(changed.keys() - _AT_ANY_TIME)):
-        raise JobConflict([_too_late(key, state) for key in late])
+        raise JobConflict([_too_late(key, run) for key in late])
     if "partition" in changed and state not in WAITING:
-        raise JobConflict.of("partition", "cannot be changed while it holds GPUs: hold the job first", "holds_gpus")
+        message = f"cannot be changed while it holds GPUs: {hold_first(job, run, 'hold the job first')}"
+        raise JobConflict.of("partition", message, "holds_gpus")
     if "total_steps" in changed and changed["total_steps"] < job.total_steps:
         message = f"may only grow: it is {job.total_steps}, not {changed['total_steps']}"
         raise Problems([FieldProblem("total_steps", message, "not_upward")])
@@ -74,9 +75,10 @@ def _check(actor: User, job: Job, run: Run, changed: dict[str, Any]) -> None:
         raise NotAllowed.of("nice", f"may only grow: it is {job.spec.get('nice', 0)}; administrators lower it")
 
 
-def _too_late(key: str, state: State) -> FieldProblem:
-    if key == "total_steps" and state is State.FINISHED:
-        message = "cannot grow: the job has succeeded. Resubmit it with more total_steps and resume_from: latest."
+def _too_late(key: str, run: Run) -> FieldProblem:
+    if key == "total_steps" and State(run.state) is State.FINISHED:
+        begins = " and resume_from: latest" if run.checkpoint_step else ""
+        message = f"cannot grow: the job has succeeded. Resubmit it with more total_steps{begins}."
     else:
         message = "cannot be changed: the job has ended. Resubmit it with the change."
     return FieldProblem(key, message, "ended")
@@ -86,6 +88,7 @@ def _store(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
     job.spec = spec
     job.name = spec.get("name") or job.name
     job.labels = spec.get("labels", {})
+    job.restartable = spec.get("restartable")
     job.total_steps = spec["total_steps"]
     job.priority = spec.get("priority", 0) - spec.get("nice", 0)
     if "deadline" in changed:
@@ -101,6 +104,7 @@ def _store(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
             "spec",
             "name",
             "labels",
+            "restartable",
             "total_steps",
             "priority",
             "deadline_told",

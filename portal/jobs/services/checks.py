@@ -7,7 +7,7 @@ anew where nobody brings a result: a worker may die with it.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,6 +19,7 @@ from django.db.models import F, Q, QuerySet
 from accounts.audit import record_audit
 from accounts.models import User
 from portal.jobs import events, wakeups
+from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import CheckState, Hold, Node, NodeCheck, Run
 from scheduling.executors.base import Finding
 from scheduling.lifecycle import State
@@ -102,19 +103,32 @@ def keep_house(*, cluster_id: int, now: datetime) -> None:
     if not settings.EVENKEEL_NODE_CHECKS:
         _let_all_go(nodes, now)
         return
+    loop = Loop(LoopName.NODE_CHECKS, cluster_id)
     late = nodes.filter(check_state=CheckState.FAILED, next_check_at__lte=now, lost=False)
     for pk in late.values_list("pk", flat=True):
-        with transaction.atomic():
-            node = Node.objects.select_for_update().get(pk=pk)
-            if node.check_state == CheckState.FAILED and not node.lost:
-                open_check(node, Cause.AGAIN, now, withhold=False)
+        loop.run(_of_node(pk), _check_again, pk, now)
     for pk, count in _faulty(nodes, now).items():
-        with transaction.atomic():
-            node = Node.objects.select_for_update().get(pk=pk)
-            if not (node.check_state or node.lost):
-                open_check(node, Cause.FAULTS, now, withhold=True)
-                text = f"{node.name} gets no work until its check has passed: {count} runs failed on it"
-                events.append(kind="node_faulty", text=text, at=now, detail=events.about(node) | {"runs": count})
+        loop.run(_of_node(pk), _check_faulty, pk, count, now)
+
+
+def _of_node(pk: int) -> Item:
+    return Item(f"ask:{pk}", f"node {pk}")
+
+
+@transaction.atomic
+def _check_again(pk: int, now: datetime) -> None:
+    node = Node.objects.select_for_update().get(pk=pk)
+    if node.check_state == CheckState.FAILED and not node.lost:
+        open_check(node, Cause.AGAIN, now, withhold=False)
+
+
+@transaction.atomic
+def _check_faulty(pk: int, count: int, now: datetime) -> None:
+    node = Node.objects.select_for_update().get(pk=pk)
+    if not (node.check_state or node.lost):
+        open_check(node, Cause.FAULTS, now, withhold=True)
+        text = f"{node.name} gets no work until its check has passed: {count} runs failed on it"
+        events.append(kind="node_faulty", text=text, at=now, detail=events.about(node) | {"runs": count})
 
 
 def _let_all_go(nodes: QuerySet[Node], now: datetime) -> None:
@@ -125,22 +139,32 @@ def _let_all_go(nodes: QuerySet[Node], now: datetime) -> None:
 
 
 def _faulty(nodes: QuerySet[Node], now: datetime) -> dict[int, int]:
-    """Nodes on which so many runs failed by no fault of a program, since they were last found to be well."""
+    """Nodes on which so many runs failed by no fault of a program, since they were last found to be well. What a job
+    may have brought about itself counts where runs of several projects have failed."""
     most, since = settings.EVENKEEL_NODE_CHECK_FAULTS, now - timedelta(seconds=settings.EVENKEEL_NODE_CHECK_FAULTS_S)
     if not most:
         return {}
     failed = Run.objects.filter(state=State.FAILED, ended_at__gt=since, exit__nodes_fault=True)
-    ended = {(pk, epoch): at for pk, epoch, at in failed.values_list("pk", "epoch", "ended_at")[:10_000]}
+    said = failed.values_list("pk", "epoch", "ended_at", "job__project_id", "exit__alleged")
+    ended = {(pk, epoch): rest for pk, epoch, *rest in said[:10_000]}
     if len(ended) < most:
         return {}
     holds = Hold.objects.filter(run__in={pk for pk, _ in ended}, accelerator__node__in=nodes)
     columns = ("run_id", "epoch", "accelerator__node_id", "accelerator__node__faults_from")
-    counts = Counter(
-        node
-        for run, epoch, node, counted_from in holds.order_by().values_list(*columns).distinct()
-        if (run, epoch) in ended and (counted_from is None or ended[run, epoch] > counted_from)
-    )
+    faults: dict[int, list[tuple[Any, bool]]] = defaultdict(list)
+    for run, epoch, node, counted_from in holds.order_by().values_list(*columns).distinct():
+        at, project, alleged = ended.get((run, epoch), (None, None, None))
+        if at is not None and (counted_from is None or at > counted_from):
+            faults[node].append((project, bool(alleged)))
+    counts = {node: _count(found) for node, found in faults.items()}
     return {node: count for node, count in counts.items() if count >= most}
+
+
+def _count(faults: list[tuple[Any, bool]]) -> int:
+    """Of the faults of a node those that count, each given as project and whether it is only alleged."""
+    if len({project for project, _ in faults}) > 1:
+        return len(faults)
+    return sum(not alleged for _, alleged in faults)
 
 
 def is_due(cluster_id: int, now: datetime) -> bool:
@@ -149,11 +173,16 @@ def is_due(cluster_id: int, now: datetime) -> bool:
     return bool(waiting) and under_way(cluster_id, now) < AT_ONCE
 
 
+def of_check(check: NodeCheck) -> Item:
+    return Item(str(check.pk), f"check of node {check.node.name}", None, {"node": check.node.name})
+
+
 def due(cluster_id: int, now: datetime) -> list[NodeCheck]:
     """Those that nobody has begun, or whose result should be here; of lost nodes none."""
+    failing = Loop(LoopName.NODE_CHECKS, cluster_id).resting_ids()
     late = Q(begun_at=None) | Q(begun_at__lt=now - _limit() - MARGIN)
     found = NodeCheck.objects.filter(late, node__cluster=cluster_id, node__lost=False, ended_at=None)
-    return list(found.select_related("node").order_by("pk")[:AT_ONCE])
+    return list(found.exclude(pk__in=failing).select_related("node").order_by("pk")[:AT_ONCE])
 
 
 def under_way(cluster_id: int, now: datetime) -> int:

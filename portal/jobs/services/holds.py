@@ -35,17 +35,31 @@ def hold_job(*, actor: User, job: Job) -> Job:
             raise JobHasEnded(job)
         if job.hold_kind and not (kind is HoldKind.ADMIN and job.hold_kind != HoldKind.ADMIN):
             return job
-        if kind is HoldKind.USER and _would_lose_all(job, run):
-            message = "The job cannot write a checkpoint: held, it would begin again. Cancel it, or wait for its end."
-            raise JobConflict.of("job", message, "not_restartable")
+        if kind is HoldKind.USER and State(run.state) in HOLDING and not job.can_restart(run):
+            raise JobConflict.of("job", _would_lose_all(job), "not_restartable")
         who = f"administrator {actor}" if kind is HoldKind.ADMIN else str(actor)
         place_hold(job, run, kind=kind, actor=actor, text=f"Held by {who} since {now:%Y-%m-%d %H:%M} UTC.", now=now)
         audit_for_others(actor, job, "job.hold", {"kind": kind.value})
     return job
 
 
-def _would_lose_all(job: Job, run: Run) -> bool:
-    return State(run.state) in HOLDING and (not job.restartable or run.uses_sdk is False)
+def _would_lose_all(job: Job) -> str:
+    begins = f"held, #{job.number} would begin anew when it is released"
+    if job.restartable is False:
+        return (
+            f"Its job file says restartable: false: {begins}. Set restartable to true, cancel it, or wait for its end."
+        )
+    return (
+        f"Its program does not use the SDK: {begins}. If it saves its files on SIGTERM and finds them again, set "
+        "restartable to true and hold it then; otherwise cancel it, or wait for its end."
+    )
+
+
+def hold_first(job: Job, run: Run, words: str) -> str:
+    """`words` where a hold is what helps and is not refused."""
+    return (
+        words if job.can_restart(run) else "its program would begin anew after a hold, so wait for its end or cancel it"
+    )
 
 
 def place_hold(job: Job, run: Run, *, kind: HoldKind, actor: User | None, text: str, now: datetime) -> None:

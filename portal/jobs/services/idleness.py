@@ -13,6 +13,7 @@ from accounts.audit import record_audit
 from accounts.models import User
 from portal.jobs import events, wakeups
 from portal.jobs.idleness import Idle, can_be_parked, idle_of, rule_of, sentence, warned_of, what_it_does
+from portal.jobs.loops import Loop, LoopName, of_run
 from portal.jobs.models import Cluster, HoldKind, IdleRule, Job, RunActivity
 from portal.jobs.services.current import JobConflict, audit_for_others, lock_current
 from portal.jobs.services.holds import place_hold
@@ -30,14 +31,18 @@ def enforce_idle_rule(*, cluster: Cluster, now: datetime) -> None:
     mine = RunActivity.objects.filter(run__job__cluster=cluster)
     idle = _idle(mine, rule) if rule.enabled else mine.none()
     mine.filter(warned_at__isnull=False).exclude(pk__in=idle.values("pk")).update(warned_at=None)
-    rows = list(idle.select_related("run__job").order_by("pk")[:_MOST])
-    for row in rows:
-        run = row.run
-        found = idle_of(row, rule, uses_sdk=run.uses_sdk, can_park=can_be_parked(run.job, run))
-        if found is not None and row.warned_at is None:
-            _warn(row, rule, now)
-        elif found is not None and _is_due(found, row):
-            _park(row, rule, now)
+    loop = Loop(LoopName.IDLE, cluster.pk)
+    for row in idle.select_related("run__job").order_by("pk")[:_MOST]:
+        loop.run(of_run(row.run), _warn_or_park, row, rule, now)
+
+
+def _warn_or_park(row: RunActivity, rule: IdleRule, now: datetime) -> None:
+    run = row.run
+    found = idle_of(row, rule, uses_sdk=run.uses_sdk, can_park=can_be_parked(run.job, run))
+    if found is not None and row.warned_at is None:
+        _warn(row, rule, now)
+    elif found is not None and _is_due(found, row):
+        _park(row, rule, now)
 
 
 def _idle(rows: QuerySet[RunActivity], rule: IdleRule) -> QuerySet[RunActivity]:
@@ -75,10 +80,9 @@ def _park(row: RunActivity, rule: IdleRule, now: datetime) -> None:
         found = warned_of(job, run, current, rule) if run.pk == row.pk and not job.hold_kind else None
         if found is None or not _is_due(found, current):
             return
-        text = (
-            f"Parked as idle: {what_it_does(current, found)}. "
-            f"Release it and it goes on from its checkpoint (step {run.checkpoint_step:,} or later)."
-        )
+        goes_on = f"goes on from its checkpoint (step {run.checkpoint_step:,} or later)"
+        starts = "is started again, and finds the files that it saved" if run.uses_sdk is False else goes_on
+        text = f"Parked as idle: {what_it_does(current, found)}. Release it and it {starts}."
         place_hold(job, run, kind=HoldKind.IDLE, actor=None, text=text, now=now)
         RunActivity.objects.filter(pk=row.pk).update(warned_at=None, postponed_until=None, postponements=0)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q, Sum
 
 from accounts.pricing import PRODUCTS_PER_UNIT, amount
-from portal.jobs import events, reporting
+from portal.jobs import events, reporting, spooling
 from portal.jobs.deadlines import deadline_sentence
 from portal.jobs.describe import CURRENCY, Context, gather, so_far_products
+from portal.jobs.loops import Item, Loop, LoopName, of_job
 from portal.jobs.models import HoldKind, Job, JobEvent, Run
 from portal.jobs.selectors import in_states
 from portal.jobs.services.current import lock_current
@@ -33,14 +36,17 @@ def enforce(*, cluster_id: int, now: datetime) -> None:
     timed = Q(spec__has_key="deadline") & ~Q(deadline_told="passed")
     found = Job.objects.filter(in_states(LIVE), limited | timed, cluster_id=cluster_id)
     jobs = list(found.select_related("run", "project", "owner", "model_type"))
-    if not jobs:
-        return
+    Loop(LoopName.LIMITS, cluster_id).together(jobs, of_job, lambda some: _enforce(some, now))
+
+
+def _enforce(jobs: Sequence[Job], now: datetime) -> list[Job]:
     ctx = gather(jobs, now)
     for job in jobs:
         if "max_cost" in job.spec:
             _park_if_spent(job, ctx)
         if "deadline" in job.spec:
             _tell_of_deadline(job, ctx)
+    return list(jobs)
 
 
 def end_overdue(*, cluster_id: int, now: datetime) -> None:
@@ -48,12 +54,18 @@ def end_overdue(*, cluster_id: int, now: datetime) -> None:
     training = [state.value for state in TRAINING]
     slack = timedelta(seconds=DURATION_SLACK_S + upload_s(cluster_id) + 2 * reporting.interval_s())
     found = Job.objects.filter(cluster_id=cluster_id, max_duration_s__isnull=False, run__state__in=training)
-    for pk in found.values_list("pk", flat=True):
-        with contextlib.suppress(StaleRun), transaction.atomic():
-            job, run = lock_current(pk)
-            if State(run.state) in TRAINING and _is_overdue(job, run, slack, now):
-                text = "Its runner did not end it, so the portal did; what came after its last checkpoint is lost."
-                fail(run, ExitInfo("time_limit", step=run.checkpoint_step, message=text), now)
+    loop = Loop(LoopName.MAX_DURATION, cluster_id)
+    for pk, number in found.values_list("pk", "number"):
+        loop.run(Item(str(pk), f"#{number}", pk, {"job": number}), _end_if_overdue, pk, slack, now)
+
+
+def _end_if_overdue(pk: UUID, slack: timedelta, now: datetime) -> None:
+    with contextlib.suppress(StaleRun), transaction.atomic():
+        job, run = lock_current(pk)
+        overdue = State(run.state) in TRAINING and _is_overdue(job, run, slack, now)
+        if overdue and not spooling.is_pending(run.pk, run.epoch):
+            text = "Its runner did not end it, so the portal did; what came after its last checkpoint is lost."
+            fail(run, ExitInfo("time_limit", step=run.checkpoint_step, message=text), now)
 
 
 def _is_overdue(job: Job, run: Run, slack: timedelta, now: datetime) -> bool:
@@ -74,7 +86,8 @@ def _park_if_spent(job: Job, ctx: Context) -> None:
         return
     text = (
         f"It has cost {amount(spent).normalize():f} {CURRENCY} and may cost {limit.normalize():f} {CURRENCY}, and what "
-        "it costs while it writes a checkpoint and leaves comes on top. Raise max_cost to let it go on."
+        "it costs while it writes a checkpoint and leaves comes on top. Raise max_cost to let it "
+        f"{'go on' if job.run and job.can_restart(job.run) else 'begin anew'}."
     )
     with contextlib.suppress(StaleRun), transaction.atomic():
         job, run = lock_current(job.pk)

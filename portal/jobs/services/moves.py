@@ -15,6 +15,7 @@ from django.db import IntegrityError, transaction
 from portal import logs
 from portal.database.rows import update_rows
 from portal.jobs import events
+from portal.jobs.loops import Loop, of_run, raise_what_is_no_items
 from portal.jobs.models import JobEvent, Run
 from scheduling.errors import InvalidTransition
 from scheduling.lifecycle import HOLDING, TERMINAL, TRAINING, WAITING, Event, State, advance
@@ -41,6 +42,10 @@ def kept_why(run: Run) -> Why:
 
 class StaleRun(Exception):
     """Somebody else moved the run first; the caller's view of it is out of date."""
+
+
+#: Ordinary where others act at the same time: nothing failed.
+CONFLICTS = (IntegrityError, InvalidTransition, StaleRun)
 
 
 def _accumulate(run: Run, left: State, at: datetime) -> dict[str, float]:
@@ -142,17 +147,22 @@ def move_all(transitions: Sequence[Transition], at: datetime) -> None:
         _take(one.run, values[one.run.pk])
 
 
-def move_who_can(transitions: Sequence[Transition], at: datetime) -> list[Run]:
-    """`move_all` of those that can; whoever cannot is left as it was."""
+def move_who_can(transitions: Sequence[Transition], at: datetime, loop: Loop) -> list[Run]:
+    """`move_all` of those that can; a run that cannot move is left as it was."""
 
     def write(some: Sequence[Transition]) -> list[Run]:
         move_all(some, at)
         return [one.run for one in some]
 
     def refuse(one: Transition, error: Exception) -> None:
-        logger.info("%s: %s", one.text, error, extra=logs.of_run(one.run))
+        if isinstance(error, CONFLICTS):
+            logger.info("%s: %s", one.text, error, extra=logs.of_run(one.run))
+        else:
+            loop.failed(of_run(one.run), error)
 
-    return in_batches(transitions, write, refuse)
+    moved = in_batches(loop.due(transitions, lambda one: of_run(one.run)), write, refuse)
+    loop.succeeded_all(map(of_run, moved))
+    return moved
 
 
 def in_batches(
@@ -161,9 +171,9 @@ def in_batches(
     refuse: Callable[[Item, Exception], None],
     size: int = BATCH,
 ) -> list[Done]:
-    """What `write` says of those it could write: so many at once, in a transaction or savepoint. Where there is a
-    conflict (a GPU that is still somebody's, a run that moved on) each half has its own, so that who has the conflict
-    is left as it was, and nobody else; `refuse` is told of it."""
+    """What `write` says of those it could write: so many at once, in a transaction or savepoint. Where that fails, by
+    a conflict (a GPU that is still somebody's, a run that moved on) or anything else, each half has its own, so that
+    only the item at fault is left as it was; `refuse` is told of it."""
     starts = range(0, len(items), size)
     return [done for start in starts for done in _by_halves(items[start : start + size], write, refuse)]
 
@@ -176,7 +186,8 @@ def _by_halves(
     try:
         with transaction.atomic():
             return write(items)
-    except (IntegrityError, InvalidTransition, StaleRun) as error:
+    except Exception as error:
+        raise_what_is_no_items(error)
         if half := len(items) // 2:
             return [*_by_halves(items[:half], write, refuse), *_by_halves(items[half:], write, refuse)]
         refuse(items[0], error)

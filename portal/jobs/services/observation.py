@@ -5,22 +5,24 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
-from pydantic import ValidationError
 
 from accounts import ledger
+from accounts.text import shown
 from portal import logs
-from portal.jobs import checkpoint_store, events, holding, wakeups
+from portal.jobs import checkpoint_store, events, holding, spooling, wakeups
 from portal.jobs.describe import cluster_types
+from portal.jobs.loops import Item, Loop, LoopName, of_run, of_run_id
 from portal.jobs.models import Assignment, Command, Hold, Run
 from portal.jobs.relative import final_slowdown
+from portal.jobs.services.endings import explain_exit
 from portal.jobs.services.moves import StaleRun, Transition, Why, kept_why, move, move_who_can
-from portal.jobs.services.retries import judge_retry
+from portal.jobs.services.retries import in_short, judge_retry
 from portal.jobs.services.submission import end_assignments, end_processes, ending_at, start_run
 from portal.jobs.services.times import from_posix
 from portal.jobs.snapshots import job_profiles
@@ -53,16 +55,28 @@ def record_fact(fact: Fact) -> None:
         if fact.kind == "absent" and ((awaited and launching.exists()) or _heard_since(run, fact)):
             return  # not started yet, or only by now: a round with many runs takes in what was some time ago
         ended = _end_holds(run, fact.epoch, from_posix(fact.at))
+        if ended and fact.strays:
+            text = f"#{run.job.number}: {fact.strays}"
+            events.append(kind="notice", job=run.job, run=run, at=from_posix(fact.at), text=text)
         Command.objects.filter(run=run, epoch=fact.epoch, closed_at=None).update(closed_at=from_posix(fact.at))
         if run.epoch == fact.epoch and State(run.state) in LIVE:
-            lost = ExitInfo("runner_lost", message="Its processes are gone and left no word.")
+            lost = ExitInfo("runner_lost", message="Its processes are gone and left no word.", alleged=True)
             settle(run, fact.exit or lost, from_posix(fact.at))
         if ended:
             transaction.on_commit(wakeups.wake)
 
 
-def record_alive(facts: Sequence[Fact]) -> None:
+def record_alive(facts: Sequence[Fact], cluster_id: int | None = None) -> None:
     """Close the launch commands of these: a query, and another one where there are any."""
+    if facts:
+        Loop(LoopName.FACTS, cluster_id).together(facts, _of_fact, _close_launches)
+
+
+def _of_fact(fact: Fact) -> Item:
+    return of_run_id(fact.run_id)
+
+
+def _close_launches(facts: Sequence[Fact]) -> list[Fact]:
     at = {(fact.run_id, fact.epoch): fact.at for fact in facts}
     waiting = Command.objects.filter(verb=Command.Verb.LAUNCH, closed_at=None, run__in=[fact.run_id for fact in facts])
     closed: dict[float, list[int]] = defaultdict(list)
@@ -71,6 +85,7 @@ def record_alive(facts: Sequence[Fact]) -> None:
             closed[at[key]].append(pk)
     for moment, keys in closed.items():
         Command.objects.filter(pk__in=keys, closed_at=None).update(closed_at=from_posix(moment))
+    return list(facts)
 
 
 def renewals(cluster_id: int) -> Renewals:
@@ -87,16 +102,11 @@ def _heard_since(run: Run, fact: Fact) -> bool:
     return heard_at is not None and heard_at > from_posix(fact.at)
 
 
-def record_spooled(fact: Fact) -> None:
-    """Reports that nobody took while the control plane was away; `seq` makes repeats harmless."""
-    # Imported here: reports use this module's moves.
-    from portal.jobs.services.reports import Report, StaleEpoch, record_report
-
-    for body in fact.reports:
-        try:
-            record_report(run_id=fact.run_id, report=Report.model_validate(body), now=from_posix(fact.at))
-        except (StaleEpoch, ValidationError, Run.DoesNotExist) as error:
-            logger.info("spooled report of run %s not taken: %s", fact.run_id, error)
+def note_dropped(fact: Fact, text: str) -> None:
+    """What is not known of a run, as its job's files were not as they should be."""
+    run = Run.objects.select_related("job").filter(pk=fact.run_id).first()
+    if run is not None:
+        events.append(kind="notice", job=run.job, run=run, at=from_posix(fact.at), text=f"#{run.job.number}: {text}")
 
 
 def _end_holds(run: Run, epoch: int, seen_at: datetime) -> bool:
@@ -161,7 +171,8 @@ def _stopped(run: Run, at: datetime, name: str) -> None:
 def fail(run: Run, info: ExitInfo, at: datetime) -> None:
     """End this run, and queue another attempt where the job's limit allows it."""
     job = run.job
-    why = explain_exit(info, job.gpu_memory_mib)
+    info = replace(info, message=shown(info.message, MAX_MESSAGE))
+    why = explain_exit(info, run)
     end_assignments(run, at)
     end_processes(run, at)
     move(
@@ -183,6 +194,8 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
         attempt=run.attempt + 1,
         now=at,
         not_before=at + timedelta(seconds=backoff_s),
+        retry_why=in_short(info),
+        retry_of=verdict.of,
         step=run.checkpoint_step,
         checkpoint_step=run.checkpoint_step,
         has_trained=run.has_trained,
@@ -203,40 +216,14 @@ def note_failed_launch(command: Command, text: str) -> None:
     run.update(reason_token="LAUNCH_FAILED", reason_text=text[:500])
 
 
-#: PyTorch says so where its allocator was limited, as the SDK does; other jobs may fill the device, too.
-_BY_ITS_LIMIT = "allowed; "
-
-
-def explain_exit(info: ExitInfo, gpu_memory_mib: int = 0) -> str:
-    """One sentence for people. `gpu_memory_mib`: what it may use of each GPU; 0: all of it."""
-    said = f" It said: {info.message}" if info.message else ""
-    match info.reason:
-        case "user_error":
-            return f"The program ended with exit code {info.exit_code}.{said}"
-        case "signal":
-            return f"A process was ended by signal {info.signal}.{said}"
-        case "out_of_memory":
-            if gpu_memory_mib and _BY_ITS_LIMIT in info.message:
-                limit = f"the {gpu_memory_mib:,} MiB that it may use of a GPU"
-                return f"It ran out of {limit}. More of it (gpus.memory) or a smaller batch may help.{said}"
-            return f"It ran out of memory. A smaller batch or more GPUs may help.{said}"
-        case "time_limit":
-            return f"It trained for as long as its max_duration allows. Resubmit it with resume_from to go on.{said}"
-        case "not_prepared":
-            return info.message or "Its code or environment cannot be had."
-        case "data_unavailable":
-            return f"Its data cannot be had: {info.message}"
-        case "launch_failed":
-            return f"It could not be started.{said}"
-        case "runner_lost":
-            return info.message or "Its processes are gone and left no word."
-        case _:
-            return f"It ended ({info.reason}).{said}"
+#: Of what a program, a runner or a package manager said.
+MAX_MESSAGE = 1_500
 
 
 def advance_clock(*, cluster_id: int, now: datetime) -> None:
     """Moves that only time makes: protections that ended and states that lasted too long."""
     runs = Run.objects.select_related("job").filter(job__cluster_id=cluster_id)
+    loop = Loop(LoopName.OVERDUE, cluster_id)
     protected = runs.filter(state=State.RUNNING_PROTECTED, protected_until__lte=now)
     over = Event.PROTECTION_ENDED
     move_who_can(
@@ -245,6 +232,7 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
             for run in protected
         ],
         now,
+        loop,
     )
     for state, event in ON_OVERDUE.items():
         limit_s = TIME_LIMIT_S[state]
@@ -254,7 +242,7 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
         overdue = runs.filter(state=state, state_since__lt=now - timedelta(seconds=limit_s))
         fetches = ~Q(fetching="") & Q(last_report_at__gte=now - FETCHING_SILENCE)
         for run in overdue.exclude(reason_token=PREPARING).exclude(fetches):
-            _overdue(run, event, limit_s, now)
+            loop.run(of_run(run), _overdue, run, event, limit_s, now)
 
 
 def upload_s(cluster_id: int) -> float:
@@ -265,6 +253,8 @@ def upload_s(cluster_id: int) -> float:
 
 def _overdue(run: Run, event: Event, limit_s: float, now: datetime) -> None:
     state, name = State(run.state), f"#{run.job.number} {run.job.name}"
+    if spooling.is_pending(run.pk, run.epoch):
+        return
     try:
         with transaction.atomic():
             if event is Event.FAIL:
@@ -287,16 +277,18 @@ def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], 
     new = Run.objects.select_related("job__project").filter(
         job__cluster_id=cluster_id, state=State.WAITING_FOR_INITIAL_CONTACT
     )
-    ready = []
-    for run in new:
-        problem = problem_of(run)
-        if problem:
+    loop = Loop(LoopName.ACCEPT, cluster_id)
+
+    def accepted(run: Run) -> Transition | None:
+        if problem := problem_of(run):
             if run.reason_text != problem.text:
                 # Unless it has moved on since: it may have been cancelled, or its preparation may have failed.
                 still = Run.objects.filter(pk=run.pk, state=run.state)
                 still.update(reason_token=problem.token, reason_text=problem.text)
-            continue
+            return None
         text = f"#{run.job.number} {run.job.name} is in the queue"
         why = kept_why(run) if run.reason_token == "RETRY" else None
-        ready.append(Transition(run, Event.ACCEPTED, text, why))
-    return move_who_can(ready, now)
+        return Transition(run, Event.ACCEPTED, text, why)
+
+    ready = loop.together(new, of_run, lambda runs: [accepted(run) for run in runs])
+    return move_who_can([one for one in ready if one is not None], now, loop)

@@ -13,17 +13,19 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
+from django.utils import timezone
 from psycopg2.extras import DateTimeTZRange
 
 from portal import logs
 from portal.database.rows import update_rows
 from portal.jobs import events
 from portal.jobs.gang_words import gang_words
-from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
+from portal.jobs.loops import LEFT_OUT, Item, Loop, LoopName, of_job, step, task_of
+from portal.jobs.models import Accelerator, Assignment, Cluster, Command, FailingItem, Hold, Job, Run
 from portal.jobs.posix import moment
 from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.services.displacing import NODES, note_displacements
-from portal.jobs.services.moves import BATCH, Transition, Why, in_batches, kept_why, move_all
+from portal.jobs.services.moves import BATCH, CONFLICTS, Transition, Why, in_batches, kept_why, move_all
 from portal.jobs.services.submission import end_assignments_of, end_processes_of
 from scheduling.domain import Gang, Move, Plan
 from scheduling.lifecycle import QUEUED, Event, State
@@ -63,9 +65,12 @@ def commit_plan(
         ordered = sorted(plan.moves, key=lambda m: (m.before is None, m.kind == "start"))
         taken = _end_given_up(ordered, seen, now)
         current = [m for m in ordered if m.job_id in taken]
-        applied = _apply(current, taken, now)
-        note_displacements(cluster_id, applied, taken, now)
-        _store_reasons(plan, seen, {m.job_id for m in applied})
+        applied = _apply(cluster_id, current, taken, now)
+        steps = Loop(LoopName.ROUND, cluster_id, rests=False)
+        steps.run(step("note preemptions", cluster_id), note_displacements, cluster_id, applied, taken, now)
+        steps.run(
+            step("store reasons", cluster_id), _store_reasons, cluster_id, plan, seen, {m.job_id for m in applied}
+        )
     return applied
 
 
@@ -84,8 +89,9 @@ def _end_given_up(moves: list[Move], seen: Mapping[str, Seen], now: datetime) ->
     return taken
 
 
-def _apply(moves: Sequence[Move], taken: Mapping[str, Run], now: datetime) -> list[Move]:
+def _apply(cluster_id: int, moves: Sequence[Move], taken: Mapping[str, Run], now: datetime) -> list[Move]:
     """Those that were applied."""
+    loop = Loop(LoopName.MOVES, cluster_id)
 
     def write(some: Sequence[Move]) -> list[Move]:
         _write(some, taken, now)
@@ -93,11 +99,16 @@ def _apply(moves: Sequence[Move], taken: Mapping[str, Run], now: datetime) -> li
 
     def refuse(m: Move, error: Exception) -> None:
         run = taken[m.job_id]
-        logger.info("move of run %s not applied: %s", run.pk, error, extra=logs.of_run(run))
+        if isinstance(error, CONFLICTS):
+            logger.info("move of run %s not applied: %s", run.pk, error, extra=logs.of_run(run))
+        else:
+            loop.failed(of_job(run.job), error)
         if m.before is not None:
             _restore_assignments(run, now)
 
-    return in_batches(moves, write, refuse, BATCH)
+    applied = in_batches(moves, write, refuse, BATCH)
+    loop.succeeded_all(of_job(taken[m.job_id].job) for m in applied)
+    return applied
 
 
 def _write(moves: Sequence[Move], taken: Mapping[str, Run], now: datetime) -> None:
@@ -170,20 +181,44 @@ def _detail(m: Move) -> dict[str, Any]:
     return {"before": gang(m.before), "after": gang(m.gang), "kind": m.kind} | dict(m.reason.detail)
 
 
-def _store_reasons(plan: Plan, seen: Mapping[str, Seen], moved: set[str]) -> None:
+def _store_reasons(cluster_id: int, plan: Plan, seen: Mapping[str, Seen], moved: set[str]) -> None:
     """What the policy says about jobs it did not move, where that has changed: those few are locked, not all."""
+    loop = Loop(LoopName.REASONS, cluster_id)
     still = [seen[job_id].run_id for job_id in plan.reasons if job_id not in moved and job_id in seen]
     runs = Run.objects.filter(pk__in=still, state__in=[*QUEUED, State.RUNNING]).order_by("pk")
     columns = ("pk", "job_id", "job__hold_text", "reason_token", "reason_text", "reason_detail")
-    news = {}
-    for pk, job_id, hold_text, *old in runs.values_list(*columns):
-        reason = plan.reasons[str(job_id)]
-        text = hold_text or reason.text if reason.token == "HELD" else reason.text  # who holds it
-        if old != [reason.token, text, dict(reason.detail)]:
-            news[pk] = {"reason_token": reason.token, "reason_text": text, "reason_detail": dict(reason.detail)}
+
+    def compare(rows: Sequence[tuple[Any, ...]]) -> list[tuple[UUID, dict[str, Any]]]:
+        found = []
+        for pk, job_id, hold_text, *old in rows:
+            reason = plan.reasons[str(job_id)]
+            text = hold_text or reason.text if reason.token == "HELD" else reason.text  # who holds it
+            if old != [reason.token, text, dict(reason.detail)]:
+                new = {"reason_token": reason.token, "reason_text": text, "reason_detail": dict(reason.detail)}
+                found.append((pk, new))
+        return found
+
+    news = dict(loop.together(runs.values_list(*columns), _of_row, compare))
     # A run that ended meanwhile keeps the reason it ended with.
     changed = runs.select_for_update().filter(pk__in=news).values_list("pk", flat=True) if news else []
     update_rows(Run, {pk: news[pk] for pk in changed})
+
+
+def _of_row(row: tuple[Any, ...]) -> Item:
+    return Item(str(row[1]), f"job {row[1]}", row[1], {"job_id": str(row[1])})
+
+
+def note_left_out(cluster_id: int, seen: Mapping[str, Seen]) -> None:
+    """Jobs that are not among those of the snapshot say why."""
+    failing = FailingItem.objects.filter(loop__in=LEFT_OUT, cluster=cluster_id, next_attempt_at__gt=timezone.now())
+    for row in failing.exclude(key__in=seen):
+        text = (
+            f"The portal failed to {task_of(row.loop)}, so the job is left out of scheduling rounds for now: "
+            f"{row.error}. It is tried again at {row.next_attempt_at:%H:%M:%S} UTC; administrators see more on the "
+            "Cluster page."
+        )
+        mine = Run.objects.filter(job=row.job_id, job__run=F("pk"), state__in=[*QUEUED, State.RUNNING])
+        mine.exclude(reason_text=text).update(reason_token="LEFT_OUT", reason_text=text, reason_detail={})
 
 
 def launch_ready(*, cluster_id: int, now: datetime) -> list[Run]:
@@ -198,12 +233,23 @@ def launch_ready(*, cluster_id: int, now: datetime) -> list[Run]:
         .filter(Exists(planned))
         .exclude(Exists(blocked))
     )
-    runs = list(ready.select_related("job").only("epoch", "job__number"))
+    loop = Loop(LoopName.LAUNCH, cluster_id)
+    runs = loop.due(ready.select_related("job").only("epoch", "job__number", "job__name"), _of_its_job)
 
     def refuse(run: Run, error: Exception) -> None:
-        logger.info("run %s not launched: %s", run.pk, error, extra=logs.of_run(run))
+        if isinstance(error, CONFLICTS):
+            logger.info("run %s not launched: %s", run.pk, error, extra=logs.of_run(run))
+        else:
+            loop.failed(_of_its_job(run), error)
 
-    return in_batches(runs, lambda some: _write_launches(some, now), refuse, BATCH)
+    launched = in_batches(runs, lambda some: _write_launches(some, now), refuse, BATCH)
+    loop.succeeded_all(map(_of_its_job, launched))
+    return launched
+
+
+def _of_its_job(run: Run) -> Item:
+    """Snapshots leave out jobs that cannot be launched."""
+    return of_job(run.job)
 
 
 def _write_launches(ready: Sequence[Run], now: datetime) -> list[Run]:

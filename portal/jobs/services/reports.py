@@ -14,19 +14,21 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.db import OperationalError, connection, transaction
 from django.db.models import QuerySet, Value
 from django.db.models.functions import Greatest
+from evenkeel.web_address import read_url
 from pydantic import BaseModel, ConfigDict, Field
 
+from accounts.text import check_line, shown
 from portal.database.rows import update_rows
 from portal.jobs import events, wakeups
 from portal.jobs.launching import time_left_s
 from portal.jobs.models import Checkpoint, Command, MetricPoint, Run
 from portal.jobs.services import activity, measurement, resources
+from portal.jobs.services.metric_limits import NOTICE, MetricBounds, seconds_between
 from portal.jobs.services.moves import kept_why, move
 from portal.jobs.services.times import from_posix
 from portal.material.checkpoints import note_written
@@ -190,7 +192,7 @@ def _take(given: Sequence[_Said], now: datetime) -> None:
         if one.report.checkpoint is not None:
             _checkpoint(one.run, one.report.checkpoint, now)
             after.written[one.run.job.project_id] += one.report.checkpoint.bytes
-    measurable = _metrics(said)
+    measurable = _metrics(said, now)
     training = [one for one in said if State(one.run.state) in TRAINING]
     due = [one.run for one in training if measurement.is_due(one.run, one.heard_at, now)]
     measurement.update([run for run in due if run.pk in measurable], now)
@@ -198,7 +200,7 @@ def _take(given: Sequence[_Said], now: datetime) -> None:
     for one in said:
         job = one.run.job
         for notice in one.report.notices:
-            events.append(kind="notice", job=job, run=one.run, at=now, text=f"#{job.number}: {notice[:400]}")
+            events.append(kind="notice", job=job, run=one.run, at=now, text=f"#{job.number}: {shown(notice, 400)}")
     activity.note_activities([(one.run, _heard(one)) for one in training], now)
     if any(one.report.exit is not None for one in said):
         after.wake_in(0.2)  # the processes are on their way out; the executor's word on that ends the holds
@@ -230,9 +232,9 @@ def _note_progress(said: Sequence[_Said], now: datetime) -> None:
         run, report = one.run, one.report
         heard_at = max(now, run.last_report_at or now)
         columns: dict[str, Any] = {"last_report_at": heard_at, "last_report_seq": report.seq}
-        columns["fetching"] = (report.fetching or "")[:200]
+        columns["fetching"] = shown(report.fetching or "", 200)
         columns["uses_sdk"] = run.uses_sdk if report.sdk is None else report.sdk
-        links = run.links | {name: url for name, url in report.links.items() if _is_address(url)}
+        links = run.links | {shown(name): url for name, url in report.links.items() if shown(name) and _is_address(url)}
         # A launch that begins later may not say all of them again.
         columns["links"] = links if len(links) <= MAX_LINKS else run.links
         columns["step"] = run.step
@@ -252,10 +254,11 @@ def _heard(one: _Said) -> activity.Heard:
 def _is_address(url: str) -> bool:
     """Programs say what they like, and pages make it something to click on."""
     try:
-        parts = urlsplit(url)
+        check_line(url)
+        read_url(url)
     except ValueError:
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    return True
 
 
 def _store(run: Run, columns: Mapping[str, Any]) -> None:
@@ -290,7 +293,7 @@ def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
     Checkpoint.objects.update_or_create(
         run=run,
         step=report.step,
-        defaults={"at": at, "path": report.path, "size_bytes": report.bytes, "duration_s": report.seconds},
+        defaults={"at": at, "path": shown(report.path, 300), "size_bytes": report.bytes, "duration_s": report.seconds},
     )
     if report.step >= run.checkpoint_step:
         _store(
@@ -316,19 +319,36 @@ def _resources(said: Sequence[_Said], now: datetime) -> None:
             resources.close_series(one.run, now)
 
 
-def _metrics(said: Sequence[_Said]) -> set[UUID]:
+def _metrics(said: Sequence[_Said], now: datetime) -> set[UUID]:
     """Whose there were."""
-    points = [point for one in said for point in _points(one.run, one.report)]
+    points = []
+    for one in said:
+        bounds = MetricBounds(one.run.metric_names, seconds_between(one.heard_at, now))
+        points += list(_points(one, bounds))
+        _note_bounds(one.run, bounds, now)
     if points:
         MetricPoint.objects.bulk_create(points, ignore_conflicts=True)
     return {point.run_id for point in points}
 
 
-def _points(run: Run, report: Report) -> Iterator[MetricPoint]:
-    for metric in report.metrics:
-        values = {k[:60]: v for k, v in metric.items() if k not in ("step", "at") and v is not None}
-        if metric.get("step") is not None and metric.get("at"):
-            if not (0 <= (metric["step"] or 0) <= 10**13 and 0 <= (metric["at"] or 0) <= _LATEST):
-                continue
-            step, at = int(metric["step"] or 0), from_posix(metric["at"] or 0.0)
-            yield MetricPoint(run=run, epoch=run.epoch, step=step, at=at, values=values)
+def _points(one: _Said, bounds: MetricBounds) -> Iterator[MetricPoint]:
+    for metric, values in bounds.keep([metric for metric in one.report.metrics if _has_place(metric)]):
+        step, at = int(metric["step"] or 0), from_posix(metric["at"] or 0.0)
+        yield MetricPoint(run=one.run, epoch=one.run.epoch, step=step, at=at, values=values)
+
+
+def _has_place(metric: Mapping[str, float | None]) -> bool:
+    """Whether it says at which step and when."""
+    step, at = metric.get("step"), metric.get("at")
+    return step is not None and 0 <= step <= 10**13 and at is not None and 0 < at <= _LATEST
+
+
+def _note_bounds(run: Run, bounds: MetricBounds, now: datetime) -> None:
+    changed: dict[str, Any] = {}
+    if bounds.new_names:
+        changed["metric_names"] = [*run.metric_names, *bounds.new_names]
+    if bounds.dropped and not run.metrics_dropped:
+        changed["metrics_dropped"] = True
+        events.append(kind="notice", job=run.job, run=run, at=now, text=f"#{run.job.number}: {NOTICE}")
+    if changed:
+        _store(run, changed)

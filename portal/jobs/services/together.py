@@ -5,6 +5,7 @@ With few runs each comes alone; the more there are the more share a transaction,
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,13 +15,21 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from portal.jobs.loops import Loop, LoopName, in_a_sentence, of_run_id, raise_what_is_no_items, savepoint
 from portal.jobs.models import Run
 from portal.jobs.services.moves import StaleRun
 from portal.jobs.services.reports import Orders, Report, StaleEpoch, record_report, record_reports
 
+logger = logging.getLogger(__name__)
 #: Reports in one transaction, and requests whose reports they are.
 MOST = 128
-Outcome = Orders | StaleEpoch | StaleRun | Run.DoesNotExist
+
+
+class NotTaken(Exception):
+    """By a failure of the portal: that of one run's report is no other run's."""
+
+
+Outcome = Orders | StaleEpoch | StaleRun | NotTaken | Run.DoesNotExist
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +90,7 @@ def take_in(reports: Sequence[tuple[UUID, Report]]) -> list[Outcome]:
     if not mine.tried:
         batch = _queue.first()
         try:
-            orders = record_reports({run: said for one in batch for run, said in one.reports.items()}, timezone.now())
+            orders = _together({run: said for one in batch for run, said in one.reports.items()})
             for one in batch:
                 one.taken = {run: orders[run] for run in one.reports if run in orders}
         finally:
@@ -90,8 +99,26 @@ def take_in(reports: Sequence[tuple[UUID, Report]]) -> list[Outcome]:
     return [taken.get(id(report)) or _alone(run, report) for run, report in reports]
 
 
-def _alone(run: UUID, report: Report) -> Outcome:
+def _together(reports: dict[UUID, Report]) -> dict[UUID, Orders]:
+    """Of none, where one of them cannot be taken in: then each is tried alone."""
     try:
-        return record_report(run_id=run, report=report, now=timezone.now())
+        with savepoint():
+            return record_reports(reports, timezone.now())
+    except Exception as error:
+        raise_what_is_no_items(error)
+        logger.warning("%d reports are taken in one by one: %s", len(reports), in_a_sentence(error))
+        return {}
+
+
+def _alone(run: UUID, report: Report) -> Outcome:
+    loop, item = Loop(LoopName.REPORTS, rests=False), of_run_id(str(run))
+    try:
+        with savepoint():
+            orders = record_report(run_id=run, report=report, now=timezone.now())
     except (StaleEpoch, StaleRun, Run.DoesNotExist) as error:
         return error
+    except Exception as error:
+        loop.failed(item, error)
+        return NotTaken("The report could not be taken in; an administrator sees why. Send it again later.")
+    loop.succeeded(item)
+    return orders

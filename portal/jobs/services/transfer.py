@@ -15,6 +15,7 @@ from portal.jobs.schema import FieldProblem, Problems
 from portal.jobs.services.admission import admit
 from portal.jobs.services.current import JobConflict, lock_current
 from portal.jobs.services.handovers import ask_for_handover
+from portal.jobs.services.holds import hold_first
 from portal.jobs.services.levels import may_use
 from portal.jobs.services.submission import which_projects
 from portal.material import claims
@@ -57,7 +58,8 @@ def _check(actor: User, job: Job, run: Run, target: Project) -> None:
         raise PermissionError(f"#{job.number} is moved by its owner or by managers of {job.project.name}.")
     held = Hold.objects.filter(run__job=job, during__upper_inf=True).exists()
     if held or Assignment.objects.filter(run__job=job, during__upper_inf=True).exists():
-        message = "cannot be moved while it holds GPUs or is about to: hold the job, move it, and release it"
+        how = hold_first(job, run, "hold the job, move it, and release it")
+        message = f"cannot be moved while it holds GPUs or is about to: {how}"
         raise JobConflict.of("job", message, "holds_gpus")
     if job.resume_step is not None and run.checkpoint_step == job.resume_step and not run.has_trained:
         message = "cannot be moved before it has begun: the checkpoint that it begins with is the project's"
@@ -69,8 +71,10 @@ def _check(actor: User, job: Job, run: Run, target: Project) -> None:
         message = f"may not use partition {job.partition.name}, which the job is in; change its partition first"
         raise JobConflict.of("project", message, "partition")
     if State(run.state) in LIVE and (kept := claims.belongs_to_project(job.spec)):
-        message = f"cannot be moved: its {kept} is the project's; resubmit it in the other project"
-        raise JobConflict.of("job", message.replace("secrets is", "secrets are"), "material")
+        message = f"cannot be moved: its {kept} is the project's; submit it in the other project, with one of its own"
+        raise JobConflict.of(
+            "job", message.replace("secrets is", "secrets are").replace("with one of", "with those of"), "material"
+        )
     if State(run.state) in LIVE:
         try:
             admit(

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
-import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import evenkeel
-from evenkeel.runner.processes import PR_SET_PDEATHSIG, prctl
-from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.processes import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
+from evenkeel.runner.trees import Bounds, OutOfBounds, walk
 
-FIRST_UID = 2_100_000
-PR_GET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE = 2, 3, 4
+from scheduling.errors import ExecutorError
+from scheduling.executors.local.account_blocks import REGISTRY, Block, claim, places_of, read_block
+
+#: Of one job's files, when it changes hands.
+MAX_GIVEN, MAX_GIVING_S = 5_000_000, 120.0
+PR_GET_PDEATHSIG, PR_GET_DUMPABLE = 2, 3
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -83,31 +87,34 @@ class Account:
             _restore_process_flags(*before)
 
 
-def _give_below(directory: int, before: int, uid: int) -> None:
-    with os.scandir(directory) as entries:
-        names = [entry.name for entry in entries]
-    for name in names:
-        with contextlib.suppress(FileNotFoundError):
-            entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-            try:
-                _give_opened(entry, before, uid)
-            finally:
-                os.close(entry)
+def _give_below(top: int, before: int, uid: int) -> None:
+    """Each directory after all that is in it. Processes of the one before may still exchange names: what was looked at
+    is what changes hands. A file with several names may be one from elsewhere, and stays whose it is."""
 
-
-def _give_opened(entry: int, before: int, uid: int) -> None:
-    """Processes of the one before may still exchange names: what was looked at is what changes hands. A file with
-    several names may be one from elsewhere, and stays whose it is."""
-    found, this = os.fstat(entry), f"/proc/self/fd/{entry}"
-    is_directory = stat.S_ISDIR(found.st_mode)
-    if is_directory:
-        opened = os.open(this, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def visit(directory: int, name: str) -> bool:
         try:
-            _give_below(opened, before, uid)
+            entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        except FileNotFoundError:
+            return False
+        try:
+            found = os.fstat(entry)
+            if stat.S_ISDIR(found.st_mode):
+                return True
+            if found.st_uid == before and found.st_nlink == 1:
+                os.chown(f"/proc/self/fd/{entry}", uid, uid)
+            return False
         finally:
-            os.close(opened)
-    if found.st_uid == before and (is_directory or found.st_nlink == 1):
-        os.chown(this, uid, uid)
+            os.close(entry)
+
+    def leave(directory: int) -> None:
+        if os.fstat(directory).st_uid == before:
+            os.chown(directory, uid, uid)
+
+    try:
+        walk(top, Bounds(MAX_GIVEN, MAX_GIVING_S), visit, leave)
+    except OutOfBounds:
+        text = f"more than {MAX_GIVEN:,} files, or more than can be given within {MAX_GIVING_S:g} s"
+        raise OSError(errno.E2BIG, text) from None
 
 
 def _set_file_ids(uid: int, gid: int) -> None:
@@ -139,37 +146,93 @@ def _restore_process_flags(death_signal: int, dumpable: int) -> None:
 class Accounts:
     """The map from projects to accounts, in DATA/run/accounts.json: a number once given stays."""
 
-    def __init__(self, path: Path, *, separate: bool) -> None:
-        self._path, self.separate = path, separate
+    def __init__(self, path: Path, *, place: Path, separate: bool, registry: Path = REGISTRY) -> None:
+        self._path, self._registry, self.separate = path, registry, separate
+        self._block: Block | None = None
+        #: Why no account may be used, in one sentence.
+        self.problem: str | None = None
+        if separate and os.geteuid() == 0:
+            try:
+                self._block = claim(path, registry, place)
+            except ExecutorError as error:
+                self.problem = str(error)
+
+    def check(self) -> None:
+        """Raises ExecutorError where accounts may be another portal's: nothing is started, and nothing ended."""
+        if self.problem:
+            raise ExecutorError(self.problem, permanent=False)
+
+    @property
+    def first_uid(self) -> int | None:
+        return self._block.first_uid if self._block else None
+
+    def places(self) -> tuple[Path, ...]:
+        """The data directories whose runs use these accounts: a portal may have several local clusters."""
+        return places_of(self._registry, self._block.first_uid) if self._block else ()
+
+    def owns(self, account: Account) -> bool:
+        """Whether all that runs under the account was started from this data directory."""
+        return self._block is not None and self._block.contains(account.uid)
+
+    @contextlib.contextmanager
+    def beginning(self, account: Account) -> Iterator[None]:
+        """Inside, something of the account is being started: nobody ends all that runs as it."""
+        if account.uid is None:
+            yield
+            return
+        with self._lock_path(account).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            yield
+
+    @contextlib.contextmanager
+    def nothing_begins(self, account: Account) -> Iterator[bool]:
+        """True inside where nothing of the account is being started, and nothing will be until the end of the block."""
+        with self._lock_path(account).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def _lock_path(self, account: Account) -> Path:
+        return self._path.with_name(f"account-{account.uid}.lock")
 
     def of_project(self, key: str) -> Account:
         if not self.separate:
             return Account(None)
-        numbers = self._read()
-        if key not in numbers:
-            numbers = self._add(key)
-        return Account(FIRST_UID + numbers[key])
+        self.check()
+        block = self._read()
+        return Account(block.uid(block.projects[key] if key in block.projects else self._add(key)))
 
-    def _read(self) -> dict[str, int]:
-        try:
-            content: dict[str, int] = json.loads(self._path.read_bytes())
-        except FileNotFoundError:
-            return {}
-        return content
+    def _read(self) -> Block:
+        block = read_block(self._path)
+        if self._block is None or block is None or block.first_uid != self._block.first_uid:
+            raise ExecutorError(f"{self._path} was replaced: restart the portal", permanent=False)
+        return block
 
-    def _add(self, key: str) -> dict[str, int]:
+    def _add(self, key: str) -> int:
         with self._path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            numbers = self._read()
-            numbers.setdefault(key, max(numbers.values(), default=0) + 1)
-            write_atomically(self._path, numbers)
-        return numbers
+            block = self._read()
+            number = block.projects.setdefault(key, max(block.projects.values(), default=0) + 1)
+            block.write(self._path)
+        return number
 
 
-def isolation_problem(jobs: Path) -> str | None:
+def claim_accounts(options: Mapping[str, Any]) -> None:
+    """What LocalExecutor does first, given the same options; raises ExecutorError where it may start nothing."""
+    data = Path(options["data_dir"]).resolve()
+    file = options.get("accounts_file") or data / "run" / "accounts.json"
+    if os.geteuid() == 0:
+        file.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        Accounts(file, place=data, separate=True, registry=options["accounts_registry"]).check()
+
+
+def isolation_problem(jobs: Path, first_uid: int | None) -> str | None:
     """Why accounts of their own cannot work here, in one sentence; None when they can."""
-    if not _mapped(FIRST_UID):
-        return f"This container does not map account {FIRST_UID}: give it a larger range, or do not run as root."
+    if first_uid is not None and not _mapped(first_uid):
+        return f"This container does not map account {first_uid}: give it a larger range, or do not run as root."
     needed = (Path(sys.executable), Path(sys.executable).resolve(), Path(evenkeel.__file__), jobs)
     for path in needed:
         blocked = _blocking(path)

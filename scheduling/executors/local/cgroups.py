@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from evenkeel.runner.processes import signal_quietly
 
 log = logging.getLogger(__name__)
 
@@ -154,11 +157,16 @@ class Cgroups:
                 made[controller] = Parent(parent.version, path)
         return made
 
+    def members(self, run_id: str, epoch: int) -> set[int]:
+        """Processes in the epoch's groups, which no job can leave."""
+        return {pid for parent in self._parents.values() for pid in _members(parent.path / _name(run_id, epoch))}
+
     def remove(self, run_id: str, epoch: int) -> None:
-        """Once the processes are gone; what is still leaving gets a moment."""
+        """With all that is left in it, which gets a moment to leave."""
         for path in {parent.path / _name(run_id, epoch) for parent in self._parents.values()}:
             give_up_at = time.monotonic() + REMOVE_TIMEOUT_S
             while not _remove(path):
+                _end_members(path)
                 if time.monotonic() > give_up_at:
                     log.warning("cgroup %s cannot be removed yet", path)
                     break
@@ -179,6 +187,25 @@ class Cgroups:
 
 def _name(run_id: str, epoch: int) -> str:
     return f"{run_id}.{int(epoch)}"
+
+
+def _members(group: Path) -> list[int]:
+    try:
+        return [int(line) for line in (group / "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
+
+
+def _end_members(group: Path) -> None:
+    """At once and with whatever is forked meanwhile, where the kernel can do that (version 2, Linux 5.14)."""
+    kill = group / "cgroup.kill"
+    if kill.exists():
+        with contextlib.suppress(OSError):
+            kill.write_text("1")
+        return
+    for pid in _members(group):
+        if pid > 1:  # 0: of another namespace
+            signal_quietly(pid, signal.SIGKILL)
 
 
 def _groups_in(parent: Path) -> list[Path]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
+import random
 import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evenkeel.runner.grace import KILL_AFTER_S
 from evenkeel.runner.processes import Process, all_processes, read_process, signal_quietly
 from evenkeel.runner.software import installed
 from evenkeel.store.offers import offers
@@ -33,21 +35,32 @@ from scheduling.executors.base import (
     Progress,
     Renewals,
     Software,
+    Spooled,
 )
-from scheduling.executors.local import facts, launching, preparing, sharing
+from scheduling.executors.local import facts, launching, preparing, procfs, sharing
+from scheduling.executors.local.account_blocks import REGISTRY
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.local.admitting import Gate
+from scheduling.executors.local.apart import apart, each_epoch, log_apart
 from scheduling.executors.local.cgroups import NAME, Cgroups, find_parents
 from scheduling.executors.local.checking import check_node
 from scheduling.executors.local.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.local.spooling import is_spooled, spooled_reports
+from scheduling.executors.local.strays import Found, Strays
 from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
+from scheduling.executors.local.watching import end_holders, is_stopped
 from scheduling.executors.local.zygotes import Zygotes
 from scheduling.executors.offering import SiteSoftware, offer_findings, software_findings
 
 log = logging.getLogger(__name__)
 
-KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
+KILL_GRACE_S = 3.0  # most programs end at once when asked; the others are looked at again
+#: How long a kill waits for the launch lock before it kills those that hold it, and whether all of them.
+TAKING = ((0.2, True), (3.0, False), (1.0, False))
+OBSERVE_S, LOOK_S = 3.0, 0.5  # for ending what lost its runner in one look at all runs, and at one
+SWEEP_S = 10.0
+STRUGGLE_S = 10.0  # after which other runs of the project are not spared
 #: What optimisers, DistributedDataParallel and the catalogue's data sets would import at their first use.
 PRELOAD = ("numpy", "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sklearn.datasets")
 ISOLATION = ("auto", "accounts", "none")
@@ -57,7 +70,8 @@ class LocalExecutor(SiteSoftware):
     """`virtual_accelerators`: "titan_xp:6", or "a=titan_xp:6,b=v100:4" for several nodes on this machine;
     empty: what NVML finds. `isolation`: "accounts" gives each project an account of its own (root only),
     "none" runs everything as one user, "auto" is the first where we are root. `accounts_file`: where they are
-    noted, one place for all executors of a machine; None: in `data_dir`."""
+    noted, one place for all executors of a portal; None: in `data_dir`. `accounts_registry`: what keeps
+    those of several portals on this machine apart."""
 
     name = "local"
     supports_warm_start = True
@@ -78,6 +92,7 @@ class LocalExecutor(SiteSoftware):
         data_cache_dir: str = "",
         software: Software = NO_SOFTWARE,
         accounts_file: Path | None = None,
+        accounts_registry: Path = REGISTRY,
     ) -> None:
         if isolation not in ISOLATION:
             raise ExecutorError(f"isolation is one of {', '.join(ISOLATION)}, not {isolation!r}", permanent=True)
@@ -86,19 +101,28 @@ class LocalExecutor(SiteSoftware):
         self._nodes = declared_nodes(virtual_accelerators, virtual_memory_mib) if virtual_accelerators else None
         self.supports_multi_node = self._nodes is not None and len(self._nodes) > 1
         separate = isolation == "accounts" or (isolation == "auto" and os.geteuid() == 0)
-        self._accounts = Accounts(accounts_file or self._layout.data / "run" / "accounts.json", separate=separate)
+        file = accounts_file or self._layout.data / "run" / "accounts.json"
+        self._accounts = Accounts(file, place=self._layout.data, separate=separate, registry=accounts_registry)
         self.isolation_problem = self._find_isolation_problem(separate)
         self._zygotes = Zygotes(
-            self._layout.own / "warm", self._layout.jobs, preload=preload, idle_s=warm_idle_s, enabled=warm_start
+            self._layout.own / "warm",
+            self._layout.jobs,
+            preload=preload,
+            idle_s=warm_idle_s,
+            enabled=warm_start,
+            nobody=self._accounts.first_uid,
         )
         self._cgroups = Cgroups(find_parents(name=cgroup))
+        self._strays = Strays(self._accounts, self._runner_in)
         self._swept: set[Path] = set()
         self._data_cache_dir, self._software = data_cache_dir, software
 
     def _find_isolation_problem(self, separate: bool) -> str | None:
         if separate and os.geteuid() != 0:
             return "Accounts of their own for projects need a portal that runs as root."
-        return isolation_problem(self._layout.jobs) if separate else None
+        if not separate:
+            return None
+        return self._accounts.problem or isolation_problem(self._layout.jobs, self._accounts.first_uid)
 
     @property
     def single_trust_mode(self) -> bool:
@@ -106,7 +130,11 @@ class LocalExecutor(SiteSoftware):
         return not self._accounts.separate
 
     def _amended(self, content: dict[str, Any]) -> dict[str, Any]:
-        return content | {"container_tool": self._software.container_tool}
+        """All ranks are on this machine: they meet in a directory of the job, and talk over the loopback device."""
+        rendezvous = str(Path(content["environment"]["EVENKEEL_SDK_DIR"]).with_name("rendezvous"))
+        meeting = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"} | content["environment"]
+        meeting["EVENKEEL_RENDEZVOUS_DIR"] = rendezvous
+        return content | {"container_tool": self._software.container_tool, "environment": meeting}
 
     # The executor contract
 
@@ -120,7 +148,8 @@ class LocalExecutor(SiteSoftware):
         account = self._accounts.of_project(request.project_key)
         record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), account.uid)
         epoch_dir = self._layout.epoch_dir(record, request.epoch)
-        with Gate(self._cgroups, request, emulated=all(device.emulated for device in devices)) as gate:
+        emulated = all(device.emulated for device in devices)
+        with self._accounts.beginning(account), Gate(self._cgroups, request, emulated=emulated) as gate:
             with self._layout.locked(record.run_id) as lock_fd:
                 if not self._may_launch(record, request.epoch, epoch_dir):
                     return
@@ -134,7 +163,8 @@ class LocalExecutor(SiteSoftware):
                 with _as_executor_error("begin"):
                     self._layout.begin(record.run_id, request.epoch)
                 with _as_executor_error("start"):
-                    launching.start(epoch_dir, account, lock_fd, self._zygotes, request.secrets, gate.open())
+                    lock = self._layout.lock_path(record.run_id)
+                    launching.start(epoch_dir, account, lock_fd, lock, self._zygotes, request.secrets, gate.open())
             with _as_executor_error("await"):
                 launching.await_runner(self._layout, record.run_id, epoch_dir, account)
             with account.files():
@@ -143,6 +173,7 @@ class LocalExecutor(SiteSoftware):
         self._runner(record, request.epoch)  # is noted: the runner waits for none of that
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
+        self._accounts.check()
         record = self._layout.record(run_id)
         with self._layout.locked(run_id):
             if record is None or not (self._layout.begun(run_id, epoch) or self._prepared(record, epoch)):
@@ -152,8 +183,12 @@ class LocalExecutor(SiteSoftware):
                 (self._layout.epoch_dir(record, epoch) / "stop").touch(mode=0o600)
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when the processes are gone, after at most the launch lock's timeout and 15 s."""
-        with self._layout.locked(run_id):
+        """Returns when the processes are gone, or early while the program has its grace: the next call then looks
+        again, and ends it for certain once KILL_AFTER_S have passed since the first. Needs the consent of no process:
+        a runner that was stopped has no grace."""
+        self._accounts.check()
+        with contextlib.ExitStack() as stack:
+            self._take_lock(stack, run_id)
             record = self._layout.record(run_id)
             runner = self._runner(record, epoch) if record else None
             if record is None or runner is None:
@@ -166,22 +201,40 @@ class LocalExecutor(SiteSoftware):
                 ended = facts.read_exit(epoch_dir) is not None
             if runner.alive(record.account) and not ended:
                 signal_quietly(runner.pid, signal.SIGUSR1)
-                _wait_for_end(runner, record.account)
+                if self._has_grace(runner, record, epoch):
+                    return
             self._end(record, epoch, "signal", "killed on request", by=int(signal.SIGKILL))
+
+    def _take_lock(self, stack: contextlib.ExitStack, run_id: str) -> None:
+        """The launch lock: processes of the job that hold it are killed, those that were stopped at once."""
+        path = self._layout.lock_path(run_id)
+        for patience_s, stopped_only in TAKING:
+            try:
+                stack.enter_context(self._layout.locked(run_id, patience_s))
+            except ExecutorError:
+                if record := self._layout.record(run_id):
+                    end_holders(path, record.account, stopped_only=stopped_only)
+            else:
+                return
+        stack.enter_context(self._layout.locked(run_id, 1.0))
+
+    def _has_grace(self, runner: RunnerIdentity, record: RunRecord, epoch: int) -> bool:
+        asked_s = self._layout.asked_to_end_s(record.run_id, epoch)
+        if asked_s < KILL_GRACE_S:
+            _wait_for_end(runner, record.account)
+        if is_stopped(read_process(runner.pid)):
+            return False
+        return asked_s < KILL_AFTER_S and runner.alive(record.account)
 
     def prepare(self, preparation: Preparation) -> Progress:
         if self.isolation_problem:
             raise ExecutorError(self.isolation_problem, permanent=True)
         account = self._accounts.of_project(preparation.project_key)
-        return preparing.prepare(self._layout, account, preparation, launching.own_environment())
+        with self._accounts.beginning(account):
+            return preparing.prepare(self._layout, account, preparation, launching.own_environment())
 
     def discard(self, project_key: str, paths: Iterable[str]) -> None:
-        account = self._accounts.of_project(project_key)
-        for path in paths:
-            try:
-                preparing.discard(self._layout, account, path)
-            except OSError as error:
-                raise ExecutorError(f"cannot remove {path}: {error}", permanent=False) from error
+        preparing.discard_all(self._layout, self._accounts.of_project(project_key), paths)
 
     def hand_over(self, project_key: str, job_id: str) -> None:
         account = self._accounts.of_project(project_key)
@@ -189,16 +242,28 @@ class LocalExecutor(SiteSoftware):
             account.take_over(self._layout.job_dir(job_id))
         except FileNotFoundError:
             return  # it never started here
-        except (OSError, RecursionError) as error:
+        except OSError as error:
             text = f"cannot give the files of job {job_id} to {project_key}: {error}"
             raise ExecutorError(text, permanent=False) from error
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
+        self._accounts.check()
         processes = list(all_processes()) if known else []
-        return [self._observe_one(run_id, epoch, processes) for run_id, epoch in known]
+        give_up_at = time.monotonic() + OBSERVE_S
+        found = {}
+        for run_id, epoch in random.sample(known, len(known)):  # or the same ones would use up the time in each look
+            found[run_id, epoch] = self._observe_one(run_id, epoch, processes, give_up_at)
+        return [found[pair] for pair in known]
+
+    def spooled(self, run_id: str, epoch: int) -> Iterator[Spooled]:
+        record = self._layout.record(run_id)
+        if record is not None:
+            yield from spooled_reports(record.account, self._layout.epoch_dir(record, epoch))
 
     def examine(self, api_url: str) -> Iterable[Finding]:
         yield Finding("isolation", self.isolation_problem is None, self.isolation_problem or "jobs can be started")
+        if self._accounts.separate:
+            yield procfs.examine()
         try:
             devices = [device for node in self.inventory() for device in node.accelerators]
         except ExecutorError as error:
@@ -232,9 +297,10 @@ class LocalExecutor(SiteSoftware):
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         """Ends whatever runs in this data directory without being known, and says which (run, epoch) it was.
         What is younger than `min_age_s` may have been launched after the caller looked."""
+        self._accounts.check()
         known, reaped, records = set(known_live), [], self._layout.records()
-        for record in records:
-            for epoch in self._layout.epochs(record):
+        for record, epoch in each_epoch(self._layout, records):
+            with apart("reaping", record.run_id, epoch):
                 if (record.run_id, epoch) not in known and self._live_for(record, epoch) > min_age_s:
                     self.kill(record.run_id, epoch)
                     reaped.append((record.run_id, epoch))
@@ -245,7 +311,19 @@ class LocalExecutor(SiteSoftware):
             if stray and process.age_s > min_age_s:
                 signal_quietly(process.pid, signal.SIGKILL)
         self._cgroups.sweep(known, {record.run_id for record in records}, min_age_s)
+        self._layout.continue_removals()
+        self._reap_strays(min_age_s)
         return reaped
+
+    def _reap_strays(self, min_age_s: float) -> None:
+        for account in self._strays.accounts_in_use():
+            try:
+                found = self._strays.end(account, SWEEP_S, min_age_s=min_age_s)
+            except ExecutorError as error:
+                log.warning("account %s: %s", account.uid, error)
+            else:
+                if text := found.in_words():
+                    log.warning("account %s: %s", account.uid, text)
 
     # Launching
 
@@ -318,25 +396,54 @@ class LocalExecutor(SiteSoftware):
                 log.warning("run %s epoch %s: its runner is not noted: %s", record.run_id, epoch, error)
         return runner
 
+    def _runner_in(self, layout: Layout, record: RunRecord, epoch: int) -> RunnerIdentity | None:
+        """As the job's own file says, of a launch of this portal that was not noted yet."""
+        with record.account.files():
+            return facts.read_runner(layout.epoch_dir(record, epoch))
+
     def _live_for(self, record: RunRecord, epoch: int) -> float:
         """The age of the runner in seconds, minus infinity if there is none."""
         runner = self._runner(record, epoch)
         process = read_process(runner.pid) if runner and runner.alive(record.account) else None
         return process.age_s if process else float("-inf")
 
-    def _end(self, record: RunRecord, epoch: int, reason: str, message: str, *, by: int | None = None) -> None:
+    def _end(
+        self,
+        record: RunRecord,
+        epoch: int,
+        reason: str,
+        message: str,
+        *,
+        by: int | None = None,
+        patience_s: float = SWEEP_S,
+    ) -> None:
         """Afterwards no process of the epoch exists, and it has an exit record if it ever ran."""
         epoch_dir = self._layout.epoch_dir(record, epoch)
         if epoch_dir in self._swept:
             return
         runner = self._runner(record, epoch)
-        Prey(record.account, {epoch_dir: runner}).end_for_certain()
-        self._cgroups.remove(record.run_id, epoch)
-        with record.account.files():
-            shutil.rmtree(epoch_dir / "secrets", ignore_errors=True)  # of a runner that was killed
+        Prey(record.account, {epoch_dir: runner}).end_for_certain(patience_s)
+        self._end_strays(record, epoch, patience_s)
+        self._layout.remove_secrets(record, epoch, max_entries=2_000, max_s=0.1)  # of a runner that was killed
         self._leave_exit(record, epoch, epoch_dir, reason, message, by=by)
         if runner:
             self._swept.add(epoch_dir)
+
+    def _end_strays(self, record: RunRecord, epoch: int, patience_s: float) -> None:
+        """What has left the run's session and is there all the same; the run's record says so."""
+        found = Found()
+        for process in map(read_process, self._cgroups.members(record.run_id, epoch)):
+            if process and process.alive:
+                found.add(process)
+        self._cgroups.remove(record.run_id, epoch)
+        since = self._layout.strays_since(record.run_id, epoch)
+        for_long = since is not None and time.time() - since > STRUGGLE_S
+        try:
+            self._strays.end(record.account, patience_s, at_any_price=for_long, found=found)
+        finally:
+            if text := found.in_words():
+                log.warning("run %s epoch %s: %s", record.run_id, epoch, text)
+                self._layout.note_strays(record.run_id, epoch, text, since)
 
     def _leave_exit(
         self, record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, *, by: int | None = None
@@ -348,27 +455,28 @@ class LocalExecutor(SiteSoftware):
             with record.account.files():
                 if facts.read_exit(epoch_dir) is None:
                     facts.leave_exit(record, epoch, epoch_dir, reason, message, signal=by)
-        except OSError as error:
+        except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
 
     def _end_unnamed(self, record: RunRecord, epoch: int) -> None:
         """Ends what was begun without our learning who its runner is; the launch lock is ours."""
         if self._layout.begun(record.run_id, epoch):
             Prey(record.account, {self._layout.epoch_dir(record, epoch): None}).end_for_certain()
+            self._end_strays(record, epoch, SWEEP_S)
 
-    def _observe_one(self, run_id: str, epoch: int, processes: Sequence[Process]) -> Fact:
+    def _observe_one(self, run_id: str, epoch: int, processes: Sequence[Process], give_up_at: float) -> Fact:
         now = time.time()
         try:
             record = self._layout.record(run_id)
             if record is None:
                 return Fact(run_id, epoch, "absent", now)
-            return self._look(record, epoch, now, processes)
-        except (ExecutorError, OSError, ValueError) as error:
+            return self._look(record, epoch, now, processes, give_up_at)
+        except Exception as error:
             # Not certain that they are gone: the GPUs stay held until a later look.
-            log.warning("run %s epoch %s: %s", run_id, epoch, error)
+            log_apart("observing", run_id, epoch, error)
             return Fact(run_id, epoch, "alive", now)
 
-    def _look(self, record: RunRecord, epoch: int, now: float, processes: Sequence[Process]) -> Fact:
+    def _look(self, record: RunRecord, epoch: int, now: float, processes: Sequence[Process], give_up_at: float) -> Fact:
         run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
         free = self._layout.lock_is_free(run_id)  # before runner.json: it appears before the lock is let go
         runner = self._runner(record, epoch)
@@ -382,10 +490,16 @@ class LocalExecutor(SiteSoftware):
                     return Fact(run_id, epoch, "absent", now)
         if runner.alive(record.account):
             return Fact(run_id, epoch, "alive", now, usage=facts.usage_of(runner, processes))
-        self._end(record, epoch, "runner_lost", _how_lost(runner))
+        left_s = give_up_at - time.monotonic()
+        if left_s <= 0:  # the next look goes on
+            return Fact(run_id, epoch, "alive", now)
+        self._end(record, epoch, "runner_lost", _how_lost(runner), patience_s=min(left_s, LOOK_S))
         with record.account.files():
             ended = facts.read_exit(epoch_dir) or ExitInfo("runner_lost", message=_how_lost(runner))
-            return Fact(run_id, epoch, "exited", now, exit=ended, reports=facts.spooled_reports(epoch_dir))
+            ended = replace(ended, alleged=not runner.before_reboot)  # whatever the job's file says of that
+            spooled = is_spooled(epoch_dir)
+        strays = self._layout.strays(run_id, epoch)
+        return Fact(run_id, epoch, "exited", now, exit=ended, spooled=spooled, strays=strays)
 
 
 def _how_lost(runner: RunnerIdentity) -> str:
@@ -395,6 +509,8 @@ def _how_lost(runner: RunnerIdentity) -> str:
 def _wait_for_end(runner: RunnerIdentity, account: Account) -> None:
     give_up_at = time.monotonic() + KILL_GRACE_S
     while runner.alive(account) and time.monotonic() < give_up_at:
+        if is_stopped(read_process(runner.pid)):
+            return
         time.sleep(0.02)
 
 

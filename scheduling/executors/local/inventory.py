@@ -16,7 +16,7 @@ from evenkeel.runner.devices import mig_instances
 from scheduling.errors import ExecutorError, InvalidInput
 from scheduling.executors.base import AcceleratorInfo, NodeInfo
 
-_DECLARATION = re.compile(r"(?:(?P<node>[A-Za-z0-9][\w.-]*)=)?(?P<type>[a-z0-9_]+):(?P<count>\d+)")
+_DECLARATION = re.compile(r"(?:(?P<node>[A-Za-z0-9][\w.-]*)=)?(?P<type>[a-z0-9_]+):(?P<count>[0-9]+)")
 MAX_VIRTUAL = 1024
 
 

@@ -16,7 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evenkeel.runner.files import create_private, open_plain
+from evenkeel.program_output import shown_lines
+from evenkeel.runner.files import create_private, exists, open_plain
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import LaunchSpec
 
@@ -28,6 +29,7 @@ from scheduling.executors.local.admitting import limits_in_words
 from scheduling.executors.local.layout import Layout, checked_name
 from scheduling.executors.local.preparing import code_dir, environment_dir
 from scheduling.executors.local.resuming import bring_checkpoint
+from scheduling.executors.local.watching import LOOK_S, end_holders, run_watched
 from scheduling.executors.local.zygotes import Zygotes
 
 log = logging.getLogger(__name__)
@@ -72,7 +74,10 @@ def prepare(
     workdir = _workdir(layout, request)
     above = (account_dir / "checkpoints", account_dir / "work", epoch_dir.parent.parent, epoch_dir.parent, epoch_dir)
     places = (epoch_dir / "sdk", epoch_dir / "spool", epoch_dir / "logs", epoch_dir.parent / "artifacts")
-    for path in (*above, *places):
+    for path in above:
+        path.mkdir(mode=0o700, exist_ok=True)
+    _take_over_files(request, epoch_dir.parent)
+    for path in places:
         path.mkdir(mode=0o700, exist_ok=True)
     if request.resume_job_id is not None and request.resume_step is not None:
         _bring(layout, request, request.resume_job_id, request.resume_step)
@@ -83,6 +88,19 @@ def prepare(
     if request.environment:
         content["environment"] |= _in_environment(layout, request, content["environment"])
     write_atomically(epoch_dir / name, content)
+
+
+def _take_over_files(request: LaunchRequest, run_dir: Path) -> None:
+    """The artifact directory of the last attempt that had one becomes this one's: nothing is copied, however large."""
+    own = run_dir / "artifacts"
+    for run_id in request.earlier_run_ids:
+        theirs = run_dir.parent / checked_name(run_id) / "artifacts"
+        if own.exists() or (theirs.is_dir() and not theirs.is_symlink()):
+            break
+    else:
+        return
+    if not own.exists():
+        theirs.rename(own)
 
 
 def _bring(layout: Layout, request: LaunchRequest, source_job_id: str, step: int) -> None:
@@ -97,8 +115,11 @@ def _workdir(layout: Layout, request: LaunchRequest) -> Path:
     if request.code_subdir is None:
         return Path(request.workdir) if request.workdir else layout.job_dir(request.job_id) / "work"
     tree = code_dir(layout, request.job_id) / "tree"
-    workdir = (tree / request.code_subdir).resolve()
-    if not workdir.is_relative_to(tree.resolve()):
+    try:
+        workdir, top = (tree / request.code_subdir).resolve(), tree.resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise ExecutorError(f"subdir {request.code_subdir} cannot be found: {error}", permanent=True) from None
+    if not workdir.is_relative_to(top):
         raise ExecutorError(f"subdir {request.code_subdir} leads out of the job's code", permanent=True)
     return workdir
 
@@ -203,6 +224,7 @@ def start(
     epoch_dir: Path,
     account: Account,
     lock_fd: int,
+    lock: Path,
     zygotes: Zygotes,
     secrets: tuple[Secret, ...] = (),
     gate_fd: int | None = None,
@@ -215,7 +237,7 @@ def start(
         fds = {name: fd for name, fd in named.items() if fd is not None}
         if warm and zygotes.fork_runner(account, epoch_dir, fds):
             return
-        _start_cold(epoch_dir, account, fds)
+        _start_cold(epoch_dir, account, fds, lock)
 
 
 @contextlib.contextmanager
@@ -231,19 +253,21 @@ def _in_memory(secrets: tuple[Secret, ...]) -> Iterator[int | None]:
         yield fd
 
 
-def _start_cold(epoch_dir: Path, account: Account, fds: dict[str, int]) -> None:
+def _start_cold(epoch_dir: Path, account: Account, fds: dict[str, int], lock: Path) -> None:
     handed = [f"--{name}-fd={fd}" for name, fd in fds.items()]
-    result = subprocess.run(
+    result = run_watched(
         [sys.executable, "-m", "evenkeel.runner", str(epoch_dir), "--detach", *handed],
+        what="the runner",
+        timeout_s=START_TIMEOUT_S,
+        account=account,
+        lock=lock,
         env=own_environment(),
         cwd="/",
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         pass_fds=tuple(fds.values()),
         start_new_session=True,
-        timeout=START_TIMEOUT_S,
         umask=0o077,
-        check=False,
         **account.spawn_as(),
     )
     if result.returncode != 0:
@@ -253,16 +277,21 @@ def _start_cold(epoch_dir: Path, account: Account, fds: dict[str, int]) -> None:
 
 
 def await_runner(layout: Layout, run_id: str, epoch_dir: Path, account: Account) -> None:
-    """Until `runner.json` is there. The runner holds the launch lock up to then; called after we let go of ours."""
-    give_up_at = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < give_up_at:
+    """Until `runner.json` is there. The runner holds the launch lock up to then; called after we let go of ours. One
+    that was stopped meanwhile is killed: it would hold the lock for ever."""
+    began = looked = time.monotonic()
+    while time.monotonic() < began + START_TIMEOUT_S:
         free = layout.lock_is_free(run_id)
         with account.files():
-            if (epoch_dir / "runner.json").exists():
+            if exists(epoch_dir / "runner.json"):
                 return
             if free:
                 raise ExecutorError(f"the runner ended before it began: {_last_line(epoch_dir)}", permanent=False)
+        if time.monotonic() > looked + LOOK_S:
+            end_holders(layout.lock_path(run_id), account, stopped_only=True)
+            looked = time.monotonic()
         time.sleep(0.005)
+    end_holders(layout.lock_path(run_id), account)
     raise ExecutorError(f"the runner did not begin within {START_TIMEOUT_S:g} s", permanent=False)
 
 
@@ -270,7 +299,7 @@ def _last_line(epoch_dir: Path) -> str:
     try:
         with open_plain(epoch_dir / "logs" / "runner.log") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
-            lines = file.read(2000).decode(errors="replace").strip().splitlines()
+            lines = shown_lines(file.read(2000).strip())
     except OSError:
         return "no log"
     return lines[-1] if lines else "it said nothing"

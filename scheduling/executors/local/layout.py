@@ -3,7 +3,7 @@
 DATA/run/local/ is the local executor's own: `<run_id>.json` says whose the run is, `<run_id>.lock` keeps
 launches of a run apart, `<run_id>.<epoch>.void` forbids a launch that was called off before it came,
 `<run_id>.<epoch>.runner` says that a launch was begun and, once known, who its runner is: what the job
-does to its own directory changes neither.
+does to its own directory changes neither. `<run_id>.<epoch>.asked` was made when its program was asked to end.
 """
 
 from __future__ import annotations
@@ -12,25 +12,31 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import os
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from evenkeel.runner.files import open_plain
+from evenkeel.runner.files import read_object
 from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.trees import remove_tree
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.sweeping import RunnerIdentity
 
+log = logging.getLogger(__name__)
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _EPOCH = re.compile(r"[0-9]{1,9}")
-LOCK_TIMEOUT_S = 120.0
-MAX_FILE_BYTES = 4 << 20
+LOCK_TIMEOUT_S = 5.0  # commands are sent again
+#: Of the entries of a job's own directories: it has a few, unless it makes more in the names of runs and launches.
+MAX_NAMES = 1_000
+MAX_REMOVALS = 20
 
 
 def checked_name(name: str) -> str:
@@ -76,7 +82,7 @@ class Layout:
         """Those with a directory, and those that were begun whatever became of it."""
         names = {path.name.split(".")[-2] for path in self.own.glob(f"{record.run_id}.*.runner")}
         with record.account.files(), contextlib.suppress(OSError):
-            names.update(path.name for path in self.run_dir(record).iterdir())
+            names.update(_names_in(self.run_dir(record)))
         return sorted(int(name) for name in names if _EPOCH.fullmatch(name))
 
     def records(self) -> list[RunRecord]:
@@ -93,7 +99,7 @@ class Layout:
         known = (self.record(path.stem) for path in self.own.glob("*.json"))
         names = {other.run_id for other in known if other and other.job_id == record.job_id}
         with record.account.files(), contextlib.suppress(OSError):
-            names.update(path.name for path in (self.job_dir(record.job_id) / "runs").iterdir())
+            names.update(_names_in(self.job_dir(record.job_id) / "runs"))
         return [RunRecord(name, record.job_id, record.uid) for name in sorted(names) if _NAME.fullmatch(name)]
 
     def record(self, run_id: str) -> RunRecord | None:
@@ -123,6 +129,35 @@ class Layout:
     def _runner_file(self, run_id: str, epoch: int) -> Path:
         return self.own / f"{checked_name(run_id)}.{int(epoch)}.runner"
 
+    # What outlived its run and was ended, as a sentence
+
+    def note_strays(self, run_id: str, epoch: int, text: str, since: float | None) -> None:
+        """`since`: when something was first noted; None: now."""
+        path = self._strays_file(run_id, epoch)
+        write_atomically(path, {"text": text})
+        if since is not None:
+            os.utime(path, (since, since))
+
+    def strays(self, run_id: str, epoch: int) -> str:
+        content = read_object(self._strays_file(run_id, epoch))
+        return str(content["text"]) if content else ""
+
+    def strays_since(self, run_id: str, epoch: int) -> float | None:
+        """When that was first noted."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._strays_file(run_id, epoch).stat().st_mtime
+        return None
+
+    def _strays_file(self, run_id: str, epoch: int) -> Path:
+        return self.own / f"{checked_name(run_id)}.{int(epoch)}.strays"
+
+    def asked_to_end_s(self, run_id: str, epoch: int) -> float:
+        """Seconds since this was first called for the launch: since its program was first asked to end."""
+        mark = self.own / f"{checked_name(run_id)}.{int(epoch)}.asked"
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        return time.time() - mark.stat().st_mtime
+
     # Launches that shall not happen any more
 
     def call_off(self, run_id: str, epoch: int) -> None:
@@ -131,10 +166,37 @@ class Layout:
     def called_off(self, run_id: str, epoch: int) -> bool:
         return (self.own / f"{run_id}.{int(epoch)}.void").exists()
 
+    # Removals that a bound interrupted
+
+    def remove_secrets(self, record: RunRecord, epoch: int, *, max_entries: int, max_s: float) -> None:
+        """Those of a runner that was killed. What is too much for now `continue_removals` goes on with."""
+        mark = self.own / f"{checked_name(record.run_id)}.{int(epoch)}.unremoved"
+        try:
+            with record.account.files():
+                removed = remove_tree(self.epoch_dir(record, epoch) / "secrets", max_entries=max_entries, max_s=max_s)
+        except OSError as error:
+            log.warning("run %s epoch %s: its secrets stay: %s", record.run_id, epoch, error)
+            removed = True
+        if removed:
+            mark.unlink(missing_ok=True)
+        else:
+            mark.touch(mode=0o600)
+
+    def continue_removals(self) -> None:
+        for mark in islice(self.own.glob("*.*.unremoved"), MAX_REMOVALS):
+            run_id, epoch = mark.name.split(".")[:2]
+            if (record := self.record(run_id)) is not None:
+                self.remove_secrets(record, int(epoch), max_entries=500_000, max_s=2.0)
+            else:
+                mark.unlink(missing_ok=True)
+
     # Locks
 
+    def lock_path(self, run_id: str) -> Path:
+        return self.own / f"{checked_name(run_id)}.lock"
+
     def open_lock(self, run_id: str) -> int:
-        return os.open(self.own / f"{checked_name(run_id)}.lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(self.lock_path(run_id), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def lock_is_free(self, run_id: str) -> bool:
         fd = self.open_lock(run_id)
@@ -155,7 +217,7 @@ class Layout:
         fd = self.open_lock(run_id)
         try:
             give_up_at = time.monotonic() + timeout_s
-            while not _try_lock(fd):
+            while not try_lock(fd):
                 if time.monotonic() > give_up_at:
                     raise ExecutorError(f"run {run_id} is being launched by somebody else", permanent=False)
                 time.sleep(0.02)
@@ -164,7 +226,7 @@ class Layout:
             os.close(fd)
 
 
-def _try_lock(fd: int) -> bool:
+def try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -172,11 +234,7 @@ def _try_lock(fd: int) -> bool:
     return True
 
 
-def read_object(path: Path) -> dict[str, Any] | None:
-    """A JSON object from a directory that belongs to a user; None when it is not there or is not one."""
-    try:
-        with open_plain(path) as file:
-            content = json.loads(file.read(MAX_FILE_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) else None
+def _names_in(directory: Path) -> list[str]:
+    """Of a directory that belongs to a user: as many as we are ready to look at."""
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in islice(entries, MAX_NAMES)]

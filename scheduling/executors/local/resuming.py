@@ -5,52 +5,62 @@ Called as the project's account: whatever it may not read is not its own.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import os
 import re
-import shutil
+import time
+from itertools import islice
 from pathlib import Path
 
-from evenkeel.runner.files import create_private, open_plain
+from evenkeel.runner.files import create_private, open_plain, parse_json, read_plain
+from evenkeel.runner.trees import remove_tree
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.layout import checked_name
 
-_NAME = re.compile(r"step-\d+")
+_NAME = re.compile(r"step-[0-9]+")
 _STATE_FILE = {"json": "state.json", "torch": "state.pt"}
 _MAX_MANIFEST = 64 * 1024
 _CHUNK = 1 << 20
+_MAX_NAMES = 10_000
+#: Less than a task may take: a file may say that it is larger than its disk.
+_COPY_S = 240.0
 
 
 def bring_checkpoint(jobs: Path, job_id: str, source_job_id: str, step: int) -> None:
     """Raises ExecutorError, for good, where the checkpoint is not there or damaged."""
     target = jobs / checked_name(job_id) / "checkpoints"
-    if any(_NAME.fullmatch(path.name) for path in target.iterdir()):
+    with os.scandir(target) as entries:
+        has_one = any(_NAME.fullmatch(entry.name) for entry in islice(entries, _MAX_NAMES))
+    if has_one:
         return  # it has one, of its own or from an earlier launch
     source = jobs / checked_name(source_job_id) / "checkpoints" / f"step-{int(step)}"
     draft = target / f".draft-{int(step)}-resumed"
-    shutil.rmtree(draft, ignore_errors=True)
+    if not remove_tree(draft):
+        raise ExecutorError(f"{draft.name} of an earlier launch cannot be removed at once", permanent=False)
     draft.mkdir(mode=0o700)
     try:
         _copy(source, draft)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        shutil.rmtree(draft, ignore_errors=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        with contextlib.suppress(OSError):
+            remove_tree(draft)
         text = f"the checkpoint of step {step} to resume from cannot be used: {error}"
         raise ExecutorError(text, permanent=True) from None
     draft.rename(target / f"step-{int(step)}")
 
 
 def _copy(source: Path, draft: Path) -> None:
-    with open_plain(source / "manifest.json") as file:
-        text = file.read(_MAX_MANIFEST)
-    manifest = json.loads(text)
+    text = read_plain(source / "manifest.json", _MAX_MANIFEST)
+    manifest = parse_json(text)
     name = _STATE_FILE[manifest["format"]]
-    digest = hashlib.sha256()
+    until, digest = time.monotonic() + _COPY_S, hashlib.sha256()
     with open_plain(source / name) as original, os.fdopen(create_private(draft / name), "wb") as copy:
         while chunk := original.read(_CHUNK):
             digest.update(chunk)
             copy.write(chunk)
+            if time.monotonic() > until:
+                raise ValueError(f"it cannot be copied within {_COPY_S:g} s")
         copy.flush()
         os.fsync(copy.fileno())
     if digest.hexdigest() != manifest["sha256"]:

@@ -34,7 +34,7 @@ class RunnerIdentity:
 
     def alive(self, account: Account) -> bool:
         """The file this was read from belongs to the account: it may name no process but its own."""
-        return is_same(self.pid, self.start_ticks, self.boot_id) and _owned(self.pid, account)
+        return is_same(self.pid, self.start_ticks, self.boot_id) and owned(self.pid, account)
 
     @property
     def before_reboot(self) -> bool:
@@ -53,7 +53,7 @@ def sdk_dir_of(pid: int) -> str | None:
     return None
 
 
-def _owned(pid: int, account: Account) -> bool:
+def owned(pid: int, account: Account) -> bool:
     return account.uid is None or real_uid(pid) == account.uid
 
 
@@ -74,12 +74,12 @@ class Prey:
             if process.alive
             and (process.session in sessions or sdk_dir_of(process.pid) in marks)
             and process.pid != os.getpid()
-            and _owned(process.pid, self.account)
+            and owned(process.pid, self.account)
         ]
 
-    def end_for_certain(self) -> None:
+    def end_for_certain(self, patience_s: float = DEATH_TIMEOUT_S) -> None:
         """SIGKILL until none is left; ExecutorError if one will not go (it sits in the kernel)."""
-        give_up_at = time.monotonic() + DEATH_TIMEOUT_S
+        give_up_at = time.monotonic() + patience_s
         while left := self.find():
             if time.monotonic() > give_up_at:
                 raise ExecutorError(f"process {left[0].pid} cannot be killed", permanent=False)

@@ -7,32 +7,51 @@ file without a process behind it refuses connections, so a dead fork server is s
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import logging
 import os
+import select
 import signal
 import socket
-import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import evenkeel
-from evenkeel.runner.processes import read_process, signal_quietly
+from evenkeel.runner.processes import boot_id, read_process, signal_quietly
+from evenkeel.runner.reports import write_atomically
 
+from scheduling.errors import ExecutorError
 from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.layout import read_object, try_lock
+from scheduling.executors.local.sweeping import RunnerIdentity, owned
+from scheduling.executors.local.watching import end_holders, is_stopped, run_watched
 
 log = logging.getLogger(__name__)
 
-READY_TIMEOUT_S = 60.0  # importing the framework on a busy machine; a cold start would have to do the same
-FORK_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 20.0  # of an interpreter, on a busy machine
+READY_TIMEOUT_S = 20.0  # importing the framework on a busy machine; a cold start would have to do the same
+FORK_TIMEOUT_S = 5.0
+LOOK_S = 0.5
 
 
 class Zygotes:
-    def __init__(self, directory: Path, cwd: Path, *, preload: tuple[str, ...], idle_s: float, enabled: bool) -> None:
-        self._directory, self._cwd = directory, cwd
+    """`nobody`: whose real and saved ids the fork servers of other accounts than our own have."""
+
+    def __init__(
+        self,
+        directory: Path,
+        cwd: Path,
+        *,
+        preload: tuple[str, ...],
+        idle_s: float,
+        enabled: bool,
+        nobody: int | None = None,
+    ) -> None:
+        self._directory, self._cwd, self._nobody = directory, cwd, nobody
         self._preload, self._idle_s, self.enabled = preload, idle_s, enabled
 
     def fork_runner(self, account: Account, epoch_dir: Path, fds: dict[str, int]) -> bool:
@@ -46,19 +65,45 @@ class Zygotes:
             return False
         with connection:
             try:
-                if not connection.recv(64).startswith(b"ready"):
+                if not self._answer(connection, account, READY_TIMEOUT_S).startswith(b"ready"):
                     return False
             except OSError as error:
-                log.warning("the fork server is not ready: %s", error)
+                log.warning("the fork server of account %s is not ready: %s", account.uid, error)
                 return False
             # From here on it may have forked, whatever happens: a second runner would see the launch
             # lock or runner.json, but we shall not start one.
-            connection.settimeout(FORK_TIMEOUT_S)
             asked = {"epoch_dir": str(epoch_dir), "fds": list(fds)}
             socket.send_fds(connection, [json.dumps(asked).encode()], list(fds.values()))
             with contextlib.suppress(OSError):
-                connection.recv(64)
+                self._answer(connection, account, FORK_TIMEOUT_S)
         return True
+
+    def _answer(self, connection: socket.socket, account: Account, timeout_s: float) -> bytes:
+        """One that was stopped or does not answer is ended, and the next launch starts another."""
+        give_up_at = time.monotonic() + timeout_s
+        connection.settimeout(LOOK_S)
+        while True:
+            try:
+                return connection.recv(64)
+            except TimeoutError:
+                stopped = any(is_stopped(read_process(server.pid)) for server in self.running(account))
+                if stopped or time.monotonic() > give_up_at:
+                    self.end(account)
+                    raise TimeoutError("it was stopped" if stopped else f"no answer in {timeout_s:g} s") from None
+
+    def running(self, account: Account) -> list[RunnerIdentity]:
+        """The fork servers of the account, of whatever version, as we noted them."""
+        noted = (RunnerIdentity.parse(read_object(path)) for path in self._directory.glob(f"{_prefix(account)}-*.json"))
+        real = self._real(account)
+        return [server for server in noted if server and server.alive(real)]
+
+    def _real(self, account: Account) -> Account:
+        return Account(None if account.uid is None else self._nobody)
+
+    def end(self, account: Account) -> None:
+        """At once; runners that came from it go on."""
+        for server in self.running(account):
+            signal_quietly(server.pid, signal.SIGKILL)
 
     def warm_up(self, account: Account) -> None:
         """Starts the fork server of an account unless it runs; returns without waiting for it."""
@@ -68,36 +113,37 @@ class Zygotes:
 
     def stop(self, account: Account) -> None:
         """Ends the fork server; runners that came from it go on."""
-        with contextlib.suppress(OSError), self._dial(account) as connection:
-            connection.settimeout(READY_TIMEOUT_S)
-            word, _, pid = connection.recv(64).decode().partition(" ")
-            if word == "ready" and self._is_zygote(int(pid)):
-                signal_quietly(int(pid), signal.SIGTERM)
-
-    @staticmethod
-    def _is_zygote(pid: int) -> bool:
-        process = read_process(pid)
-        return process is not None and process.name == "ek-zygote"
+        for server in self.running(account):
+            signal_quietly(server.pid, signal.SIGTERM)
 
     def _connect(self, account: Account) -> socket.socket:
         try:
             connection = self._dial(account)
         except (FileNotFoundError, ConnectionRefusedError):
-            with self._starting(account):
+            with self._starting(account) as lock:
                 try:
                     connection = self._dial(account)
                 except (FileNotFoundError, ConnectionRefusedError):
-                    self._start(account)
+                    self._start(account, lock)
                     connection = self._dial(account)
-        connection.settimeout(READY_TIMEOUT_S)
         return connection
 
     @contextlib.contextmanager
-    def _starting(self, account: Account) -> Iterator[None]:
+    def _starting(self, account: Account) -> Iterator[int]:
+        """Whoever starts one holds the lock, and so does the new one until it has imported everything."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        with (self._directory / f"{self._name(account)}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        path = self._lock_path(account)
+        with path.open("w") as lock:
+            give_up_at = time.monotonic() + READY_TIMEOUT_S
+            while not try_lock(lock.fileno()):
+                if end_holders(path, self._real(account), stopped_only=True) == 0 and time.monotonic() > give_up_at:
+                    end_holders(path, self._real(account))
+                    raise TimeoutError("another process has been starting it for too long")
+                time.sleep(0.05)
+            yield lock.fileno()
+
+    def _lock_path(self, account: Account) -> Path:
+        return self._directory / f"{self._name(account)}.lock"
 
     def _dial(self, account: Account) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -118,31 +164,53 @@ class Zygotes:
         finally:
             os.close(fd)
 
-    def _start(self, account: Account) -> None:
+    def _start(self, account: Account, lock: int) -> None:
         from scheduling.executors.local.launching import own_environment
 
         name = self._name(account)
         (self._directory / f"{name}.sock").unlink(missing_ok=True)
         command = [sys.executable, "-m", "evenkeel.runner.zygote", "--idle-s", str(self._idle_s)]
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        reading, writing = os.pipe()
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, reading)
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            log_file = stack.enter_context((self._directory / f"{name}.log").open("ab"))
             with self._short_path(account) as path:
                 listener.bind(path)
             listener.listen(64)
-            with (self._directory / f"{name}.log").open("ab") as log_file:
-                subprocess.run(
-                    [*command, "--listen-fd", str(listener.fileno()), "--preload", ",".join(self._preload)],
+            fds = {"listen": listener.fileno(), "pid": writing, "starting": lock}
+            command += [f"--{word}-fd={fd}" for word, fd in fds.items()]
+            if account.uid is not None:
+                command += ["--account", str(account.uid), str(self._nobody)]
+            try:
+                run_watched(
+                    [*command, "--preload", ",".join(self._preload)],
+                    what="the fork server",
+                    timeout_s=START_TIMEOUT_S,
+                    account=self._real(account),
+                    lock=self._lock_path(account),
                     env=own_environment() | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
                     cwd=self._cwd,
-                    stdin=subprocess.DEVNULL,
                     stdout=log_file,
                     stderr=log_file,
-                    pass_fds=(listener.fileno(),),
+                    pass_fds=tuple(fds.values()),
                     start_new_session=True,
-                    timeout=READY_TIMEOUT_S,
                     umask=0o077,
-                    check=False,
-                    **account.spawn_as(),
                 )
+            except ExecutorError as error:
+                raise OSError(str(error)) from error
+            finally:
+                os.close(writing)
+            self._note(account, reading)
+
+    def _note(self, account: Account, reading: int) -> None:
+        """Who it is, where no job can write. It says so before it imports anything."""
+        ready, _, _ = select.select([reading], [], [], START_TIMEOUT_S)
+        said = os.read(reading, 32) if ready else b""
+        process = read_process(int(said)) if said.strip().isdigit() else None
+        if process and owned(process.pid, self._real(account)):
+            identity = RunnerIdentity(process.pid, process.start_ticks, boot_id())
+            write_atomically(self._directory / f"{self._name(account)}.json", asdict(identity))
 
     def _name(self, account: Account) -> str:
         """Per account and per version of what is loaded: after an update a new one is started."""
@@ -150,4 +218,8 @@ class Zygotes:
         files = [path for folder in ("", "sdk", "runner") for path in (package / folder).glob("*.py")]
         newest = max(path.stat().st_mtime_ns for path in files)
         key = f"{sys.executable}:{evenkeel.__version__}:{newest}:{self._preload}"
-        return f"{account.uid if account.uid is not None else 'own'}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+        return f"{_prefix(account)}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+
+
+def _prefix(account: Account) -> str:
+    return str(account.uid) if account.uid is not None else "own"

@@ -66,6 +66,7 @@ class Calls:
             "probe": self.probe,
             "launch": self.launch,
             "look": self.look,
+            "ask_to_end": self.ask_to_end,
             "end": self.end,
         }
         if call not in known:
@@ -176,6 +177,20 @@ class Calls:
         return {"state": "silent" if living or row else "absent"}
 
     # Ending
+
+    def ask_to_end(self, run: str, epoch_dir: str, nodes: list[dict[str, Any]]) -> bool:
+        """Has the first node's runner end the program everywhere; True where that takes longer than most programs do.
+        A runner that cannot be asked has no program that could save anything."""
+        handle, give_up_at = self._named(host_name(run, 0)), time.monotonic() + hosting.KILL_GRACE_S
+        if handle is None:
+            return False
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.get(handle.ask_to_end.remote(), timeout=LOOK_TIMEOUT_S)
+            while ray.get(handle.look.remote(), timeout=LOOK_TIMEOUT_S)["running"]:
+                if time.monotonic() > give_up_at:
+                    return True
+                time.sleep(0.1)
+        return False
 
     def end(self, run: str, epoch_dir: str, nodes: list[dict[str, Any]]) -> list[int]:
         """Ends every process of the epoch and gives its GPUs back. Ranks whose nodes are gone, of which nobody can

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from evenkeel.program_output import shown_lines
+
 #: Of an actor's death: `node` (its node was lost), `memory` (Ray's monitor ended it), `killed` (by us or a person,
 #: through Ray), `init` (its constructor failed), `process` (its process ended), `unplaced`.
 KINDS = frozenset({"node", "memory", "killed", "init", "process", "unplaced"})
@@ -56,5 +58,5 @@ def _short(text: str) -> str:
 
 
 def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in shown_lines(text.encode(errors="replace")) if line.strip()]
     return (lines[-1] if lines else "")[:MAX_TEXT]

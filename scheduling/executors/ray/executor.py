@@ -6,16 +6,20 @@ object keeps nothing. All that is asked of Ray goes through a process of its own
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.entry import SECRETS_FILE
+from evenkeel.runner.files import exists
+from evenkeel.runner.grace import KILL_AFTER_S
 from evenkeel.runner.spec import END_OF_LEASE_S, ENDED_FILE
+from evenkeel.runner.trees import remove_tree
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
@@ -31,10 +35,13 @@ from scheduling.executors.base import (
     Progress,
     Renewals,
     Software,
+    Spooled,
 )
 from scheduling.executors.local import facts, launching, preparing, storage
 from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.apart import apart, each_epoch, log_apart
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.local.spooling import is_spooled, spooled_reports
 from scheduling.executors.offering import SiteSoftware
 from scheduling.executors.ray.examining import check_node, examine
 from scheduling.executors.ray.inventory import nodes_of
@@ -126,7 +133,7 @@ class RayExecutor(SiteSoftware):
             actors = self._link.ask("launch", LAUNCH_TIMEOUT_S, **self._of(record, request.epoch, places))
             named = [replace(place, actor_id=actor) for place, actor in zip(places, actors, strict=True)]
             self._records.remember(record.run_id, request.epoch, named)
-            (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)  # all have read it
+            _remove_secrets(epoch_dir)  # all have read it
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         record = self._layout.record(run_id)
@@ -140,13 +147,18 @@ class RayExecutor(SiteSoftware):
                 raise ExecutorError(f"cannot stop the run: {error}", permanent=False) from error
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when the processes are gone; where a node is lost, when everything that can be reached is."""
+        """Returns when the processes are gone, where a node is lost when everything that can be reached is, or early
+        while the program has its grace: a call KILL_AFTER_S after the first ends it for certain."""
         with self._layout.locked(run_id):
             record, places = self._layout.record(run_id), self._records.places(run_id, epoch)
             if record is None or not places:
                 self._layout.call_off(run_id, epoch)
                 return
             if not self._records.ended(run_id, epoch):
+                if self._layout.asked_to_end_s(run_id, epoch) < KILL_AFTER_S and self._link.ask(
+                    "ask_to_end", ASK_TIMEOUT_S, **self._of(record, epoch, places)
+                ):
+                    return
                 killed = ExitInfo("signal", signal=int(signal.SIGKILL), message="killed on request")
                 self._end(record, epoch, places, killed)
 
@@ -159,15 +171,16 @@ class RayExecutor(SiteSoftware):
         seen = self._look(hosts)
         return [self._observe_one(*launch, seen, unheard_s.get(launch)) for launch in known]
 
+    def spooled(self, run_id: str, epoch: int) -> Iterator[Spooled]:
+        record = self._layout.record(run_id)
+        if record is not None:
+            yield from spooled_reports(_ACCOUNT, self._layout.epoch_dir(record, epoch))
+
     def prepare(self, preparation: Preparation) -> Progress:
         return preparing.prepare(self._layout, _ACCOUNT, preparation, launching.own_environment())
 
     def discard(self, project_key: str, paths: Iterable[str]) -> None:
-        for path in paths:
-            try:
-                preparing.discard(self._layout, _ACCOUNT, path)
-            except OSError as error:
-                raise ExecutorError(f"cannot remove {path}: {error}", permanent=False) from error
+        preparing.discard_all(self._layout, _ACCOUNT, paths)
 
     def hand_over(self, project_key: str, job_id: str) -> None:
         """All files are one account's."""
@@ -177,8 +190,8 @@ class RayExecutor(SiteSoftware):
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         known, reaped = set(known_live), []
-        for record in self._layout.records():
-            for epoch in self._layout.epochs(record):
+        for record, epoch in each_epoch(self._layout, self._layout.records()):
+            with apart("reaping", record.run_id, epoch):
                 stray = (record.run_id, epoch) not in known and not self._records.ended(record.run_id, epoch)
                 if stray and self._records.age_s(record.run_id, epoch) > min_age_s:
                     self.kill(record.run_id, epoch)
@@ -215,7 +228,7 @@ class RayExecutor(SiteSoftware):
         newest = max(self._layout.epochs(record), default=epoch)
         if newest > epoch:
             raise ExecutorError(f"epoch {epoch} of run {record.run_id} is stale: epoch {newest} exists", permanent=True)
-        if (self._layout.epoch_dir(record, epoch) / "runner.json").exists():
+        if exists(self._layout.epoch_dir(record, epoch) / "runner.json"):
             return False
         hosts = self._hosts_to_ask(record.run_id, epoch)
         return all(sight["state"] == "absent" for sight in self._look(hosts).values())
@@ -245,7 +258,7 @@ class RayExecutor(SiteSoftware):
             if self._records.ended(run_id, epoch):
                 return {}
             places = self._records.places(run_id, epoch)
-        except (ExecutorError, OSError, TypeError):
+        except Exception:  # `_observe_one` says it
             return {}
         return {_host_name(run_id, epoch, place): place.actor_id for place in places}
 
@@ -265,11 +278,11 @@ class RayExecutor(SiteSoftware):
             if record is None or not places:
                 return Fact(run_id, epoch, "absent" if self._layout.lock_is_free(run_id) else "alive", now)
             return self._weigh(record, epoch, places, seen, unheard_s, now)
-        except (ExecutorError, OSError, ValueError, TypeError) as error:
+        except Exception as error:
             if _is_no_name(run_id):
                 return Fact(run_id, epoch, "absent", now)
             # Not certain that they are gone: the GPUs stay held until a later look.
-            log.warning("run %s epoch %s: %s", run_id, epoch, error)
+            log_apart("observing", run_id, epoch, error)
             return Fact(run_id, epoch, "alive", now)
 
     def _weigh(
@@ -286,7 +299,7 @@ class RayExecutor(SiteSoftware):
             if not self._layout.lock_is_free(run_id):
                 return Fact(run_id, epoch, "alive", now)
             sights = [Sight(place.name, seen.get(_host_name(run_id, epoch, place), {})) for place in places]
-            begun = (self._layout.epoch_dir(record, epoch) / "runner.json").exists()
+            begun = exists(self._layout.epoch_dir(record, epoch) / "runner.json")
             self._learn(record, epoch, places, seen)
             verdict = judge(sights, begun=begun)
             if verdict.goes_on:
@@ -300,7 +313,7 @@ class RayExecutor(SiteSoftware):
         ended = facts.read_exit(epoch_dir)
         if ended is None:
             return Fact(run_id, epoch, "absent", now)
-        return Fact(run_id, epoch, "exited", now, exit=ended, reports=facts.spooled_reports(epoch_dir))
+        return Fact(run_id, epoch, "exited", now, exit=ended, spooled=is_spooled(epoch_dir))
 
     def _learn(
         self, record: RunRecord, epoch: int, places: Sequence[Place], seen: Mapping[str, dict[str, Any]]
@@ -330,7 +343,7 @@ class RayExecutor(SiteSoftware):
         if lost and self._may_run_unseen(record, epoch, places, lost, unheard_s):
             return False
         epoch_dir = self._layout.epoch_dir(record, epoch)
-        (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
+        _remove_secrets(epoch_dir)
         told = facts.read_exit(epoch_dir)
         if info and (told is None or (by_engine and _is_of_a_dead_host(told))):
             self._leave_exit(record, epoch, epoch_dir, info)
@@ -346,7 +359,8 @@ class RayExecutor(SiteSoftware):
         epoch_dir, run_id = self._layout.epoch_dir(record, epoch), record.run_id
         if all(_left_word(epoch_dir, place) for place in places if place.rank in lost):
             return False
-        (epoch_dir / "stop").touch(mode=0o600)
+        with contextlib.suppress(OSError):  # the job may have closed or removed its directory
+            (epoch_dir / "stop").touch(mode=0o600)
         lost_s, silent_s = self._records.lost_for_s(run_id, epoch), self._records.silent_for_s(run_id, epoch)
         if unheard_s is not None:  # the portal may hear of it when Ray does not
             silent_s = min(silent_s, unheard_s)
@@ -358,17 +372,24 @@ class RayExecutor(SiteSoftware):
     @staticmethod
     def _leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, info: ExitInfo) -> None:
         try:
-            more = {"signal": info.signal, "exit_code": info.exit_code}
+            more = {"signal": info.signal, "exit_code": info.exit_code, "alleged": info.alleged}
             facts.leave_exit(record, epoch, epoch_dir, info.reason, info.message, **more)
-        except OSError as error:
+        except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
+
+
+def _remove_secrets(epoch_dir: Path) -> None:
+    try:
+        remove_tree(epoch_dir / SECRETS_FILE, max_entries=2_000, max_s=0.1)
+    except OSError as error:
+        log.warning("%s stays: %s", epoch_dir / SECRETS_FILE, error)
 
 
 def _left_word(epoch_dir: Path, place: Place) -> bool:
     """Whether the place's runner has said that nothing of the run is left on its node."""
     if place.rank == 0:
         return facts.read_exit(epoch_dir) is not None
-    return (epoch_dir / f"node-{place.name}" / ENDED_FILE).exists()
+    return exists(epoch_dir / f"node-{place.name}" / ENDED_FILE)
 
 
 def _is_of_a_dead_host(told: ExitInfo) -> bool:

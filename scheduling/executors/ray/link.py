@@ -24,6 +24,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from evenkeel.program_output import shown_lines
+
 from scheduling.errors import ExecutorError
 
 log = logging.getLogger(__name__)
@@ -154,7 +156,7 @@ class Link:
 
     def _last_words(self) -> str:
         with contextlib.suppress(OSError):
-            lines = (self._dir / LOG).read_bytes()[-4000:].decode(errors="replace").strip().splitlines()
+            lines = shown_lines((self._dir / LOG).read_bytes()[-4000:].strip())
             return lines[-1][:500] if lines else "it said nothing"
         return "no log"
 

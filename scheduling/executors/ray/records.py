@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from evenkeel.runner.files import read_object
 from evenkeel.runner.reports import write_atomically
 
-from scheduling.executors.local.layout import Layout, checked_name, read_object
+from scheduling.executors.local.layout import Layout, checked_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,9 +50,10 @@ def judge(sights: Sequence[Sight], *, begun: bool) -> Verdict:
         worst = min(dead, key=lambda sight: _ORDER.index(str(sight.seen.get("kind"))))
         return Verdict(False, _explain(worst), by_engine=True)
     if missing:
-        forgotten = ExitInfo("runner_lost", message=f"Ray does not know its actor on node {missing[0].node} any more")
+        text = f"Ray does not know its actor on node {missing[0].node} any more"
+        forgotten = ExitInfo("runner_lost", message=text, alleged=True)
         return Verdict(False, forgotten if begun else None)
-    return Verdict(False, ExitInfo("runner_lost", message="the runner ended without leaving a record"))
+    return Verdict(False, ExitInfo("runner_lost", message="the runner ended without leaving a record", alleged=True))
 
 
 def _explain(sight: Sight) -> ExitInfo:
@@ -71,7 +72,7 @@ def _explain(sight: Sight) -> ExitInfo:
             text = f"its actor on node {sight.node} did not start{said}"
             return ExitInfo("launch_failed", message=text, nodes_fault=True)
         case _:
-            return ExitInfo("runner_lost", message=f"its actor on node {sight.node} died{said}")
+            return ExitInfo("runner_lost", message=f"its actor on node {sight.node} died{said}", alleged=True)
 
 
 def _usage(sights: Sequence[Sight]) -> dict[str, float]:

@@ -7,7 +7,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenkeel.runner.files import open_plain
+from evenkeel.program_output import shown_lines
+from evenkeel.runner.files import exists, open_plain
 
 from scheduling.executors.slurm.commands import SlurmJob
 
@@ -20,17 +21,19 @@ class Ending:
     message: str
     signal: int | None = None
     nodes_fault: bool | None = None
+    alleged: bool = False
 
 
 def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool) -> Ending:
     """`job` None: Slurm does not remember it any more."""
-    started = (epoch_dir / "claim" / "job").exists()
+    started = exists(epoch_dir / "claim" / "job")
     if job is None:
-        return Ending("runner_lost", "Slurm does not know the job any more, and its runner left no record")
+        text = "Slurm does not know the job any more, and its runner left no record"
+        return Ending("runner_lost", text, alleged=True)
     where = f"Slurm job {job.job_id}"
     if killed and job.ended("CANCELLED"):
         return Ending("signal", "killed on request", int(signal.SIGKILL))
-    if not started and (epoch_dir / "stop").exists():
+    if not started and exists(epoch_dir / "stop"):
         return Ending("stopped", "stopped before it started")
     if job.ended("OUT_OF_MEMORY"):
         return Ending("out_of_memory", f"{where} used more memory than it was given")
@@ -42,12 +45,11 @@ def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool) -> Ending:
         return Ending("runner_lost", f"Slurm preempted {where}", nodes_fault=False)
     if job.ended("CANCELLED"):
         return Ending("runner_lost", f"{where} was cancelled in Slurm", nodes_fault=False)
-    if not (epoch_dir / "runner.json").exists():
+    if not exists(epoch_dir / "runner.json"):
         text = f"{where} ended before the runner began: {_last_words(epoch_dir)}"
-        return Ending("launch_failed", text, nodes_fault=True)
-    return Ending(
-        "runner_lost", f"{where} ended ({', '.join(sorted(job.states)).lower()}) without a record of its runner"
-    )
+        return Ending("launch_failed", text, nodes_fault=True, alleged=True)
+    text = f"{where} ended ({', '.join(sorted(job.states)).lower()}) without a record of its runner"
+    return Ending("runner_lost", text, alleged=True)
 
 
 def _last_words(epoch_dir: Path) -> str:
@@ -55,6 +57,6 @@ def _last_words(epoch_dir: Path) -> str:
         with contextlib.suppress(OSError), open_plain(epoch_dir / "logs" / name) as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - 4_000))
-            if lines := file.read(4_000).decode(errors="replace").strip().splitlines():
+            if lines := shown_lines(file.read(4_000).strip()):
                 return lines[-1][:MAX_WORDS]
     return "it said nothing"

@@ -140,7 +140,7 @@ def _unless_busy(finding: Finding) -> Finding:
 
 
 def _version(text: str) -> Finding:
-    match = re.search(r"(\d+)\.(\d+)", text)
+    match = re.search(r"([0-9]+)\.([0-9]+)", text)
     version = (int(match[1]), int(match[2])) if match else (0, 0)
     return Finding("version", version >= OLDEST, text.strip(), "Slurm 22.05 is the oldest that was tried")
 
@@ -192,7 +192,7 @@ def _lost_nodes(commands: Commands, options: Options) -> Finding:
         config = commands.run("scontrol", "show", "config")
     except ExecutorError as error:
         return Finding("lost nodes", True, f"not known: {error}", known=False)
-    told = re.search(r"^SlurmdTimeout\s*=\s*(\d+)", config, re.MULTILINE)
+    told = re.search(r"^SlurmdTimeout\s*=\s*([0-9]+)", config, re.MULTILINE)
     if told is None:
         return Finding("lost nodes", True, "not known: Slurm's configuration names no SlurmdTimeout", known=False)
     timeout_s, lease = int(told[1]), f"{options.lease_s:g} s"

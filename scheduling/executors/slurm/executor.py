@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.entry import SECRETS_FILE
+from evenkeel.runner.files import exists
+from evenkeel.runner.grace import KILL_AFTER_S
 from evenkeel.runner.spec import END_OF_LEASE_S
+from evenkeel.runner.trees import remove_tree
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
@@ -26,22 +28,34 @@ from scheduling.executors.base import (
     Preparation,
     Progress,
     Renewals,
+    Spooled,
 )
 from scheduling.executors.local import facts, preparing, storage
 from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.apart import apart, each_epoch, log_apart
 from scheduling.executors.local.launching import make_job_dir, own_environment
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.local.spooling import is_spooled, spooled_reports
 from scheduling.executors.offering import SiteSoftware
 from scheduling.executors.slurm import examining, launching
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import ending_of
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
-from scheduling.executors.slurm.seeing import Notes, Seen, as_executor_error, close, decisive, look_afresh, silent
+from scheduling.executors.slurm.seeing import (
+    Notes,
+    Seen,
+    as_executor_error,
+    close,
+    decisive,
+    look_afresh,
+    node_names,
+    silent,
+)
 
 log = logging.getLogger(__name__)
 
-KILL_GRACE_S = 3.0  # for the runner to end its workers and leave its record itself
+KILL_GRACE_S = 3.0  # most programs end at once when asked; the others are looked at again
 GONE_S = 45.0  # from scancel until the nodes have said that nothing is left
 LOOK_S = 0.25
 CLOCK_S = 1.0  # squeue is asked after `Seen.at`; a job noted since, or just before, may be missing from what it says
@@ -98,7 +112,8 @@ class SlurmExecutor(SiteSoftware):
                 self._commands.cancel(waiting, "--state=PENDING")  # what has begun meanwhile finds the file
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when Slurm says that the processes are gone, or after KILL_GRACE_S + GONE_S."""
+        """Returns when Slurm says that the processes are gone, or early while the program has its grace: the next call
+        then looks again, and has Slurm end the job once KILL_AFTER_S have passed since the first."""
         with self._layout.locked(run_id), as_executor_error("kill"):
             record = self._layout.record(run_id)
             if record is None or not self._layout.begun(run_id, epoch):
@@ -108,7 +123,10 @@ class SlurmExecutor(SiteSoftware):
             live = self._live(run_id, epoch)
             if live and not any(job.pending for job in live):
                 self._commands.cancel([min(job.job_id for job in live)], "--batch", "--signal=USR1")  # the leading one
-                live = self._await_end(run_id, epoch, KILL_GRACE_S)
+                asked_s = self._layout.asked_to_end_s(run_id, epoch)
+                live = self._await_end(run_id, epoch, KILL_GRACE_S if asked_s < KILL_GRACE_S else 0.0)
+                if live and asked_s < KILL_AFTER_S:
+                    return
             if live:
                 self._commands.cancel([job.job_id for job in live])
                 self._await_end(run_id, epoch, GONE_S)
@@ -120,15 +138,16 @@ class SlurmExecutor(SiteSoftware):
         seen = self._see()
         return [self._observe_one(*launch, seen, renewed_at.get(launch)) for launch in known]
 
+    def spooled(self, run_id: str, epoch: int) -> Iterator[Spooled]:
+        record = self._layout.record(run_id)
+        if record is not None:
+            yield from spooled_reports(OURS, self._layout.epoch_dir(record, epoch))
+
     def prepare(self, preparation: Preparation) -> Progress:
         return preparing.prepare(self._layout, OURS, preparation, own_environment())
 
     def discard(self, project_key: str, paths: Iterable[str]) -> None:
-        for path in paths:
-            try:
-                preparing.discard(self._layout, OURS, path)
-            except OSError as error:
-                raise ExecutorError(f"cannot remove {path}: {error}", permanent=False) from error
+        preparing.discard_all(self._layout, OURS, paths)
 
     def hand_over(self, project_key: str, job_id: str) -> None:
         """All files are of one user."""
@@ -146,8 +165,8 @@ class SlurmExecutor(SiteSoftware):
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         """Ends jobs of runs that are remembered here and that nobody knows; another portal's are left alone."""
         known, reaped, seen = set(known_live), [], self._see()
-        for record in self._layout.records():
-            for epoch in self._layout.epochs(record):
+        for record, epoch in each_epoch(self._layout, self._layout.records()):
+            with apart("reaping", record.run_id, epoch):
                 live = seen.live(record.run_id, epoch)
                 if (
                     (record.run_id, epoch) in known
@@ -187,7 +206,8 @@ class SlurmExecutor(SiteSoftware):
         if found := self._known_to_slurm(record.run_id, epoch):
             self._notes.write(record.run_id, epoch, found[0].job_id)
             return False
-        shutil.rmtree(self._layout.epoch_dir(record, epoch) / "claim", ignore_errors=True)  # ours, see `_close`
+        with contextlib.suppress(OSError):
+            remove_tree(self._layout.epoch_dir(record, epoch) / "claim")  # ours, see `_close`
         return True
 
     def _known_to_slurm(self, run_id: str, epoch: int) -> Sequence[SlurmJob]:
@@ -239,10 +259,10 @@ class SlurmExecutor(SiteSoftware):
             if record is None or not self._layout.begun(run_id, epoch):
                 return Fact(run_id, epoch, "absent", now)
             return self._look(record, epoch, now, seen, renewed_at)
-        except (ExecutorError, OSError, ValueError) as error:
+        except Exception as error:
             # Not certain that they are gone: the GPUs stay held until a later look.
             if not isinstance(error, ExecutorError) or "cannot name" not in str(error):
-                log.warning("run %s epoch %s: %s", run_id, epoch, error)
+                log_apart("observing", run_id, epoch, error)
                 return Fact(run_id, epoch, "alive", now)
             return Fact(run_id, epoch, "absent", now)
 
@@ -266,7 +286,7 @@ class SlurmExecutor(SiteSoftware):
         if job is not None and job.ended("OUT_OF_MEMORY") and ended.reason in ("signal", "user_error"):
             ended = replace(ended, reason="out_of_memory", message=f"{ended.message}: out of memory in Slurm's eyes")
         self._clean(epoch_dir)
-        return Fact(run_id, epoch, "exited", now, exit=ended, reports=facts.spooled_reports(epoch_dir))
+        return Fact(run_id, epoch, "exited", now, exit=ended, spooled=is_spooled(epoch_dir))
 
     def _look_unnoted(self, record: RunRecord, epoch: int, now: float) -> Fact:
         """A launch under way, or one that broke off. Before it counts as absent it is closed: should Slurm have
@@ -297,13 +317,14 @@ class SlurmExecutor(SiteSoftware):
         until its runners have left word, or its lease is over for certain, it may go on there. Without the first, which
         has the lease, the others end by themselves. Who still sees the shared directory is asked to stop."""
         epoch_dir = self._layout.epoch_dir(record, epoch)
-        if not (epoch_dir / "claim" / "job").exists():
+        if not exists(epoch_dir / "claim" / "job"):
             return False
         if left is not None and not ((others := silent(epoch_dir)) and others & self._gone()):
             return False
         if job is not None and not (job.ended("NODE_FAIL") or self._on_lost_node(job)):
             return False
-        (epoch_dir / "stop").touch(mode=0o600)
+        with contextlib.suppress(OSError):  # the job may have closed or removed its directory
+            (epoch_dir / "stop").touch(mode=0o600)
         since = self._notes.unseen_since(record.run_id, epoch, (job and job.ended_at) or now)
         if left is not None:
             return now < since + END_OF_LEASE_S + self._options.skew_s
@@ -328,15 +349,26 @@ class SlurmExecutor(SiteSoftware):
     def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
         ending = ending_of(job, epoch_dir, killed=self._notes.kill_mark(record.run_id, epoch).exists())
         try:
-            left = facts.leave_exit(record, epoch, epoch_dir, ending.reason, ending.message, signal=ending.signal)
+            more = {"signal": ending.signal, "alleged": ending.alleged}
+            left = facts.leave_exit(record, epoch, epoch_dir, ending.reason, ending.message, **more)
             return replace(left, nodes_fault=ending.nodes_fault)
-        except OSError as error:
+        except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
-            return ExitInfo(ending.reason, None, ending.signal, None, ending.message, ending.nodes_fault)
+            return ExitInfo(
+                ending.reason,
+                signal=ending.signal,
+                message=ending.message,
+                nodes_fault=ending.nodes_fault,
+                alleged=ending.alleged,
+            )
 
     @staticmethod
     def _clean(epoch_dir: Path) -> None:
         """Secrets of a runner that was killed."""
-        (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
-        for path in (epoch_dir / "secrets", *epoch_dir.glob("node-*/secrets")):
-            shutil.rmtree(path, ignore_errors=True)
+        nodes = (epoch_dir / f"node-{name}" for name in node_names(epoch_dir))
+        for path in (epoch_dir / SECRETS_FILE, epoch_dir / "secrets", *(node / "secrets" for node in nodes)):
+            try:
+                if not remove_tree(path, max_entries=2_000, max_s=0.1):
+                    log.warning("%s has more in it than is removed at once", path)
+            except OSError as error:
+                log.warning("%s stays: %s", path, error)

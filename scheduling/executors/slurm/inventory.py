@@ -10,7 +10,7 @@ from scheduling.executors.base import AcceleratorInfo, NodeInfo
 from scheduling.executors.local.inventory import type_name
 
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][\w:/]*)=")
-_GPU = re.compile(r"gpu(?::(?P<type>[A-Za-z][\w.-]*))?:(?P<count>\d+)(?:\([^)]*\))?$")
+_GPU = re.compile(r"gpu(?::(?P<type>[A-Za-z][\w.-]*))?:(?P<count>[0-9]+)(?:\([^)]*\))?$")
 #: A node with one of these runs nothing, or nobody knows.
 _GONE = frozenset({"DOWN", "FAIL", "ERROR", "FUTURE", "UNKNOWN", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN"})
 #: What runs there goes on, nothing new begins.
@@ -100,4 +100,4 @@ def _gpus(gres: str) -> Iterator[str]:
 
 def _integer(fields: Mapping[str, str], name: str) -> int:
     text = fields.get(name, "")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isascii() and text.isdecimal() else 0

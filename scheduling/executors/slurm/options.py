@@ -12,7 +12,7 @@ from scheduling.executors.base import NO_SOFTWARE, Software
 
 PLACEMENTS = ("nodes", "delegate")
 _NAME = re.compile(r"[\w.@+-]{0,64}")
-_TIME = re.compile(r"\d+(-\d+(:\d+){0,2})?|\d+(:\d+){1,2}|")
+_TIME = re.compile(r"[0-9]+(-[0-9]+(:[0-9]+){0,2})?|[0-9]+(:[0-9]+){1,2}|")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+from evenkeel.runner.files import exists, read_object, read_plain
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import ENDED_FILE
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.local.layout import checked_name, read_object
+from scheduling.executors.local.layout import checked_name
 from scheduling.executors.slurm import launching
 from scheduling.executors.slurm.commands import SlurmJob
+
+MAX_NODES = 5_000
 
 
 class Notes:
@@ -71,7 +76,7 @@ class Seen:
 def decisive(jobs: Sequence[SlurmJob], epoch_dir: Path) -> SlurmJob | None:
     """The job that claimed the epoch, or the newest of them."""
     with contextlib.suppress(OSError, ValueError):
-        claimed = int((epoch_dir / "claim" / "job").read_text())
+        claimed = int(read_plain(epoch_dir / "claim" / "job", 100))
         if found := [job for job in jobs if job.job_id == claimed]:
             return found[0]
     return max(jobs, key=lambda job: job.job_id, default=None)
@@ -79,8 +84,17 @@ def decisive(jobs: Sequence[SlurmJob], epoch_dir: Path) -> SlurmJob | None:
 
 def silent(epoch_dir: Path) -> set[str]:
     """Nodes beside the first whose runner has not said that nothing of the run is left there."""
-    found = {own for own in epoch_dir.glob("node-*") if not (own / ENDED_FILE).exists()}
-    return {own.name.removeprefix("node-") for own in found}
+    return {name for name in node_names(epoch_dir) if not exists(epoch_dir / f"node-{name}" / ENDED_FILE)}
+
+
+def node_names(epoch_dir: Path) -> list[str]:
+    """Of those beside the first that have a directory: a job has one for each node, unless it makes more."""
+    try:
+        with os.scandir(epoch_dir) as entries:
+            names = [entry.name for entry in islice(entries, MAX_NODES)]
+    except OSError:
+        return []
+    return [name.removeprefix("node-") for name in names if name.startswith("node-")]
 
 
 def close(epoch_dir: Path) -> None:

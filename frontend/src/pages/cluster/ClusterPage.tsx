@@ -4,6 +4,7 @@ import { count } from "../../lib/format";
 import { TopBar } from "../../shell/TopBar";
 import { ChecksPanel } from "./ChecksPanel";
 import { DrainsPanel } from "./DrainsPanel";
+import { FailingPanel } from "./FailingPanel";
 import { NodesPanel } from "./NodesPanel";
 import { PartitionsPanel } from "./PartitionsPanel";
 import { WindowsPanel } from "./WindowsPanel";
@@ -21,6 +22,7 @@ export default function ClusterPage({ session }: { session: Session }) {
         <WindowsPanel isAdmin={isAdmin} nodes={nodes.data ?? []} />
         <PartitionsPanel isAdmin={isAdmin} nodes={nodes.data ?? []} />
         <NodesPanel query={nodes} isAdmin={isAdmin} />
+        {isAdmin && <FailingPanel />}
       </div>
     </>
   );

@@ -7,6 +7,7 @@ import { consequences, drainedNodes, type Drained } from "../../lib/drains";
 import { count, dateTime, moment, relative } from "../../lib/format";
 import { DrainForm } from "./DrainForm";
 import { DrainJobs } from "./DrainJobs";
+import { Name } from "../../components/Name";
 
 const AT_ONCE = 20;
 
@@ -33,7 +34,7 @@ function Row({ node, isAdmin, onChange }: { node: Drained; isAdmin: boolean; onC
   return (
     <li style={{ padding: "8px 14px", borderTop: "1px solid var(--line)" }}>
       <div style={{ display: "flex", gap: 8, alignItems: "center", flexWrap: "wrap" }}>
-        <b style={{ fontWeight: 500 }}>{node.name}</b>
+        <b style={{ fontWeight: 500 }}><Name>{node.name}</Name></b>
         <DrainMark node={node} now={now} />
         {drain.reason && <span>{drain.reason}</span>}
         {drain.by && <span className="sub" title={drain.since_at ? `since ${dateTime(new Date(drain.since_at))}` : undefined}>by {drain.by}</span>}

@@ -18,6 +18,7 @@ import { DrainForm } from "./DrainForm";
 import { DrainsPanel } from "./DrainsPanel";
 import { NodeEvents, NodeFaults, NodeJobs } from "./NodeLists";
 import { NodeState } from "./NodesPanel";
+import { Name } from "../../components/Name";
 
 const HeldChart = lazy(() => import("./HeldChart"));
 const PER_ROW = 16;
@@ -69,7 +70,7 @@ function Known({ node, isAdmin }: { node: NodeDetail; isAdmin: boolean }) {
     <>
       <header style={{ display: "grid", gap: 4 }}>
         <div className="title">
-          <span style={{ overflowWrap: "anywhere" }}>{node.name}</span>
+          <Name>{node.name}</Name>
           <span style={{ fontSize: 13, fontWeight: 400, letterSpacing: 0 }}><NodeState node={node} now={now} /></span>
           {node.emulated && <Emulated />}
           {isAdmin && !node.drain && <button type="button" className="btn" style={{ marginLeft: "auto", fontSize: 13, letterSpacing: 0 }} title="Place nothing new; say what becomes of its jobs first" onClick={() => setDraining(true)}>Drain</button>}

@@ -4,6 +4,7 @@ import { useSetPartition } from "../../api/clusterHooks";
 import type { ClusterNode, Partition } from "../../api/types";
 import { Text } from "../../components/TextField";
 import { listed, NodeChoice } from "./NodeChoice";
+import { isolated } from "../../lib/isolated";
 
 interface Props {
   partition: Partition | null;
@@ -34,7 +35,7 @@ export function PartitionForm({ partition, nodes, onClose }: Props) {
     save.mutate({ name: name.trim(), wish }, { onSuccess: onClose });
   };
   return (
-    <Modal opened onClose={onClose} title={partition ? `Change ${partition.name}` : "New partition"} size={560} closeButtonProps={{ "aria-label": "Close" }}>
+    <Modal opened onClose={onClose} title={partition ? `Change ${isolated(partition.name)}` : "New partition"} size={560} closeButtonProps={{ "aria-label": "Close" }}>
       <form onSubmit={submit} style={{ display: "flex", gap: 12, flexWrap: "wrap", alignItems: "flex-end" }}>
         <Text label="Name" value={name} onChange={setName} required disabled={partition !== null} placeholder="debug" />
         <NodeChoice nodes={nodes} names={names} types={types} onNames={setNames} onTypes={setTypes} />

@@ -5,6 +5,7 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { Icon } from "../../components/icons";
 import { count, duration, integer, typeName } from "../../lib/format";
 import { PartitionForm } from "./PartitionForm";
+import { Name } from "../../components/Name";
 
 export function PartitionsPanel({ isAdmin, nodes }: { isAdmin: boolean; nodes: ClusterNode[] }) {
   const query = usePartitions();
@@ -49,7 +50,7 @@ function Row({ partition, isAdmin, onEdit }: { partition: Partition; isAdmin: bo
   const named = [...partition.nodes, ...partition.accelerator_types.map((type) => `all ${typeName(type)}`)];
   return (
     <tr>
-      <td className="wide" style={{ fontWeight: 500 }}>{partition.name}{partition.is_default && <span className="chip" style={{ marginLeft: 6 }}>default</span>}</td>
+      <td className="wide" style={{ fontWeight: 500 }}><Name>{partition.name}</Name>{partition.is_default && <span className="chip" style={{ marginLeft: 6 }}>default</span>}</td>
       <td data-l="Nodes" title={named.join(", ")}>{integer(partition.node_count)} <span className="sub">{named.slice(0, 3).join(", ")}{named.length > 3 ? ", …" : ""}</span></td>
       <td className="ra" data-l="GPUs">{integer(partition.gpus)}</td>
       <td className="ra" data-l="Priority">{integer(partition.priority)}</td>

@@ -6,6 +6,7 @@ import { Icon } from "../../components/icons";
 import { useNow } from "../../lib/clock";
 import { dateTime, duration, moment, relative, typeName } from "../../lib/format";
 import { WindowForm } from "./WindowForm";
+import { Name } from "../../components/Name";
 
 const CHIPS: Record<NodeWindow["state"], string> = { coming: "chip", in_force: "chip warn", over: "chip", removed: "chip" };
 
@@ -56,7 +57,7 @@ function Row({ window, isAdmin }: { window: NodeWindow; isAdmin: boolean }) {
   const forWhom = [...window.projects, ...window.users].join(", ");
   return (
     <tr>
-      <td className="wide" style={{ fontWeight: 500 }}>{window.kind}{window.reason && <span className="sub" style={{ fontWeight: 400 }}> {window.reason}</span>}</td>
+      <td className="wide" style={{ fontWeight: 500 }}>{window.kind}{window.reason && <span className="sub" style={{ fontWeight: 400 }}> <Name>{window.reason}</Name></span>}</td>
       <td data-l="State"><span className={CHIPS[window.state]}>{window.state.replace("_", " ")}</span></td>
       <td data-l="Nodes" className="ell" style={{ maxWidth: 260 }} title={whereOf(window)}>{whereOf(window)}</td>
       <td className="ra" data-l="Begins" title={dateTime(start)}>{moment(start, now)}<span className="sub">{relative(start, now)}</span></td>

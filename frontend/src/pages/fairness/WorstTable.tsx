@@ -4,6 +4,7 @@ import { JobRef } from "../../components/JobRef";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { relative, times } from "../../lib/fairness";
 import { duration, integer } from "../../lib/format";
+import { Name } from "../../components/Name";
 
 export function WorstTable({ rows, waiting }: { rows: SlowedJob[]; waiting: boolean }) {
   if (rows.length === 0) return <p className="empty">{waiting ? "No job of your projects waits for GPUs." : "Of no job of your projects it is known how fast it is beside being alone."} <Link to="/submit">Submit a job</Link></p>;
@@ -21,7 +22,7 @@ export function WorstTable({ rows, waiting }: { rows: SlowedJob[]; waiting: bool
           {rows.map((job) => (
             <tr key={job.number} data-row>
               <td className="wide"><JobRef number={job.number} name={job.name} array={job.array} />{job.emulated && <Emulated />}</td>
-              <td data-l="Project">{job.project.name}</td>
+              <td data-l="Project"><Name>{job.project.name}</Name></td>
               {waiting && <td data-l="State"><StateChip state={job.state} /></td>}
               {!waiting && (
                 <>

@@ -6,6 +6,7 @@ import { useJobSearch } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { StateChip } from "../../components/StateChip";
+import { isolated } from "../../lib/isolated";
 
 const SHOWN = 8;
 
@@ -18,7 +19,7 @@ export function CompareDialog({ job, onClose }: { job: JobDetail; onClose: () =>
   const others = (found.data?.results ?? []).filter((other) => other.number !== job.number).slice(0, SHOWN);
   const open = (other: number) => void navigate(`/jobs/compare?jobs=${job.number},${other}`);
   return (
-    <Modal opened onClose={onClose} title={`Compare ${job.number} ${job.name} with`} size={440} closeButtonProps={{ "aria-label": "Close" }}>
+    <Modal opened onClose={onClose} title={`Compare ${job.number} ${isolated(job.name)} with`} size={440} closeButtonProps={{ "aria-label": "Close" }}>
       <div style={{ display: "grid", gap: 10 }}>
         <input className="in" type="search" aria-label="Name or number of the other job" placeholder="Name or number" value={typed} onChange={(event) => setTyped(event.target.value)} data-autofocus />
         {others.map((other) => (

@@ -3,6 +3,7 @@ import { Panel } from "../../components/Panel";
 import { count } from "../../lib/format";
 import { dataOf } from "../../lib/jobFile";
 import css from "./job.module.css";
+import { Name } from "../../components/Name";
 
 /** What the job reads, and where it comes from. */
 export function DataCard({ job }: { job: JobDetail }) {
@@ -13,7 +14,7 @@ export function DataCard({ job }: { job: JobDetail }) {
       <ul className={`pb ${css.links}`}>
         {data.map((one) => (
           <li key={one.name}>
-            <span>{one.name}{one.read_only === false && <span className="sub"> written, too</span>}</span>
+            <span><Name>{one.name}</Name>{one.read_only === false && <span className="sub"> written, too</span>}</span>
             <span className="sub ell mono" title={one.url ?? one.path}>{one.url ?? one.path}</span>
           </li>
         ))}

@@ -6,6 +6,7 @@ import type { JobDetail } from "../../api/types";
 import { timeZone } from "../../lib/format";
 import { formOf, patchOf, type Allowed, type EditForm } from "../../lib/jobActions";
 import { hasEnded } from "../../lib/jobState";
+import { isolated } from "../../lib/isolated";
 
 interface Entry {
   key: keyof EditForm;
@@ -37,7 +38,7 @@ export function EditDialog({ job, may, onClose }: { job: JobDetail; may: Allowed
     change.mutate(patch, { onSuccess: onClose });
   };
   return (
-    <Modal opened onClose={onClose} title={`Edit ${job.number} ${job.name}`} size={460} closeButtonProps={{ "aria-label": "Close" }}>
+    <Modal opened onClose={onClose} title={`Edit ${job.number} ${isolated(job.name)}`} size={460} closeButtonProps={{ "aria-label": "Close" }}>
       <form onSubmit={save} noValidate style={{ display: "grid", gap: 12 }}>
         {entries.map(({ key, label, hint, type }, i) => {
           const error = errors.find((entry) => entry.field === key || entry.field.startsWith(`${key}.`))?.message;

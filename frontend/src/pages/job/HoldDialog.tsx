@@ -1,11 +1,12 @@
 import { Modal } from "@mantine/core";
 import { useHold } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
+import { isolated } from "../../lib/isolated";
 
 export function HoldDialog({ job, opened, onClose }: { job: JobDetail; opened: boolean; onClose: () => void }) {
   const hold = useHold(job.number);
   return (
-    <Modal opened={opened} onClose={onClose} title={`Hold ${job.number} ${job.name}?`} size={420} closeButtonProps={{ "aria-label": "Close" }}>
+    <Modal opened={opened} onClose={onClose} title={`Hold ${job.number} ${isolated(job.name)}?`} size={420} closeButtonProps={{ "aria-label": "Close" }}>
       <div style={{ display: "grid", gap: 14 }}>
         <p style={{ color: "var(--ink-2)" }}>It writes a checkpoint, gives back its GPUs and waits until it is released. Then it queues again and goes on from there.</p>
         {hold.error && <div className="fault" role="alert" style={{ margin: 0 }}>{hold.error.message}</div>}

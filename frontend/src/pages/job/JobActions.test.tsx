@@ -68,6 +68,12 @@ describe("the actions of a job", () => {
     expect(sent).toEqual([{ path: "/api/v1/jobs/7/hold", method: "POST", body: {} }]);
   });
 
+  it("stop the retries of a job that waits for the next one", async () => {
+    await show(job({ state: "queued", retry: { at: "2030-01-01T00:00:00Z", attempt: 2, of: 3, why: "Failed with code 1" } }));
+    await press("Stop trying");
+    expect(sent).toEqual([{ path: "/api/v1/jobs/7/stop-retrying", method: "POST", body: {} }]);
+  });
+
   it("hold and release what waits at once", async () => {
     await show(job({ state: "queued" }));
     await press("Hold");

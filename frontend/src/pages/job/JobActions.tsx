@@ -1,7 +1,7 @@
 import { Menu } from "@mantine/core";
 import { useState } from "react";
 import { useNavigate } from "react-router";
-import { useHold, useRelease } from "../../api/hooks";
+import { useHold, useRelease, useStopRetrying } from "../../api/hooks";
 import type { JobDetail, Session } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { allowed } from "../../lib/jobActions";
@@ -21,13 +21,15 @@ export function JobActions({ job, session }: { job: JobDetail; session: Session 
   const navigate = useNavigate();
   const hold = useHold(job.number);
   const release = useRelease(job.number);
+  const stop = useStopRetrying(job.number);
   const may = allowed(job, session);
   const close = () => setDialog(null);
-  const error = hold.error ?? release.error;
+  const error = hold.error ?? release.error ?? stop.error;
   return (
     <>
       <div className={css.actions} role="group" aria-label="Actions">
         {may.release && <button type="button" className="btn" disabled={release.isPending} onClick={() => release.mutate(undefined)}><Icon name="resume" size={14} />Release</button>}
+        {may.stopRetrying && <button type="button" className="btn" disabled={stop.isPending} onClick={() => stop.mutate(undefined)}><Icon name="cross" size={14} />Stop trying</button>}
         {may.hold && (
           <button type="button" className="btn" disabled={hold.isPending} onClick={() => (job.state === "queued" ? hold.mutate(undefined) : setDialog("hold"))}>
             <Icon name="pause" size={14} />Hold

@@ -1,6 +1,7 @@
 import { Link } from "react-router";
 import { useSession } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
+import { RetryChip } from "../../components/RetryChip";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { dateTime, gibibytes, integer, moment, partOf, range, relative, THIN, typeName } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
@@ -9,6 +10,7 @@ import { reasonSentence } from "../../lib/jobView";
 import { IdleNote } from "./IdleNote";
 import { JobActions } from "./JobActions";
 import css from "./job.module.css";
+import { Name } from "../../components/Name";
 
 export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
   const session = useSession().data;
@@ -19,16 +21,19 @@ export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
         <h1 className="title">
           <i className="sw" style={jobPaint(job.number)} aria-hidden />
           <span className="num">{job.number}</span>
-          <span style={{ overflowWrap: "anywhere" }}>{job.name}</span>
+          <Name>{job.name}</Name>
           <StateChip state={job.state} />
           {job.emulated && <Emulated />}
           {job.hold && <span className="chip warn" title={job.hold.text}>{job.hold.kind === "cost" || job.hold.kind === "idle" ? "parked" : "held"}</span>}
           {job.idle && <span className="chip warn" title={job.idle.text}>idle</span>}
+          <RetryChip job={job} now={now} />
+          {job.ending && <span className="chip warn">ending</span>}
           {job.pace_missed && <span className="chip warn" title="The machine is too slow for the emulated pace; times are longer than the catalogue says">pace missed</span>}
         </h1>
         <JobActions job={job} session={session} />
       </div>
-      {reason && <p className={css.reason} title={job.reason?.token}>{reason}</p>}
+      {reason && <p className={css.reason} title={job.reason?.token}><bdi>{reason}</bdi></p>}
+      {job.warnings.map((text) => <p key={text} className="fault" role="note" style={{ margin: 0, overflowWrap: "anywhere" }}><bdi>{text}</bdi></p>)}
       {job.idle && <IdleNote job={job} idle={job.idle} now={now} />}
       <Facts job={job} now={now} />
     </header>
@@ -42,21 +47,21 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
   const types = job.gpus.types.length > 0 ? job.gpus.types.map(typeName).join(" or ") : "GPUs of any type";
   return (
     <div className="facts">
-      <span>Project <b>{job.project.name}</b></span>
-      {job.owner && <span>Owner <b>{job.owner.name || job.owner.email}</b></span>}
+      <span>Project <b><Name>{job.project.name}</Name></b></span>
+      {job.owner && <span>Owner <b><Name>{job.owner.name || job.owner.email}</Name></b></span>}
       <span className="ell" style={{ maxWidth: "min(420px, 100%)" }} title={program}>Program <b className={job.model_type ? "" : "mono"}>{program}</b>, batch <b>{integer(job.batch_size)}</b></span>
       <span title={dateTime(submitted)}>Submitted <b>{moment(submitted, now)}</b>, {relative(submitted, now)}</span>
       <span>Wants <b>{partOf(job.gpus.share_percent, `${range(job.gpus.min, job.gpus.max)}${THIN}×${THIN}${types}`)}</b>{job.gpus.memory_mib != null && <> with <b>{gibibytes(job.gpus.memory_mib)}</b> of GPU memory</>}</span>
       {besideGpus(job.spec) && <span>Of each node <b>{besideGpus(job.spec)}</b></span>}
-      {(job.cluster.choice || clusters > 1) && <span title={job.cluster.choice ?? undefined}>Cluster <b>{job.cluster.name}</b></span>}
+      {(job.cluster.choice || clusters > 1) && <span title={job.cluster.choice ?? undefined}>Cluster <b><Name>{job.cluster.name}</Name></b></span>}
       {job.cluster.choice && <span>{job.cluster.choice}</span>}
-      {job.partition && <span>Partition <b>{job.partition}</b></span>}
+      {job.partition && <span>Partition <b><Name>{job.partition}</Name></b></span>}
       {job.deadline_at && <span title={dateTime(new Date(job.deadline_at))}>Deadline <b>{moment(new Date(job.deadline_at), now)}</b></span>}
       {job.array && <span>Index <b>{integer(job.array.index)}</b> of <Link className="link" to={`/jobs?array=${job.array.number}`}>array {job.array.number}</Link>, {integer(job.array.size)} jobs</span>}
       {job.resubmit_of != null && <span>Repeats <Link className="link" to={`/jobs/${job.resubmit_of}`}>{job.resubmit_of}</Link></span>}
       {job.resumed_from && <span>Began at step <b>{integer(job.resumed_from.step)}</b>{job.resumed_from.job != null && <> of <Link className="link" to={`/jobs/${job.resumed_from.job}`}>{job.resumed_from.job}</Link></>}</span>}
       {Object.keys(job.labels).length > 0 && (
-        <span>Labels {Object.entries(job.labels).map(([key, value]) => <span key={key} className="chip" style={{ marginLeft: 4 }}>{key}={value}</span>)}</span>
+        <span>Labels {Object.entries(job.labels).map(([key, value]) => <span key={key} className="chip" style={{ marginLeft: 4 }}><Name>{`${key}=${value}`}</Name></span>)}</span>
       )}
     </div>
   );

@@ -16,7 +16,8 @@ import { Figures } from "./Figures";
 import { ArtifactsCard } from "./ArtifactsCard";
 import { DataCard } from "./DataCard";
 import { EnvironmentCard } from "./EnvironmentCard";
-import { Checkpoints, HeldNow, Links, Runs } from "./SideCards";
+import { Links } from "./Links";
+import { Checkpoints, HeldNow, Runs } from "./SideCards";
 import { JobHeader } from "./JobHeader";
 import { LifePanel } from "./LifePanel";
 import { LogsPanel } from "./LogsPanel";
@@ -24,6 +25,7 @@ import { PriorityCard } from "./PriorityCard";
 import { SharingCard } from "./SharingCard";
 import { WhyCard } from "./WhyCard";
 import css from "./job.module.css";
+import { isolated } from "../../lib/isolated";
 
 const Charts = lazy(() => import("./Charts"));
 const ResourceCharts = lazy(() => import("./ResourceCharts"));
@@ -36,7 +38,7 @@ export default function JobPage() {
   const crumb = <><Link to="/jobs">Jobs</Link><i>/</i>{number}</>;
   return (
     <>
-      <TopBar title={job ? `${job.number} ${job.name}` : `Job ${number}`} crumb={crumb} />
+      <TopBar title={job ? `${job.number} ${isolated(job.name)}` : `Job ${number}`} crumb={crumb} />
       <div className="page">
         {query.error && <Missing error={query.error} query={query} number={number} />}
         {job ? <Body key={job.number} job={job} fetchedAt={query.dataUpdatedAt} /> : !query.error && <Loading />}

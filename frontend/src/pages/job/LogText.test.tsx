@@ -16,7 +16,19 @@ it("shows markup as text", () => {
   expect(shown("<b>\u001b[31m</b>")).toContain("&lt;b&gt;&lt;/b&gt;");
 });
 
-it("leaves a very long line as it is", () => {
-  const line = "\u001b]".repeat(3000);
-  expect(shown(line)).toContain(line);
+it("cuts a very long line and says by how much", () => {
+  const html = shown("x".repeat(7000));
+  expect(html).toContain("x".repeat(4000) + "<button");
+  expect(html).toContain("3,000 more characters");
+  expect(html).not.toContain("x".repeat(4001));
+});
+
+it("shows of a progress bar its last state, and lines as they end", () => {
+  const bar = Array.from({ length: 100 }, (_, n) => `\r${n}%|###`).join("");
+  expect(shown(`epoch 1\r\n${bar}\n${bar}\r`)).toBe('<div class="">epoch 1</div><div class="">99%|###</div><div class="">99%|###</div>');
+  expect(shown("x\u2028y\u0085z\n")).toBe('<div class="">x\u2028yz</div>');
+});
+
+it("lets no text turn its direction", () => {
+  expect(shown("safe\u202egnp.exe\u0007")).toBe('<div class="">safegnp.exe</div>');
 });

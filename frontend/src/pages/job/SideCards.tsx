@@ -70,27 +70,6 @@ function RunRow({ run, exit }: { run: Run; exit: JobDetail["exit"] }) {
   );
 }
 
-/** What the program said is to be seen elsewhere. Its word is not ours: where it leads stands beside it. */
-export function Links({ job }: { job: JobDetail }) {
-  if (job.links.length === 0) return null;
-  return (
-    <Panel title="Links" meta="from its program">
-      <ul className={`pb ${css.links}`}>
-        {job.links.map(({ name, url }) => (
-          <li key={name}>
-            <a className="link" href={url} target="_blank" rel="noopener noreferrer">{name}</a>
-            <span className="sub ell" title={url}>{hostOf(url)}</span>
-          </li>
-        ))}
-      </ul>
-    </Panel>
-  );
-}
-
-function hostOf(url: string): string {
-  return URL.canParse(url) ? new URL(url).host : url;
-}
-
 const held = (one: Neighbour) => partOf(one.share_percent, count(one.gpus, "GPU"));
 
 export function HeldNow({ job }: { job: JobDetail }) {

@@ -35,7 +35,7 @@ export function ArrayRow({ first, place, listed, alone, columns, now, index, mea
       <td className="wide">
         <span className={css.job}>
           <i className={css.none} title="Open the array to select its jobs" />
-          <Link className="jobref" to={way} onClick={(event) => event.stopPropagation()}><span className="num">{place.number}</span><b className="ell">{first.name}</b></Link>
+          <Link className="jobref" to={way} onClick={(event) => event.stopPropagation()}><span className="num">{place.number}</span><b className="ell" title={first.name}><bdi>{first.name}</bdi></b></Link>
           <span className="chip">array of {count(place.size, "job")}</span>
         </span>
       </td>

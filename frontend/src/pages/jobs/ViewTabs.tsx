@@ -4,6 +4,8 @@ import { useChangeView, useCreateView, useRemoveView, useViews } from "../../api
 import type { JobColumn, SavedView } from "../../api/types";
 import { GROUPS, paramsOfView, showsView, viewBody, type JobFilters } from "../../lib/jobFilters";
 import css from "./jobs.module.css";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 interface Props {
   params: URLSearchParams;
@@ -29,7 +31,7 @@ export function ViewTabs({ params, filters, columns, onState, onView }: Props) {
       </div>
       {views.length > 0 && (
         <div className="seg" role="group" aria-label="Saved views" tabIndex={0}>
-          {views.map((view) => <button key={view.id} type="button" aria-pressed={view === current} onClick={() => onView(paramsOfView(view))}>{view.name}</button>)}
+          {views.map((view) => <button key={view.id} type="button" aria-pressed={view === current} onClick={() => onView(paramsOfView(view))}><Name>{view.name}</Name></button>)}
         </div>
       )}
       {current ? (
@@ -104,13 +106,13 @@ function RenameDialog({ view, onClose }: { view: SavedView; onClose: () => void 
   const [name, setName] = useState(view.name);
   const { filters, ordering, columns } = view;
   const save = () => change.mutate({ id: view.id, body: { name: name.trim(), filters, ordering, columns } }, { onSuccess: onClose });
-  return <NameDialog title={`Rename ${view.name}`} value={name} onChange={setName} error={change.error} pending={change.isPending} onSubmit={save} onClose={onClose} />;
+  return <NameDialog title={`Rename ${isolated(view.name)}`} value={name} onChange={setName} error={change.error} pending={change.isPending} onSubmit={save} onClose={onClose} />;
 }
 
 function RemoveDialog({ view, onClose }: { view: SavedView; onClose: () => void }) {
   const remove = useRemoveView();
   return (
-    <Modal opened onClose={onClose} title={`Remove the view ${view.name}?`} size={400} closeButtonProps={{ "aria-label": "Close" }}>
+    <Modal opened onClose={onClose} title={`Remove the view ${isolated(view.name)}?`} size={400} closeButtonProps={{ "aria-label": "Close" }}>
       <div className={css.dialog}>
         <p>The name and its filters are forgotten. No job is touched.</p>
         {remove.error && <div className="fault" role="alert" style={{ margin: 0 }}>{remove.error.message}</div>}

@@ -1,8 +1,10 @@
 import type { ReactNode } from "react";
 import { Link } from "react-router";
 import type { Job, JobColumn } from "../../api/types";
+import { RetryChip } from "../../components/RetryChip";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { dateTime, duration, gangWords, integer, moment, money, number, partOf, percent, range, withUnit } from "../../lib/format";
+import { Name } from "../../components/Name";
 
 export const NONE = <span className="sub" style={{ margin: 0 }}>–</span>;
 
@@ -34,11 +36,11 @@ function Labels({ job }: { job: Job }) {
 
 /** What a column says of a job. */
 export const JOB_CELLS: Record<JobColumn, (job: Job, now: Date) => ReactNode> = {
-  state: (job) => <span style={{ display: "inline-flex", gap: 8 }} title={job.reason.text}><StateChip state={job.state} />{job.hold && <span className="chip warn" title={job.hold.text}>held</span>}{job.emulated && <Emulated />}</span>,
-  project: (job) => <span title={job.project.key}>{job.project.name}</span>,
-  owner: (job) => (job.owner ? <span title={job.owner.email}>{job.owner.name || job.owner.email}</span> : <span className="sub" style={{ margin: 0 }}>no longer here</span>),
+  state: (job, now) => <span style={{ display: "inline-flex", gap: 8 }} title={job.reason.text}><StateChip state={job.state} /><RetryChip job={job} now={now} />{job.hold && <span className="chip warn" title={job.hold.text}>held</span>}{job.emulated && <Emulated />}</span>,
+  project: (job) => <span title={job.project.key}><Name>{job.project.name}</Name></span>,
+  owner: (job) => (job.owner ? <span title={job.owner.email}><Name>{job.owner.name || job.owner.email}</Name></span> : <span className="sub" style={{ margin: 0 }}>no longer here</span>),
   program: (job) => <span title={job.model_type ?? job.command ?? ""} className={job.model_type ? undefined : "mono"}>{job.model_type ?? job.command ?? NONE}</span>,
-  cluster: (job) => <span title={job.cluster.choice ?? undefined}>{job.cluster.name}</span>,
+  cluster: (job) => <span title={job.cluster.choice ?? undefined}><Name>{job.cluster.name}</Name></span>,
   partition: (job) => job.partition ?? NONE,
   level: (job) => job.qos ?? NONE,
   priority: (job) => integer(job.priority),

@@ -2,6 +2,7 @@ import type { RoundNode } from "../../api/types";
 import { jobColour } from "../../lib/colour";
 import { count } from "../../lib/format";
 import css from "./lab.module.css";
+import { Name } from "../../components/Name";
 
 interface Props {
   nodes: RoundNode[];
@@ -19,7 +20,7 @@ export function Board({ nodes, labels, before }: Props) {
         <tbody>
           {nodes.map((node, i) => (
             <tr key={node.name}>
-              <td>{node.name} <span className="sub">{node.type}{node.lost ? ", lost" : node.schedulable ? "" : ", drained"}</span></td>
+              <td><Name>{node.name}</Name> <span className="sub">{node.type}{node.lost ? ", lost" : node.schedulable ? "" : ", drained"}</span></td>
               <td><Cells gpus={before ? (before[i]?.after ?? []) : node.before} /></td>
               <td><Cells gpus={node.after} /></td>
             </tr>

@@ -6,6 +6,7 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { duration } from "../../lib/format";
 import type { Chosen } from "./CurvesChart";
 import css from "./lab.module.css";
+import { Name } from "../../components/Name";
 
 type View = "projects" | "users" | "jobs";
 const AT_ONCE = 20;
@@ -54,7 +55,7 @@ function Table({ entries, view }: { entries: Entry[]; view: View }) {
           <tbody>
             {entries.slice(0, shown).map((entry) => (
               <tr key={entry.name}>
-                <td>{entry.number === null ? entry.name : <Link to={`/jobs/${entry.number}`}>{entry.name}</Link>}</td>
+                <td>{entry.number === null ? entry.name : <Link to={`/jobs/${entry.number}`}><Name>{entry.name}</Name></Link>}</td>
                 {view !== "jobs" && <td className="ra">{entry.jobs}</td>}
                 <td className="ra">{duration(entry.base)}</td>
                 <td className="ra">{duration(entry.other)}</td>

@@ -1,6 +1,7 @@
 import { useFidelity } from "../../api/labHooks";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { count, duration, percent } from "../../lib/format";
+import { Name } from "../../components/Name";
 
 /** How near the simulator comes to what was recorded, under the policy that really ran. */
 export function Fidelity({ id }: { id: string }) {
@@ -16,7 +17,7 @@ export function Fidelity({ id }: { id: string }) {
                 <tbody>
                   {found.rows.map((row) => {
                     const say = (value: number) => (row.key === "utilisation" ? percent(value, 1) : duration(value));
-                    return <tr key={row.key}><td>{row.label}</td><td className="ra">{say(row.recorded)}</td><td className="ra">{say(row.simulated)}</td><td className="ra">{row.error > 0 ? "+" : ""}{percent(row.error, 1)}</td></tr>;
+                    return <tr key={row.key}><td><Name>{row.label}</Name></td><td className="ra">{say(row.recorded)}</td><td className="ra">{say(row.simulated)}</td><td className="ra">{row.error > 0 ? "+" : ""}{percent(row.error, 1)}</td></tr>;
                   })}
                 </tbody>
               </table>

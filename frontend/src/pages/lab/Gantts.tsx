@@ -6,6 +6,8 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { jobColour } from "../../lib/colour";
 import { count, duration } from "../../lib/format";
 import css from "./lab.module.css";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 /** Height of a GPU: few of them have more. */
 const laneOf = (gpus: number) => Math.max(5, Math.min(16, Math.floor(160 / Math.max(1, gpus))));
@@ -52,12 +54,12 @@ function Drawing({ gantt, span: whole, cursor, onCursor }: { gantt: SimulationGa
   const gpus = held.reduce((sum, span) => sum + span.gpu_to - span.gpu_from + 1, 0);
   return (
     <div className={css.gantt}>
-      <p style={{ padding: "8px 0 4px" }}><b style={{ fontWeight: 600 }}>{gantt.label}</b> <span className="sub" aria-live="polite">
+      <p style={{ padding: "8px 0 4px" }}><b style={{ fontWeight: 600 }}><Name>{gantt.label}</Name></b> <span className="sub" aria-live="polite">
         {at === null ? `${count(gantt.gpus, "GPU")}${gantt.rows.length < gantt.gpus ? `, the first ${gantt.rows.length} shown` : ""}, ${duration(gantt.span_s)}` : `after ${duration(at)}: ${count(new Set(held.map((span) => span.job)).size, "job")} on ${gpus} of ${count(gantt.rows.length, "GPU")}`}
       </span></p>
       <div ref={ref}>
         {width > 0 && (
-          <svg viewBox={`0 0 ${width} ${height}`} height={height} role="img" aria-label={`Allocations under ${gantt.label}`} onPointerMove={(event) => onCursor((event.clientX - event.currentTarget.getBoundingClientRect().left) / width)}>
+          <svg viewBox={`0 0 ${width} ${height}`} height={height} role="img" aria-label={`Allocations under ${isolated(gantt.label)}`} onPointerMove={(event) => onCursor((event.clientX - event.currentTarget.getBoundingClientRect().left) / width)}>
             <rect width={width} height={height} fill="var(--cell-free)" />
             {bars}
             {cursor !== null && <path d={`M${cursor * width} 0V${height}`} stroke="var(--ink)" />}

@@ -6,6 +6,7 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { dateTime } from "../../lib/format";
 import { boundWords, indicator, INDICATORS, restsOn } from "../../lib/rollouts";
 import css from "./lab.module.css";
+import { Name } from "../../components/Name";
 
 const TimeChart = lazy(() => import("../../components/TimeChart"));
 type Indicator = (typeof INDICATORS)[number];
@@ -36,7 +37,7 @@ function Figures({ rollout, last }: { rollout: RolloutDetail; last: GuardCheck |
         <tbody>
           {INDICATORS.map((one) => (
             <tr key={one.key}>
-              <td className="wide" style={{ fontWeight: 500 }}>{one.label} {last?.broken.includes(one.key) && <span className="chip bad">broken</span>}</td>
+              <td className="wide" style={{ fontWeight: 500 }}><Name>{one.label}</Name> {last?.broken.includes(one.key) && <span className="chip bad">broken</span>}</td>
               <td data-l="Measured" className="ra">{indicator(one.key, last?.[one.key])}</td>
               <td data-l="Bound" className="ra">{boundWords(one.key, rollout.limits?.[one.key])}</td>
               <td data-l="Predicted" className="ra">{indicator(one.key, rollout.prediction?.[one.key])}</td>

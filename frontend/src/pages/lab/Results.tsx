@@ -10,6 +10,8 @@ import { Fidelity } from "./Fidelity";
 import { Gantts } from "./Gantts";
 import { ToForce } from "./ToForce";
 import css from "./lab.module.css";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 /** What is compared lives in the address, so that a link shows the same. */
 function useChosen(trials: SimulationTrial[]): Chosen & { set: (key: "base" | "other", trial: string) => void } {
@@ -20,7 +22,7 @@ function useChosen(trials: SimulationTrial[]): Chosen & { set: (key: "base" | "o
   return { base, other, set: (key, trial) => setParams((old) => { old.set(key, trial); return old; }, { replace: true }) };
 }
 
-const nameOf = (trial: SimulationTrial) => (trial.role === "as_it_was" ? `${trial.label}, as it was` : trial.label);
+const nameOf = (trial: SimulationTrial) => (trial.role === "as_it_was" ? `${isolated(trial.label)}, as it was` : trial.label);
 
 export function Results({ simulation, trials, admin }: { simulation: Simulation; trials: SimulationTrial[]; admin: boolean }) {
   const chosen = useChosen(trials);
@@ -57,7 +59,7 @@ function Figures({ table }: { table: SimulationTable }) {
         <tbody>
           {table.rows.map((row) => (
             <tr key={`${row.role}/${row.label}`}>
-              <th scope="row" style={{ textAlign: "left", fontWeight: 500 }}>{row.label}{row.role === "as_it_was" && <span className="chip" style={{ marginLeft: 6 }}>as it was</span>}</th>
+              <th scope="row" style={{ textAlign: "left", fontWeight: 500 }}><Name>{row.label}</Name>{row.role === "as_it_was" && <span className="chip" style={{ marginLeft: 6 }}>as it was</span>}</th>
               {table.columns.map((column) => {
                 const value = row.values[column.key];
                 const place = standing(row, column);
@@ -103,7 +105,7 @@ function Charts({ id, chosen, legend }: { id: string; chosen: Chosen; legend: Re
             return (
               <div className="tw" tabIndex={0}>
                 <table className="t">
-                  <thead><tr><th scope="col">Project</th>{shown.map((one) => <th key={one.trial} scope="col" className="ra">{one.label}</th>)}</tr></thead>
+                  <thead><tr><th scope="col">Project</th>{shown.map((one) => <th key={one.trial} scope="col" className="ra"><Name>{one.label}</Name></th>)}</tr></thead>
                   <tbody>
                     {projects.map((project) => (
                       <tr key={project}><td>{project}</td>{shown.map((one) => <td key={one.trial} className="ra">{figure(one.projects.find((entry) => entry.project === project)?.mean ?? null, "")}</td>)}</tr>

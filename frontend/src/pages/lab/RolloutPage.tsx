@@ -13,6 +13,8 @@ import { GuardPanel } from "./GuardPanel";
 import { PromoteDialog } from "./PromoteDialog";
 import { ShadowPanel } from "./ShadowPanel";
 import css from "./lab.module.css";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 export default function RolloutPage() {
   const { id = "" } = useParams();
@@ -51,16 +53,16 @@ function Known({ rollout }: { rollout: RolloutDetail }) {
 function Sentence({ rollout }: { rollout: RolloutDetail }) {
   const policy = usePolicy().data?.name;
   const since = moment(new Date(rollout.promoted_at ?? rollout.created_at), new Date());
-  if (rollout.phase === "shadow") return <><b>{rollout.label} decides in the shadow</b> of {policy ?? "the live policy"} since {since}. Nothing of it is done.</>;
-  if (rollout.phase === "live") return <><b>{rollout.label} is in force under guard</b> since {since}, until {rollout.guard_until && moment(new Date(rollout.guard_until), new Date())}. If a bound is broken, {rollout.previous?.policy} comes back by itself.</>;
+  if (rollout.phase === "shadow") return <><b><Name>{rollout.label}</Name> decides in the shadow</b> of {policy ?? "the live policy"} since {since}. Nothing of it is done.</>;
+  if (rollout.phase === "live") return <><b><Name>{rollout.label}</Name> is in force under guard</b> since {since}, until {rollout.guard_until && moment(new Date(rollout.guard_until), new Date())}. If a bound is broken, {rollout.previous?.policy} comes back by itself.</>;
   const by = rollout.ended_by ? ` By ${rollout.ended_by}.` : rollout.promoted_at ? " By the portal itself." : "";
   const ended = rollout.ended_at ? ` ${dateTime(new Date(rollout.ended_at))}.` : "";
   const words = { kept: "stays in force", rolled_back: `was rolled back to ${rollout.previous?.policy}`, cancelled: "was taken out of the shadow", superseded: "was overtaken" }[rollout.phase];
-  return <><b>{rollout.label} {words}</b>.{rollout.phase === "cancelled" ? "" : ` ${rollout.outcome}`}{by}{ended}</>;
+  return <><b><Name>{rollout.label}</Name> {words}</b>.{rollout.phase === "cancelled" ? "" : ` ${rollout.outcome}`}{by}{ended}</>;
 }
 
 const QUESTIONS: Record<Step, { title: string; action: string; mild: boolean; text: (rollout: RolloutDetail) => string }> = {
-  keep: { title: "Keep it now?", action: "Keep it", mild: true, text: (rollout) => `${rollout.label} stays in force and is watched no longer.` },
+  keep: { title: "Keep it now?", action: "Keep it", mild: true, text: (rollout) => `${isolated(rollout.label)} stays in force and is watched no longer.` },
   "roll-back": { title: "Roll back now?", action: "Roll back", mild: false, text: (rollout) => `From the next round on ${rollout.previous?.policy} decides again, with the parameters that it had. Running jobs keep their GPUs until then.` },
   cancel: { title: "Take it out of the shadow?", action: "Take it out", mild: true, text: () => "It looks on no longer. What it would have done stays here." },
 };

@@ -5,6 +5,7 @@ import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { dateTime, moment } from "../../lib/format";
 import { PHASE_CHIPS, PHASE_WORDS } from "../../lib/rollouts";
+import { Name } from "../../components/Name";
 
 /** Every policy that was tried in the shadow or promoted, newest first. */
 export function Rollouts() {
@@ -20,7 +21,7 @@ export function Rollouts() {
               <tbody>
                 {rowsOf(data).map((one) => (
                   <tr key={one.id}>
-                    <td className="wide" style={{ fontWeight: 500 }}><Link to={`/lab/rollouts/${one.id}`}>{one.label}</Link></td>
+                    <td className="wide" style={{ fontWeight: 500 }}><Link to={`/lab/rollouts/${one.id}`}><Name>{one.label}</Name></Link></td>
                     <td data-l="State"><span className={PHASE_CHIPS[one.phase]}>{PHASE_WORDS[one.phase]}</span></td>
                     <td className="whole" data-l="Outcome" style={{ whiteSpace: "normal" }}>{one.outcome || <span className="sub">under way</span>}</td>
                     <td data-l="By">{one.created_by ?? "–"}</td>

@@ -6,6 +6,7 @@ import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { clock, count, dateTime, integer, number, percent, variance } from "../../lib/format";
 import { decisionWords, gang, roundsWords } from "../../lib/rollouts";
+import { Name } from "../../components/Name";
 
 /** What the candidate would have done, beside what was done. */
 export function ShadowPanel({ rollout }: { rollout: RolloutDetail }) {
@@ -67,7 +68,7 @@ function Decision({ one, opened }: { one: ShadowDecision; opened: boolean }) {
             <tbody>
               {one.jobs.map((job) => (
                 <tr key={job.number}>
-                  <td className="wide"><Link to={`/jobs/${job.number}`}>#{job.number} {job.name}</Link></td>
+                  <td className="wide"><Link to={`/jobs/${job.number}`}>#{job.number} <Name>{job.name}</Name></Link></td>
                   <td data-l="Has">{gang(job.now)}</td>
                   <td data-l="Live policy">{gang(job.live)}</td>
                   <td data-l="In the shadow">{gang(job.candidate)}</td>

@@ -5,6 +5,7 @@ import type { SimulationTrial } from "../../api/types";
 import { AskDialog } from "../../components/AskDialog";
 import { Panel } from "../../components/Panel";
 import { PromoteDialog } from "./PromoteDialog";
+import { Name } from "../../components/Name";
 
 interface Asking {
   trial: SimulationTrial;
@@ -28,11 +29,11 @@ export function ToForce({ trials }: { trials: SimulationTrial[] }) {
           <tbody>
             {trials.map((trial) => (
               <tr key={trial.id}>
-                <td style={{ fontWeight: 500, whiteSpace: "normal" }}>{trial.label}</td>
+                <td style={{ fontWeight: 500, whiteSpace: "normal" }}><Name>{trial.label}</Name></td>
                 <td className="ra">
                   <div style={{ display: "flex", gap: 8, justifyContent: "flex-end", flexWrap: "wrap", padding: "4px 0" }}>
-                    <button type="button" className="btn sm" disabled={Boolean(open.data)} onClick={() => setAsking({ trial, what: "shadow" })}>Try in the shadow…<span className="vh"> {trial.label}</span></button>
-                    <button type="button" className="btn sm" disabled={Boolean(open.data)} onClick={() => setAsking({ trial, what: "promote" })}>Promote…<span className="vh"> {trial.label}</span></button>
+                    <button type="button" className="btn sm" disabled={Boolean(open.data)} onClick={() => setAsking({ trial, what: "shadow" })}>Try in the shadow…<span className="vh"> <Name>{trial.label}</Name></span></button>
+                    <button type="button" className="btn sm" disabled={Boolean(open.data)} onClick={() => setAsking({ trial, what: "promote" })}>Promote…<span className="vh"> <Name>{trial.label}</Name></span></button>
                   </div>
                 </td>
               </tr>

@@ -11,6 +11,7 @@ import { TopBar } from "../../shell/TopBar";
 import { GuaranteeForm } from "./GuaranteeForm";
 import { LimitForm } from "./LimitForm";
 import { Actions, LimitsTable } from "./LimitsTable";
+import { isolated } from "../../lib/isolated";
 
 /** The headline looks into so many of one's projects. */
 const MOST = 20;
@@ -89,7 +90,7 @@ function Sentence({ rows }: { rows: Limit[] }) {
   return <h1 className="say"><b>No limit is near</b>: your jobs start as far as there are GPUs.</h1>;
 }
 
-const named = (rows: Limit[]) => rows.slice(0, 3).map((row) => `${row.name} on ${row.level}`).join(", ") + (rows.length > 3 ? ` and ${integer(rows.length - 3)} more` : "");
+const named = (rows: Limit[]) => rows.slice(0, 3).map((row) => `${isolated(row.name)} on ${isolated(row.level)}`).join(", ") + (rows.length > 3 ? ` and ${integer(rows.length - 3)} more` : "");
 
 function Guarantees({ rows, may, onEdit }: { rows: Guarantee[]; may: (project: string) => boolean; onEdit: (row: Guarantee) => void }) {
   const remove = useRemoveGuarantee();

@@ -5,6 +5,8 @@ import { AskDialog } from "../../components/AskDialog";
 import { UsedBar } from "../../components/UsedBar";
 import { useNow } from "../../lib/clock";
 import { integer, moment, money, trimmed, withUnit } from "../../lib/format";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 /** What happens where it is reached. */
 function consequence(row: Limit): string {
@@ -36,15 +38,15 @@ export function LimitsTable({ rows, more, currency, onEdit }: LimitsProps) {
         <tbody>
           {rows.map((row) => (
             <tr key={row.id}>
-              <td className="wide" style={{ fontWeight: 500 }}>{row.name}</td>
-              <td data-l="Level">{row.level}</td>
+              <td className="wide" style={{ fontWeight: 500 }}><Name>{row.name}</Name></td>
+              <td data-l="Level"><Name>{row.level}</Name></td>
               <td className="ra" data-l="Used">{shown(row, row.used, currency)}</td>
               <td className="ra" data-l="Of">{shown(row, row.limit, currency)}</td>
               <td data-l="Part used"><UsedBar percent={row.used_percent} bad={row.reached} /></td>
               <td data-l="When reached">{consequence(row)}</td>
               <td data-l="Told">{told(row, now)}</td>
               <td className="ra" data-l="Period ends">{row.period_ends_at === null ? "–" : moment(new Date(row.period_ends_at), now)}</td>
-              {onEdit && <td className="ra" style={{ whiteSpace: "nowrap" }}><Actions of={`${row.name} on ${row.level}`} onEdit={() => onEdit(row)} then={then(row)} remove={remove} id={row.id} /></td>}
+              {onEdit && <td className="ra" style={{ whiteSpace: "nowrap" }}><Actions of={`${isolated(row.name)} on ${isolated(row.level)}`} onEdit={() => onEdit(row)} then={then(row)} remove={remove} id={row.id} /></td>}
             </tr>
           ))}
         </tbody>

@@ -4,6 +4,7 @@ import { useChangeDestination, useCreateDestination } from "../../api/noticeHook
 import type { Destination, NewDestination, NoticeKind, Session } from "../../api/types";
 import { Choice, Text } from "../../components/TextField";
 import { NOTICE_KINDS, offeredKinds, USUAL_KINDS } from "../../lib/notices";
+import { isolated } from "../../lib/isolated";
 
 interface Props {
   /** What is changed; null for a new one. */
@@ -50,7 +51,7 @@ export function DestinationForm({ row, projects, isAdmin, email, onMade, onClose
     create.mutate({ ...wish, kind, url: kind === "email" ? null : url.trim() }, { onSuccess: made });
   };
   return (
-    <Modal opened onClose={onClose} title={row ? `Change ${row.name}` : "New destination"} size={560} closeButtonProps={{ "aria-label": "Close" }}>
+    <Modal opened onClose={onClose} title={row ? `Change ${isolated(row.name)}` : "New destination"} size={560} closeButtonProps={{ "aria-label": "Close" }}>
       <form onSubmit={submit} style={{ display: "flex", gap: 12, flexWrap: "wrap", alignItems: "flex-end" }}>
         {!row && <Templates kind={kind} email={email} onChange={setKind} />}
         <Text label="Name" value={name} onChange={setName} required placeholder="what it is for" />

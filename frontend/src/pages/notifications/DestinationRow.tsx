@@ -5,6 +5,8 @@ import { useNow } from "../../lib/clock";
 import { duration } from "../../lib/format";
 import { healthOf, NOTICE_KINDS, scopeOf, testResult } from "../../lib/notices";
 import { Deliveries } from "./Deliveries";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 interface Props {
   row: Destination;
@@ -27,18 +29,18 @@ export function DestinationRow({ row, onEdit, onRotate, onRemove }: Props) {
   return (
     <>
       <tr>
-        <td className="wide" style={{ fontWeight: 500 }}>{row.name}<span className="sub" style={{ fontWeight: 400 }}>{KIND[row.kind]}</span></td>
+        <td className="wide" style={{ fontWeight: 500 }}><Name>{row.name}</Name><span className="sub" style={{ fontWeight: 400 }}>{KIND[row.kind]}</span></td>
         <td data-l="Address" className="ell" style={{ maxWidth: 220 }} title={row.address}>{row.address}</td>
         <td data-l="Tells when" className="ell" style={{ maxWidth: 260 }} title={`${tells}: ${scopeOf(row)}`}>{tells}<span className="sub">{scopeOf(row)}</span></td>
         <td data-l="State"><span className={health.chip}>{health.word}</span>{row.enabled && health.why && <span className="sub">{health.why}</span>}</td>
         <td className="ra whole" style={{ whiteSpace: "nowrap" }}>
           <span style={{ display: "inline-flex", gap: 4, flexWrap: "wrap", justifyContent: "flex-end" }}>
-            <button type="button" className="btn sm" disabled={test.isPending} aria-label={`Test ${row.name}`} onClick={() => test.mutate(row.id)}>{test.isPending ? "Testing" : "Test"}</button>
-            <button type="button" className="btn sm" aria-expanded={open} aria-label={`Log of ${row.name}`} onClick={() => setOpen(!open)}>Log</button>
-            <button type="button" className="btn sm" aria-label={`Change ${row.name}`} onClick={onEdit}>Change</button>
-            {row.kind === "webhook" && <button type="button" className="btn sm" title="The one before signs too for a day" aria-label={`New secret for ${row.name}`} onClick={onRotate}>New secret</button>}
-            <button type="button" className="btn sm" disabled={change.isPending} aria-label={`Turn ${row.name} ${row.enabled ? "off" : "on"}`} onClick={() => change.mutate({ id: row.id, enabled: !row.enabled })}>{row.enabled ? "Turn off" : "Turn on"}</button>
-            <button type="button" className="btn sm bad" aria-label={`Remove ${row.name}`} onClick={onRemove}>Remove</button>
+            <button type="button" className="btn sm" disabled={test.isPending} aria-label={`Test ${isolated(row.name)}`} onClick={() => test.mutate(row.id)}>{test.isPending ? "Testing" : "Test"}</button>
+            <button type="button" className="btn sm" aria-expanded={open} aria-label={`Log of ${isolated(row.name)}`} onClick={() => setOpen(!open)}>Log</button>
+            <button type="button" className="btn sm" aria-label={`Change ${isolated(row.name)}`} onClick={onEdit}>Change</button>
+            {row.kind === "webhook" && <button type="button" className="btn sm" title="The one before signs too for a day" aria-label={`New secret for ${isolated(row.name)}`} onClick={onRotate}>New secret</button>}
+            <button type="button" className="btn sm" disabled={change.isPending} aria-label={`Turn ${isolated(row.name)} ${row.enabled ? "off" : "on"}`} onClick={() => change.mutate({ id: row.id, enabled: !row.enabled })}>{row.enabled ? "Turn off" : "Turn on"}</button>
+            <button type="button" className="btn sm bad" aria-label={`Remove ${isolated(row.name)}`} onClick={onRemove}>Remove</button>
           </span>
         </td>
       </tr>

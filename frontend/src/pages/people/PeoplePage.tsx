@@ -7,12 +7,15 @@ import { Icon } from "../../components/icons";
 import { More } from "../../components/More";
 import { Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { SearchField } from "../../components/SearchField";
+import { UnprovedMark } from "../../components/UnprovedMark";
 import { useNow } from "../../lib/clock";
 import { count, dateTime, integer, relative } from "../../lib/format";
 import { TopBar } from "../../shell/TopBar";
 import { InvitationLink } from "../project/InvitationLink";
 import { InviteForm } from "./InviteForm";
 import { PersonDialog, type Act } from "./PersonDialog";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 const WHO = [
   { key: "", label: "Active", is_active: true, is_admin: null },
@@ -47,7 +50,7 @@ export default function PeoplePage({ session }: { session: Session }) {
         >
           <div className="pb" style={{ overflowX: "auto" }}>
             <div className="seg" role="group" aria-label="Who">
-              {WHO.map((one) => <button key={one.key} type="button" aria-pressed={one === who} onClick={() => set("who", one.key)}>{one.label}</button>)}
+              {WHO.map((one) => <button key={one.key} type="button" aria-pressed={one === who} onClick={() => set("who", one.key)}><Name>{one.label}</Name></button>)}
             </div>
           </div>
           <Loadable query={query} what="The list of people" skeleton={<Skeleton height={26} count={6} />}>
@@ -77,11 +80,11 @@ function Table({ rows, me, onAct }: { rows: Account[]; me: string; onAct: (act: 
           {rows.map((person) => (
             <tr key={person.id}>
               <td className="wide" style={{ fontWeight: 500 }}>
-                {person.name}{person.email === me && <span className="sub">you</span>}
+                <Name>{person.name}</Name>{person.email === me && <span className="sub">you</span>}
                 {person.is_admin && <span className="chip acc" style={{ marginLeft: 6 }} title={person.admin_by_directory ? "By their groups" : undefined}>administrator</span>}
                 {!person.is_active && <span className="chip warn" style={{ marginLeft: 6 }}>deactivated</span>}
               </td>
-              <td className="wide">{person.email}</td>
+              <td className="wide">{person.email}{person.provenance !== null && <UnprovedMark provenance={person.provenance} />}</td>
               <td className="wide" style={{ fontSize: 12 }}><Projects person={person} /></td>
               <td className="ra" data-l="Last sign-in" title={person.last_sign_in_at ? dateTime(new Date(person.last_sign_in_at)) : undefined}>{person.last_sign_in_at ? relative(new Date(person.last_sign_in_at), now) : <span className="sub">never</span>}</td>
               <td className="ra acts"><Actions person={person} onAct={onAct} /></td>
@@ -99,8 +102,8 @@ function Projects({ person }: { person: Account }) {
   if (person.projects.length === 0) return <span className="sub" style={{ margin: 0 }}>none</span>;
   const rest = person.projects.length - FIRST;
   return (
-    <span title={person.projects.map((one) => `${one.name}: ${one.role}`).join("\n")}>
-      {person.projects.slice(0, FIRST).map((one, i) => <span key={`${one.key}/${one.role}`}>{i > 0 && ", "}<Link className="link" to={`/projects/${one.key}`}>{one.name}</Link> {one.role}</span>)}
+    <span title={person.projects.map((one) => `${isolated(one.name)}: ${one.role}`).join("\n")}>
+      {person.projects.slice(0, FIRST).map((one, i) => <span key={`${one.key}/${one.role}`}>{i > 0 && ", "}<Link className="link" to={`/projects/${one.key}`}><Name>{one.name}</Name></Link> {one.role}</span>)}
       {rest > 0 && <span className="sub">and {person.more_projects ? "more than " : ""}{integer(rest)} more</span>}
     </span>
   );
@@ -108,7 +111,7 @@ function Projects({ person }: { person: Account }) {
 
 function Actions({ person, onAct }: { person: Account; onAct: (act: Act) => void }) {
   const button = (kind: Act["kind"], text: string, bad = false) => (
-    <button type="button" className={`btn sm${bad ? " bad" : ""}`} aria-label={`${text}: ${person.name}`} onClick={() => onAct({ kind, person })}>{text}</button>
+    <button type="button" className={`btn sm${bad ? " bad" : ""}`} aria-label={`${text}: ${isolated(person.name)}`} onClick={() => onAct({ kind, person })}>{text}</button>
   );
   if (!person.is_active) return button("reactivate", "Reactivate");
   return <>{person.is_admin ? button("unmake", "Unmake administrator") : button("make", "Make administrator")}{" "}{button("end", "End sessions")}{" "}{button("deactivate", "Deactivate", true)}</>;

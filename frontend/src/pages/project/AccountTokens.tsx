@@ -10,6 +10,8 @@ import { Choice, Text } from "../../components/TextField";
 import { useNow } from "../../lib/clock";
 import { moment, relative } from "../../lib/format";
 import { problemsOf } from "../../lib/problem";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 const LIFETIMES: [string, string][] = [["30", "30 days"], ["90", "90 days"], ["366", "a year"]];
 const USES: [string, string][] = [["jobs:read", "read jobs"], ["jobs:read jobs:write", "read, submit and change jobs"], ["jobs:read jobs:write admin", "all that its role allows"]];
@@ -27,8 +29,8 @@ export function AccountTokens({ project, account, manages }: Props) {
   const [made, setMade] = useState<NewToken | null>(null);
   const [revoking, setRevoking] = useState<ApiToken | null>(null);
   return (
-    <section className="block" aria-label={`Tokens of ${account.name}`}>
-      <h3 className="lab1">Tokens of {account.name}</h3>
+    <section className="block" aria-label={`Tokens of ${isolated(account.name)}`}>
+      <h3 className="lab1">Tokens of <Name>{account.name}</Name></h3>
       {made && <OnceShown label="The new token" secret={made.secret} onDone={() => setMade(null)}><b style={{ fontWeight: 600 }}>{made.name}</b> is made.</OnceShown>}
       <Loadable query={query} what="The list of tokens" skeleton={<Skeleton height={26} count={2} />}>
         {(data) => rowsOf(data).length === 0 ? <p className="sub">It has none, so nothing can use it.</p> : <Table rows={rowsOf(data)} manages={manages} busy={rotate.isPending} onRotate={(token) => rotate.mutate(token.id, { onSuccess: setMade })} onRevoke={setRevoking} />}
@@ -60,15 +62,15 @@ function Table({ rows, manages, busy, onRotate, onRevoke }: TableProps) {
             const ended = token.expires_at !== null && Date.parse(token.expires_at) <= now.getTime();
             return (
               <tr key={token.id}>
-                <td className="wide" style={{ fontWeight: 500 }}>{token.name}</td>
+                <td className="wide" style={{ fontWeight: 500 }}><Name>{token.name}</Name></td>
                 <td className="mono" style={{ fontSize: 12 }} data-l="Begins with">{token.prefix}</td>
                 <td data-l="For" style={{ fontSize: 12 }}>{token.scopes.join(", ")}{token.project && <span className="sub">in {token.project}</span>}</td>
                 <td className="ra" data-l="Last used" title={token.last_used_address ?? undefined}>{token.last_used_at ? relative(new Date(token.last_used_at), now) : <span className="sub">never</span>}</td>
                 <td className="ra" data-l="Ends">{ended ? <span className="chip warn">ended</span> : token.expires_at ? moment(new Date(token.expires_at), now) : <span className="sub">no end</span>}</td>
                 {manages && (
                   <td className="ra acts">
-                    {!ended && <button type="button" className="btn sm" aria-label={`Rotate ${token.name}`} title="A new one in its place; this one works for 24 hours more" disabled={busy} onClick={() => onRotate(token)}>Rotate</button>}{" "}
-                    <button type="button" className="btn sm bad" aria-label={`Revoke ${token.name}`} onClick={() => onRevoke(token)}>Revoke</button>
+                    {!ended && <button type="button" className="btn sm" aria-label={`Rotate ${isolated(token.name)}`} title="A new one in its place; this one works for 24 hours more" disabled={busy} onClick={() => onRotate(token)}>Rotate</button>}{" "}
+                    <button type="button" className="btn sm bad" aria-label={`Revoke ${isolated(token.name)}`} onClick={() => onRevoke(token)}>Revoke</button>
                   </td>
                 )}
               </tr>
@@ -106,7 +108,7 @@ function RevokeDialog({ token, onClose }: { token: ApiToken; onClose: () => void
   const revoke = useRevokeServiceToken();
   return (
     <AskDialog
-      title={`Revoke ${token.name}?`} keep="Keep it" action="Revoke the token" error={revoke.error} busy={revoke.isPending}
+      title={`Revoke ${isolated(token.name)}?`} keep="Keep it" action="Revoke the token" error={revoke.error} busy={revoke.isPending}
       onDo={() => revoke.mutate(token.id, { onSuccess: onClose })} onClose={onClose}
     >
       Programs that use it are refused at once. This cannot be taken back.

@@ -13,6 +13,8 @@ import { integer, moment } from "../../lib/format";
 import { problemsOf } from "../../lib/problem";
 import { ROLES } from "../../lib/roles";
 import { AccountTokens } from "./AccountTokens";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 type Open = { kind: "new" } | { kind: "change" | "stop"; account: ServiceAccount } | null;
 
@@ -56,15 +58,15 @@ function Table({ rows, manages, tokensOf, onTokens, onOpen }: TableProps) {
         <tbody>
           {rows.map((one) => (
             <tr key={one.id}>
-              <td className="wide" style={{ fontWeight: 500 }}>{one.name}{!one.is_active && <span className="chip warn" style={{ marginLeft: 6 }}>out of use</span>}</td>
+              <td className="wide" style={{ fontWeight: 500 }}><Name>{one.name}</Name>{!one.is_active && <span className="chip warn" style={{ marginLeft: 6 }}>out of use</span>}</td>
               <td className="mono wide" style={{ fontSize: 12 }}>{one.email}</td>
               <td data-l="Role">{one.role}</td>
               <td className="ra" data-l="Tokens">{integer(one.tokens)}</td>
               <td className="ra" data-l="Made">{moment(new Date(one.created_at), now)}</td>
               <td className="ra acts">
-                <button type="button" className="btn sm" aria-expanded={tokensOf === one.id} aria-label={`Tokens of ${one.name}`} onClick={() => onTokens(tokensOf === one.id ? null : one.id)}>Tokens</button>{" "}
-                {manages && <button type="button" className="btn sm" aria-label={`Change ${one.name}`} onClick={() => onOpen({ kind: "change", account: one })}>Change</button>}{" "}
-                {manages && one.is_active && <button type="button" className="btn sm bad" aria-label={`Put ${one.name} out of use`} onClick={() => onOpen({ kind: "stop", account: one })}>Out of use</button>}
+                <button type="button" className="btn sm" aria-expanded={tokensOf === one.id} aria-label={`Tokens of ${isolated(one.name)}`} onClick={() => onTokens(tokensOf === one.id ? null : one.id)}>Tokens</button>{" "}
+                {manages && <button type="button" className="btn sm" aria-label={`Change ${isolated(one.name)}`} onClick={() => onOpen({ kind: "change", account: one })}>Change</button>}{" "}
+                {manages && one.is_active && <button type="button" className="btn sm bad" aria-label={`Put ${isolated(one.name)} out of use`} onClick={() => onOpen({ kind: "stop", account: one })}>Out of use</button>}
               </td>
             </tr>
           ))}
@@ -83,7 +85,7 @@ function NewForm({ project, onClose }: { project: ProjectDetail; onClose: () => 
     <FormDialog title="New service account" action="Create" fault={rest} busy={add.isPending} onSubmit={() => add.mutate({ name: name.trim(), role }, { onSuccess: onClose })} onClose={onClose}>
       <Text label="Name" value={name} onChange={setName} required placeholder="ci" error={at.name} />
       <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />
-      <p className="sub" style={{ flexBasis: "100%" }}>It cannot sign in: it works with tokens only, in {project.name} and below.</p>
+      <p className="sub" style={{ flexBasis: "100%" }}>It cannot sign in: it works with tokens only, in <Name>{project.name}</Name> and below.</p>
     </FormDialog>
   );
 }
@@ -94,7 +96,7 @@ function RoleForm({ project, account, onClose }: { project: ProjectDetail; accou
   const { at, rest } = problemsOf(change.error, ["role"]);
   const submit = () => change.mutate({ id: account.id, role, ...(account.is_active ? {} : { is_active: true }) }, { onSuccess: onClose });
   return (
-    <FormDialog title={`Change ${account.name}`} action={account.is_active ? "Save" : "Use it again"} fault={rest} busy={change.isPending} onSubmit={submit} onClose={onClose}>
+    <FormDialog title={`Change ${isolated(account.name)}`} action={account.is_active ? "Save" : "Use it again"} fault={rest} busy={change.isPending} onSubmit={submit} onClose={onClose}>
       <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />
       {!account.is_active && <p className="sub" style={{ flexBasis: "100%" }}>It is in use again then; its old tokens stay revoked.</p>}
     </FormDialog>
@@ -105,10 +107,10 @@ function StopDialog({ project, account, onClose }: { project: ProjectDetail; acc
   const change = useChangeAccount(project.key);
   return (
     <AskDialog
-      title={`Put ${account.name} out of use?`} keep="Keep it" action="Put out of use" error={change.error} busy={change.isPending}
+      title={`Put ${isolated(account.name)} out of use?`} keep="Keep it" action="Put out of use" error={change.error} busy={change.isPending}
       onDo={() => change.mutate({ id: account.id, is_active: false }, { onSuccess: onClose })} onClose={onClose}
     >
-      Its {account.tokens === 1 ? "token stops" : `${integer(account.tokens)} tokens stop`} working at once, for good. Its jobs stay with {project.name} and go on.
+      Its {account.tokens === 1 ? "token stops" : `${integer(account.tokens)} tokens stop`} working at once, for good. Its jobs stay with <Name>{project.name}</Name> and go on.
     </AskDialog>
   );
 }

@@ -3,14 +3,18 @@ import { useAddMember, useChangeMember, useMembers, useRemoveMember } from "../.
 import { rowsOf } from "../../api/pages";
 import type { Member, NewInvitation, ProjectDetail, Role } from "../../api/types";
 import { AskDialog } from "../../components/AskDialog";
+import { ConfirmUnproved } from "../../components/ConfirmUnproved";
 import { FormDialog } from "../../components/FormDialog";
 import { Icon } from "../../components/icons";
 import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { Choice, Text } from "../../components/TextField";
+import { UnprovedMark } from "../../components/UnprovedMark";
 import { problemsOf } from "../../lib/problem";
 import { ROLES } from "../../lib/roles";
 import { InvitationLink } from "./InvitationLink";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 type Open = { kind: "add" } | { kind: "change" | "remove"; member: Member } | null;
 
@@ -45,11 +49,11 @@ function Table({ rows, manages, email, onOpen }: { rows: Member[]; manages: bool
           {rows.map((member) => (
             <tr key={member.user.id}>
               <td className="wide" style={{ fontWeight: 500 }}>
-                {member.user.name}{member.user.email === email && <span className="sub">you</span>}
+                <Name>{member.user.name}</Name>{member.user.email === email && <span className="sub">you</span>}
                 {member.kind === "service" && <span className="chip" style={{ marginLeft: 6 }}>service account</span>}
                 {!member.is_active && <span className="chip warn" style={{ marginLeft: 6 }}>deactivated</span>}
               </td>
-              <td className="wide">{member.user.email}</td>
+              <td className="wide">{member.user.email}{!member.address_proved && <UnprovedMark provenance={member.provenance} />}</td>
               <td data-l="Role">{member.role}</td>
               <td data-l="Given">{given(member)}</td>
               {manages && <td className="ra acts">{member.kind === "person" && <Actions member={member} onOpen={onOpen} />}</td>}
@@ -69,8 +73,8 @@ function given(member: Member): string {
 function Actions({ member, onOpen }: { member: Member; onOpen: (open: Open) => void }) {
   return (
     <>
-      <button type="button" className="btn sm" aria-label={`Change role of ${member.user.name}`} onClick={() => onOpen({ kind: "change", member })}>Change role</button>{" "}
-      {member.inherited_from === null && !member.by_directory && <button type="button" className="btn sm bad" aria-label={`Remove ${member.user.name}`} onClick={() => onOpen({ kind: "remove", member })}>Remove</button>}
+      <button type="button" className="btn sm" aria-label={`Change role of ${isolated(member.user.name)}`} onClick={() => onOpen({ kind: "change", member })}>Change role</button>{" "}
+      {member.inherited_from === null && !member.by_directory && <button type="button" className="btn sm bad" aria-label={`Remove ${isolated(member.user.name)}`} onClick={() => onOpen({ kind: "remove", member })}>Remove</button>}
     </>
   );
 }
@@ -79,16 +83,24 @@ function AddForm({ project, onInvited, onClose }: { project: ProjectDetail; onIn
   const add = useAddMember(project.key);
   const [email, setEmail] = useState("");
   const [role, setRole] = useState<Role>("member");
-  const { at, rest } = problemsOf(add.error, ["email", "role"]);
+  const [confirmed, setConfirmed] = useState(false);
+  const { at, rest } = problemsOf(add.error, ["email", "role", "confirm_unproved"]);
+  const changeEmail = (value: string) => {
+    setEmail(value);
+    setConfirmed(false);
+    add.reset();
+  };
+  const submit = () => add.mutate({ email: email.trim(), role, ...(confirmed && { confirm_unproved: true }) }, { onSuccess: done });
   const done = (invitation: NewInvitation | null) => {
     onInvited(invitation);
     onClose();
   };
   return (
-    <FormDialog title={`Add somebody to ${project.name}`} action="Add" fault={rest} busy={add.isPending} onSubmit={() => add.mutate({ email: email.trim(), role }, { onSuccess: done })} onClose={onClose}>
-      <Text label="E-mail" type="email" value={email} onChange={setEmail} required placeholder="ada@example.org" error={at.email} />
+    <FormDialog title={`Add somebody to ${isolated(project.name)}`} action="Add" fault={rest} busy={add.isPending} onSubmit={submit} onClose={onClose}>
+      <Text label="E-mail" type="email" value={email} onChange={changeEmail} required placeholder="ada@example.org" error={at.email} />
       <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />
       <p className="sub" style={{ flexBasis: "100%" }}>Whoever has an account is in at once, here and in all projects below. Whoever has none gets an invitation, a link that works once.</p>
+      <ConfirmUnproved sentence={at.confirm_unproved} checked={confirmed} onChange={setConfirmed} />
     </FormDialog>
   );
 }
@@ -96,11 +108,14 @@ function AddForm({ project, onInvited, onClose }: { project: ProjectDetail; onIn
 function RoleForm({ project, member, onClose }: { project: ProjectDetail; member: Member; onClose: () => void }) {
   const change = useChangeMember(project.key);
   const [role, setRole] = useState<Role>(member.role);
-  const { at, rest } = problemsOf(change.error, ["role"]);
+  const [confirmed, setConfirmed] = useState(false);
+  const { at, rest } = problemsOf(change.error, ["role", "confirm_unproved"]);
+  const submit = () => change.mutate({ id: member.user.id, role, ...(confirmed && { confirm_unproved: true }) }, { onSuccess: onClose });
   return (
-    <FormDialog title={`Role of ${member.user.name}`} fault={rest} busy={change.isPending} onSubmit={() => change.mutate({ id: member.user.id, role }, { onSuccess: onClose })} onClose={onClose}>
+    <FormDialog title={`Role of ${isolated(member.user.name)}`} fault={rest} busy={change.isPending} onSubmit={submit} onClose={onClose}>
       <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />
       {(member.inherited_from !== null || member.by_directory) && <p className="sub" style={{ flexBasis: "100%" }}>The role given {given(member)} stays, and the higher of the two counts.</p>}
+      <ConfirmUnproved sentence={at.confirm_unproved} checked={confirmed} onChange={setConfirmed} />
     </FormDialog>
   );
 }
@@ -109,10 +124,10 @@ function RemoveDialog({ project, member, onClose }: { project: ProjectDetail; me
   const remove = useRemoveMember(project.key);
   return (
     <AskDialog
-      title={`Remove ${member.user.name}?`} keep="Keep them" action="Remove from the project" error={remove.error} busy={remove.isPending}
+      title={`Remove ${isolated(member.user.name)}?`} keep="Keep them" action="Remove from the project" error={remove.error} busy={remove.isPending}
       onDo={() => remove.mutate(member.user.id, { onSuccess: onClose })} onClose={onClose}
     >
-      They can no longer see or change anything in {project.name} and below, unless another role reaches there. Jobs that they submitted stay and go on.
+      They can no longer see or change anything in <Name>{project.name}</Name> and below, unless another role reaches there. Jobs that they submitted stay and go on.
     </AskDialog>
   );
 }

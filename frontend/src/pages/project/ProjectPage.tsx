@@ -14,6 +14,7 @@ import { SecretsPanel } from "./SecretsPanel";
 import { SettingsPanel } from "./SettingsPanel";
 import { SpendPanel } from "./SpendPanel";
 import { StoragePanel } from "./StoragePanel";
+import { Name } from "../../components/Name";
 
 export default function ProjectPage({ session }: { session: Session }) {
   const { key = "" } = useParams();
@@ -71,13 +72,13 @@ function Header({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean
   return (
     <div style={{ display: "grid", gap: 2 }}>
       <div className="title">
-        <span>{project.name}</span><span className="num mono" style={{ fontSize: 13 }}>{project.key}</span>
+        <span><Name>{project.name}</Name></span><span className="num mono" style={{ fontSize: 13 }}>{project.key}</span>
         {project.archived_at !== null && <span className="chip warn">archived</span>}
       </div>
       <div className="facts">
         <span>Your role <b>{project.role}</b>{from && ` ${from}`}</span>
         {project.path.length > 0 && (
-          <nav aria-label="Above this project">In {project.path.map((one, i) => <span key={one.key}>{i > 0 && " / "}<Link className="link" to={`/projects/${one.key}`}>{one.name}</Link></span>)}</nav>
+          <nav aria-label="Above this project">In {project.path.map((one, i) => <span key={one.key}>{i > 0 && " / "}<Link className="link" to={`/projects/${one.key}`}><Name>{one.name}</Name></Link></span>)}</nav>
         )}
       </div>
     </div>
@@ -88,10 +89,10 @@ function Sentence({ project, currency }: { project: ProjectDetail; currency: str
   const all = project.with_below;
   const budget = Number(project.budget_month ?? 0);
   const gpus = project.gpu_quota === null ? count(all.gpus_held, "GPU") : `${integer(all.gpus_held)} of ${count(project.gpu_quota, "GPU")}`;
-  if (project.archived_at !== null) return <h1 className="say"><b>{project.name} is archived</b>: what was in it can be read, nothing new is taken in. It spent {money(all.spend_month, currency)} this month.</h1>;
+  if (project.archived_at !== null) return <h1 className="say"><b><Name>{project.name}</Name> is archived</b>: what was in it can be read, nothing new is taken in. It spent {money(all.spend_month, currency)} this month.</h1>;
   return (
     <h1 className="say">
-      <b>{project.name} holds {gpus}</b>; {count(all.jobs_running, "job")} {all.jobs_running === 1 ? "runs" : "run"} and {integer(all.jobs_queued)} {all.jobs_queued === 1 ? "waits" : "wait"}.
+      <b><Name>{project.name}</Name> holds {gpus}</b>; {count(all.jobs_running, "job")} {all.jobs_running === 1 ? "runs" : "run"} and {integer(all.jobs_queued)} {all.jobs_queued === 1 ? "waits" : "wait"}.
       {" "}It spent {money(all.spend_month, currency)} this month{budget > 0 && <>, <b>{percent(Number(all.spend_month) / budget)}</b> of its budget of {money(budget, currency)}</>}.
     </h1>
   );

@@ -8,6 +8,7 @@ import { Choice, Text } from "../../components/TextField";
 import { count, moment } from "../../lib/format";
 import { problemsOf } from "../../lib/problem";
 import { patchOf, settingsOf } from "../../lib/projectPatch";
+import { isolated } from "../../lib/isolated";
 
 /** What managers change of a project; its weight takes a manager of the one above, its priority an administrator. */
 export function SettingsPanel({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean }) {
@@ -79,7 +80,7 @@ function ArchiveDialog({ project, onClose }: { project: ProjectDetail; onClose: 
   const live = project.with_below.jobs_running + project.with_below.jobs_queued;
   return (
     <AskDialog
-      title={`Archive ${project.name}?`} keep="Keep it in use" action="Archive the project" error={archive.error} busy={archive.isPending}
+      title={`Archive ${isolated(project.name)}?`} keep="Keep it in use" action="Archive the project" error={archive.error} busy={archive.isPending}
       onDo={() => archive.mutate(true, { onSuccess: onClose })} onClose={onClose}
     >
       {live > 0 && <b>{count(live, "job")} {live === 1 ? "is" : "are"} queued or running in it or below: they have to end first, or be cancelled. </b>}

@@ -3,6 +3,7 @@ import type { Project } from "../../api/types";
 import { UsedBar } from "../../components/UsedBar";
 import { integer, money } from "../../lib/format";
 import { treeOf } from "../../lib/projectTree";
+import { Name } from "../../components/Name";
 
 /** Figures are of a project with all below it, as its limits count. */
 export function ProjectTable({ rows, currency }: { rows: Project[]; currency: string }) {
@@ -28,7 +29,7 @@ function Row({ project, level, currency }: { project: Project; level: number; cu
     <tr data-row title={own}>
       <td className="wide" style={{ fontWeight: 500 }}>
         <span style={{ paddingLeft: 16 * level }}>
-          <Link className="link" to={`/projects/${project.key}`}>{project.name}</Link><span className="sub mono">{project.key}</span>
+          <Link className="link" to={`/projects/${project.key}`}><Name>{project.name}</Name></Link><span className="sub mono">{project.key}</span>
           {level === 0 && project.parent !== null && <span className="sub">in {project.parent}</span>}
         </span>
       </td>

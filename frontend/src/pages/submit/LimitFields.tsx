@@ -60,10 +60,15 @@ export function LimitFields({ draft, errors }: Props) {
           <SoftwareFields draft={draft} errors={errors} />
           <DataField draft={draft} errors={errors} />
           <Pairs draft={draft} errors={errors} label="Variables, a line each" path="env" separator={"\n"} placeholder="NCCL_DEBUG=WARN" lines />
-          <label style={{ display: "flex", gap: 8, alignItems: "center", fontWeight: 400 }}>
-            <input type="checkbox" checked={draft.get("restartable") !== false} onChange={(event) => draft.set("restartable", event.target.checked ? undefined : false)} />
-            It may be stopped at a checkpoint and go on elsewhere
-          </label>
+          <Field label="Stopped and started again" path="restartable" errors={errors}>
+            {(props) => (
+              <select {...props} className="in" value={String(draft.get("restartable") ?? "")} onChange={(event) => draft.set("restartable", event.target.value === "" ? undefined : event.target.value === "true")}>
+                <option value="">As its program says: with the SDK</option>
+                <option value="true">Yes: it saves on SIGTERM and finds its files</option>
+                <option value="false">No: it runs to its end</option>
+              </select>
+            )}
+          </Field>
         </div>
       </details>
     </>

@@ -14,7 +14,7 @@ vi.mock("../../lib/highlight", () => ({ jobPaint: () => ({}) }));
 const OPTION = { type: "k1", gpus: 1, steps_per_s: 10, source: "user", age_s: null, samples: 0, duration_s: 3600, price: {}, rate_per_hour: "1", amount: "0.80", low: "0.7", high: "0.9", basis: "so" };
 const ESTIMATE = { currency: "USD", project: "vision", options: [OPTION], low: "0.7", high: "0.9", basis: "", discount: { percent: "20", project: "vision", name: "Vision" }, jobs: 1, refused_by: [] as string[], waits_for: [] as string[] };
 const PREVIEW = {
-  verdict: "later", reason: { token: "no_room", text: "No room for it." }, would_change: "It starts when 1 is free.", as_of: "2026-11-21T14:32:00Z", allocation: null, jobs: 1, starting: 0, position: 2, prepares: false,
+  verdict: "later", reason: { token: "no_room", text: "No room for it." }, would_change: "It starts when 1 is free.", as_of: "2026-11-21T14:32:00Z", allocation: null, jobs: 1, starting: 0, position: 2, prepares: false, warnings: [] as string[],
   effects: [] as unknown[], affected: 0, variance: { before: null, after: null, bound: null }, estimate: ESTIMATE, throughput: {}, forecast: "f" as string | null, cluster: { name: "local", choice: null as string | null },
 };
 const START = { p10_at: "2026-11-21T14:42:00Z", p50_at: "2026-11-21T14:52:00Z", p90_at: "2026-11-21T15:12:00Z", as_of: "2026-11-21T14:32:00Z", basis: "simulated", run_time: "steps", outcomes: 0, reason: null };

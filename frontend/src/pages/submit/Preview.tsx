@@ -80,6 +80,7 @@ function Said({ preview, share, forecast, pending }: { preview: JobPreview; shar
         <div aria-live="polite">
           <h2>{says.title}</h2>
           {preview.cluster.choice && <p>{preview.cluster.choice}</p>}
+          {preview.warnings.map((text) => <p key={text} className="fault" role="note" style={{ margin: 0, overflowWrap: "anywhere" }}>{text}</p>)}
           <p>{preview.reason.text} {preview.would_change} {preview.prepares && "Its code and environment are made ready first; it queues after that."}</p>
         </div>
         <p className={`sub ${css.asof}`}>By the policy in force, as of {clock(new Date(preview.as_of), true)}</p>

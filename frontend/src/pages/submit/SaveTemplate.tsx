@@ -6,6 +6,7 @@ import { useChangeTemplate, useCreateTemplate, useTemplates } from "../../api/te
 import { Choice, Text } from "../../components/TextField";
 import type { JobFile } from "../../lib/jobFile";
 import { sharers } from "../../lib/templates";
+import { isolated } from "../../lib/isolated";
 
 /** A job file under a name, for oneself or for a project. One of the same name is replaced. */
 export function SaveTemplate({ file, name: proposed, onClose }: { file: JobFile; name: string; onClose: () => void }) {
@@ -29,7 +30,7 @@ export function SaveTemplate({ file, name: proposed, onClose }: { file: JobFile;
       <form onSubmit={send} style={{ display: "grid", gap: 12 }}>
         <Text label="Name" value={name} onChange={setName} required />
         <Text label="What it is for" value={description} onChange={setDescription} />
-        <Choice label="For" value={project} onChange={setProject} options={[["", "me alone"], ...sharers(session).map((one): [string, string] => [one.key, `members of ${one.name}`])]} />
+        <Choice label="For" value={project} onChange={setProject} options={[["", "me alone"], ...sharers(session).map((one): [string, string] => [one.key, `members of ${isolated(one.name)}`])]} />
         <p className="sub">{same ? (same.can_change ? `It replaces the template ${same.name}.` : `There is a template ${same.name} already, which others change: choose another name.`) : project ? "Members begin jobs with it; you and managers change it." : "It is kept on the portal, for every browser of yours."}</p>
         {error && <div className="fault" role="alert" style={{ margin: 0 }}>{error instanceof ApiError && error.errors.length > 0 ? error.errors.map((one) => `${one.field}: ${one.message}`).join("; ") : error.message}</div>}
         <div style={{ display: "flex", gap: 8, justifyContent: "flex-end" }}>

@@ -6,6 +6,7 @@ import type { Session, TemplateSummary } from "../../api/types";
 import type { JobFile } from "../../lib/jobFile";
 import { draftOf, examplesOf, grouped } from "../../lib/templates";
 import type { Draft } from "./useDraft";
+import { Name } from "../../components/Name";
 
 /** Examples and templates: choosing one fills form and YAML. */
 export function StartFrom({ draft, session }: { draft: Draft; session: Session }) {
@@ -25,10 +26,10 @@ export function StartFrom({ draft, session }: { draft: Draft; session: Session }
         <Menu.Dropdown mah="60vh" style={{ overflowY: "auto" }}>
           {grouped(found, session).map((group) => [
             <Menu.Label key={group.label}>{group.label}</Menu.Label>,
-            ...group.templates.map((one) => <Menu.Item key={one.id} title={one.description || undefined} onClick={() => choose(one)}>{one.name}</Menu.Item>),
+            ...group.templates.map((one) => <Menu.Item key={one.id} title={one.description || undefined} onClick={() => choose(one)}><Name>{one.name}</Name></Menu.Item>),
           ])}
           <Menu.Label>Examples</Menu.Label>
-          {examplesOf(models, typeof project === "string" ? project : undefined).map((one) => <Menu.Item key={one.name} title={one.title} onClick={() => begin(one.file)}>{one.name}</Menu.Item>)}
+          {examplesOf(models, typeof project === "string" ? project : undefined).map((one) => <Menu.Item key={one.name} title={one.title} onClick={() => begin(one.file)}><Name>{one.name}</Name></Menu.Item>)}
           {found.some((one) => one.can_change) && <><Menu.Divider /><Menu.Item onClick={() => setManaging(true)}>Remove templates</Menu.Item></>}
           {templates.error && <Menu.Label>Templates could not be read: {templates.error.message}</Menu.Label>}
         </Menu.Dropdown>
@@ -48,9 +49,9 @@ function Remove({ templates, onClose }: { templates: TemplateSummary[]; onClose:
         {templates.length === 0 && <p className="sub">None is left.</p>}
         {templates.map((one) => (
           <div key={one.id} style={{ display: "flex", gap: 8, alignItems: "center" }}>
-            <span className="grow" style={{ overflowWrap: "anywhere" }}>{one.name}{one.project && <span className="sub"> of {one.project}</span>}</span>
+            <span className="grow"><Name>{one.name}</Name>{one.project && <span className="sub"> of <Name>{one.project}</Name></span>}</span>
             {sure === one.id
-              ? <button type="button" className="btn sm danger" disabled={remove.isPending} onClick={() => remove.mutate(one.id, { onSuccess: () => setSure(null) })}>Remove {one.name}</button>
+              ? <button type="button" className="btn sm danger" disabled={remove.isPending} onClick={() => remove.mutate(one.id, { onSuccess: () => setSure(null) })}>Remove <Name>{one.name}</Name></button>
               : <button type="button" className="btn sm bad" onClick={() => setSure(one.id)}>Remove</button>}
           </div>
         ))}

@@ -7,6 +7,7 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { dateTime, moment, relative } from "../../lib/format";
 import { BrowsersPanel } from "./BrowsersPanel";
 import { TopBar } from "../../shell/TopBar";
+import { Name } from "../../components/Name";
 
 const LIFETIMES = [{ label: "30 days", days: 30 }, { label: "90 days", days: 90 }, { label: "a year", days: 366 }];
 const SCOPES: { value: ApiToken["scopes"][number]; label: string }[] = [
@@ -51,7 +52,7 @@ function Row({ token, onRotate, onRevoke }: { token: ApiToken; onRotate: () => v
   const made = new Date(token.created_at);
   return (
     <tr>
-      <td className="wide" style={{ fontWeight: 500 }}>{token.name}</td>
+      <td className="wide" style={{ fontWeight: 500 }}><Name>{token.name}</Name></td>
       <td className="mono" style={{ fontSize: 12 }} data-l="Begins with">{token.prefix}</td>
       <td data-l="For" style={{ fontSize: 12 }}>{token.scopes.join(", ")}{token.project && <span className="sub"> in {token.project}</span>}</td>
       <td className="ra" data-l="Made" title={dateTime(made)}>{moment(made, now)}</td>

@@ -9,6 +9,7 @@ import { byUrgency, courseOf } from "../../lib/budget";
 import { useNow } from "../../lib/clock";
 import { moment, percent } from "../../lib/format";
 import { shown } from "../limits/LimitsTable";
+import { Name } from "../../components/Name";
 
 /** Every limit of money and GPU-hours that binds somebody in the projects shown, and how long it lasts. */
 export function BudgetsPanel({ project, currency }: { project: string; currency: string }) {
@@ -32,8 +33,8 @@ function Table({ rows, currency }: { rows: Limit[]; currency: string }) {
         <tbody>
           {rows.map((row) => (
             <tr key={row.id}>
-              <td className="wide" style={{ fontWeight: 500 }}>{row.name}</td>
-              <td data-l="Of" className="whole">{row.level}</td>
+              <td className="wide" style={{ fontWeight: 500 }}><Name>{row.name}</Name></td>
+              <td data-l="Of" className="whole"><Name>{row.level}</Name></td>
               <td className="ra whole" data-l="Used">{shown(row, row.used, currency)}<span className="sub">of {shown(row, row.limit, currency)}</span></td>
               <td className="whole" data-l="Part used"><UsedBar percent={row.used_percent} bad={row.reached} /></td>
               <td data-l="State"><State row={row} /></td>

@@ -3,6 +3,7 @@ import type { Usage, UsageGroup, UsageRow } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { integer, money, number, percent, typeName, withUnit } from "../../lib/format";
 import { columnLabel } from "../../lib/usagePeriod";
+import { Name } from "../../components/Name";
 
 export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup; email: string }) {
   const most = Math.max(...found.results.map((row) => row.gpu_hours), 1e-9);
@@ -19,7 +20,7 @@ export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup;
         <tbody>
           {found.results.map((row) => (
             <tr key={row.key} data-row>
-              <td className="wide"><Name row={row} by={by} email={email} /></td>
+              <td className="wide"><Subject row={row} by={by} email={email} /></td>
               <td className="ra" data-l="Jobs">{integer(row.jobs)}</td>
               <td className="ra" data-l="GPU-hours">{withUnit(number(row.gpu_hours), "h")}</td>
               <td className="ra wide" data-l="Used"><Used row={row} /></td>
@@ -41,9 +42,9 @@ function Used({ row }: { row: UsageRow }) {
   return <span title={title}>{withUnit(number(row.used_gpu_hours), "h")}<span className="sub">{percent(row.used_gpu_hours / row.measured_gpu_hours)}{row.measured_gpu_hours < row.gpu_hours * 0.995 && ` of ${withUnit(number(row.measured_gpu_hours), "h")}`}</span>{row.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</span>;
 }
 
-function Name({ row, by, email }: { row: UsageRow; by: UsageGroup; email: string }) {
+function Subject({ row, by, email }: { row: UsageRow; by: UsageGroup; email: string }) {
   if (by === "job") return /^\d+$/.test(row.key) ? <JobRef number={Number(row.key)} name={row.label} /> : <span className="sub">a job that is there no more</span>;
-  if (by === "project") return <Link className="link" to={`/usage?project=${row.key}&by=user`} title={row.key}>{row.label}</Link>;
-  if (by === "user") return <span title={row.key}>{row.label}{row.key === email && <span className="sub"> you</span>}</span>;
+  if (by === "project") return <Link className="link" to={`/usage?project=${row.key}&by=user`} title={row.key}><Name>{row.label}</Name></Link>;
+  if (by === "user") return <span title={row.key}><Name>{row.label}</Name>{row.key === email && <span className="sub"> you</span>}</span>;
   return <>{by === "type" ? typeName(row.key) : columnLabel(row.key)}</>;
 }

@@ -3,8 +3,11 @@ store, data; and what to put right."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from celery import current_app
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
@@ -12,6 +15,22 @@ from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.examination_tasks import examine_cluster
 from portal.jobs.models import Cluster
 from scheduling.executors.base import Finding
+
+QUEUES_TIMEOUT_S = 2.0
+
+
+def queue_findings() -> Iterator[Finding]:
+    """Queues that nobody takes from, where any worker answers at all; at least one line then."""
+    answers = current_app.control.inspect(timeout=QUEUES_TIMEOUT_S).active_queues() or {}
+    if not answers:
+        return
+    taken = {queue["name"] for queues in answers.values() for queue in queues}
+    wanted = {"celery", *(route["queue"] for route in settings.CELERY_TASK_ROUTES.values())}
+    missing = ", ".join(sorted(wanted - taken))
+    fix = (
+        f"start a worker for it: `celery -A portal.celery worker -Q {missing.replace(', ', ',')}` (docs/operations.md)"
+    )
+    yield Finding("queues", not missing, f"no worker takes from {missing}" if missing else "each has a worker", fix)
 
 
 class Command(BaseCommand):
@@ -26,6 +45,7 @@ class Command(BaseCommand):
         if not clusters:
             raise CommandError("there is no cluster yet: `manage.py up` makes it")
         wrong = sum(self._examine(cluster, named=len(clusters) > 1) for cluster in clusters)
+        wrong += sum(self._say(finding) for finding in queue_findings())
         if wrong:
             raise CommandError(f"{wrong} to put right")
 
@@ -37,7 +57,8 @@ class Command(BaseCommand):
 
     def _say(self, finding: Finding) -> int:
         """How many things are wrong with it."""
-        self.stdout.write(f"{'ok   ' if finding.ok else 'WRONG'} {finding.subject}: {finding.seen}")
-        if not finding.ok:
+        mark = "WRONG" if not finding.ok else "warn " if finding.warning else "ok   "
+        self.stdout.write(f"{mark} {finding.subject}: {finding.seen}")
+        if finding.warning or not finding.ok:
             self.stdout.write(f"      {finding.fix}")
         return int(not finding.ok)

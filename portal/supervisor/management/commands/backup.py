@@ -3,7 +3,7 @@ import subprocess
 import tempfile
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -71,8 +71,29 @@ class Command(BaseCommand):
             _restore(file, env)
         head = chain_head()  # before the dump, which then has it in any case
         if not options["restore"]:
-            _run(["pg_dump", "--format", "custom", "--file", file], env)
+            _dump(Path(file), env)
         self.stdout.write(f"Audit log up to {head}")
+
+
+def _dump(file: Path, env: dict[str, str]) -> None:
+    """Into a file of its owner's alone from the first byte on, which takes FILE's place once it is whole: it holds
+    password hashes, job files and sealed secrets, and jobs may run on this machine."""
+    target = file.resolve()
+    if target.exists() and not target.is_file():  # a pipe, say to a program that encrypts
+        with target.open("wb") as pipe:
+            _run(["pg_dump", "--format", "custom"], env, output=pipe)
+        return
+    name = ""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # with mode 0600
+        os.close(handle)
+        _run(["pg_dump", "--format", "custom", "--file", name], env)
+        Path(name).replace(target)
+    except OSError as error:
+        raise CommandError(f"{file} cannot be written: {error.strerror}") from error
+    finally:
+        if name:
+            Path(name).unlink(missing_ok=True)
 
 
 def _restore(file: str, env: dict[str, str]) -> None:
@@ -87,7 +108,7 @@ def _restore(file: str, env: dict[str, str]) -> None:
         _run([*fill, "--single-transaction", *content, *separated], quiet)
 
 
-def _run(command: list[str], env: dict[str, str]) -> None:
-    finished = subprocess.run([str(installed() / command[0]), *command[1:]], env=env, check=False)
+def _run(command: list[str], env: dict[str, str], output: BinaryIO | None = None) -> None:
+    finished = subprocess.run([str(installed() / command[0]), *command[1:]], env=env, stdout=output, check=False)
     if finished.returncode != 0:
         raise CommandError(f"{command[0]} ended with status {finished.returncode}.")

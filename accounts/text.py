@@ -1,0 +1,103 @@
+"""Texts that people give: what may stand in a name or another text of one line, and in one of several lines."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import groupby
+
+#: Look like nothing or like a space, though Unicode counts them as letters, marks or symbols.
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0e\uffa0\U000e0100-\U000e01ef]"
+)
+_UNSHOWN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_JOINER, _AS_EMOJI, _KEYCAP = "\u200d", "\ufe0f", "\u20e3"
+#: Scripts need four or five over one letter; more reach into the lines above.
+MOST_MARKS = 8
+#: Of several lines: what turns the direction of others' text, ends a line unseen, or drives a terminal.
+_DRIVING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+
+
+def one_line(text: str) -> str:
+    """The text in normal form C without white space around it; ValueError where part of it would not be seen."""
+    text = unicodedata.normalize("NFC", text).strip()
+    check_line(text)
+    return text
+
+
+def check_line(text: str) -> None:
+    """Refuses what `one_line` does, of a text that must stay as it is, as a path; raises ValueError."""
+    if text.isascii() and text.isprintable():
+        return
+    for at, character in enumerate(text):
+        if _is_unshown(character) and not _is_of_emoji(text, at):
+            raise ValueError(f"must not contain {named(character)}: it is shown in one line, where that is not seen")
+    if _is_mark(text[:1]):
+        raise ValueError(f"must not begin with {named(text[0])}, which changes the character before it")
+    if any(len(list(run)) > MOST_MARKS for is_mark, run in groupby(text, _is_mark) if is_mark):
+        raise ValueError(f"must not have more than {MOST_MARKS} marks over one letter")
+
+
+def several_lines(text: str) -> str:
+    """The text with its lines ended by line feeds; ValueError where it would drive a terminal or turn its direction."""
+    text = text.replace("\r\n", "\n")
+    if found := _DRIVING.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise ValueError(
+            f"must not contain {named(found[0])} (line {line}): of characters that are not seen only "
+            "tabs and line ends are allowed"
+        )
+    return text
+
+
+def shown(text: object, most: int = 0) -> str:
+    """Somebody else's text fit for one line of a sentence, at most `most` characters long: what would be refused in a
+    name is a space."""
+    line = unicodedata.normalize("NFC", str(text))
+    if not (line.isascii() and line.isprintable()):
+        line = "".join(c if not _is_unshown(c) or _is_of_emoji(line, at) else " " for at, c in enumerate(line))
+    line = " ".join(line.split())
+    return f"{line[: most - 1]}…" if 0 < most < len(line) else line
+
+
+def searched(text: str) -> str:
+    """As names are kept, so that a term finds them however it was typed."""
+    return unicodedata.normalize("NFC", text)
+
+
+def named(character: str) -> str:
+    """As `U+202E (right-to-left override)`."""
+    name = {"\n": "line feed", "\r": "carriage return", "\t": "tab"}.get(character, unicodedata.name(character, ""))
+    return f"U+{ord(character):04X}" + (f" ({name.lower()})" if name else "")
+
+
+def _is_mark(character: str) -> bool:
+    return bool(character) and unicodedata.category(character).startswith("M")
+
+
+def _is_unshown(character: str) -> bool:
+    category = unicodedata.category(character)
+    if category == "Cn":  # younger emoji than this Python knows
+        return not "\U0001f000" <= character <= "\U0001faff"
+    return category in _UNSHOWN or character == _AS_EMOJI or bool(_BLANK.match(character))
+
+
+def _is_of_emoji(text: str, at: int) -> bool:
+    """Whether the character there joins two emoji, or asks for one in colour."""
+    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    if text[at] == _JOINER:
+        return _ends_emoji(before) and _is_symbol(after)
+    return text[at] == _AS_EMOJI and (_is_symbol(before) or (after == _KEYCAP and before in set("0123456789#*")))
+
+
+def _ends_emoji(character: str) -> bool:
+    return _is_symbol(character) or character == _AS_EMOJI
+
+
+def _is_symbol(character: str) -> bool:
+    if not character or character == "\u2800":
+        return False
+    is_emoji = "\U0001f000" <= character <= "\U0001faff" or character in "‼⁉"
+    return is_emoji or unicodedata.category(character) in ("So", "Sm", "Sk")

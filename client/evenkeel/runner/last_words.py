@@ -1,0 +1,151 @@
+"""What a program said last: the exception that ends its output, or its last line.
+
+Progress bars and warnings are no last words, and neither is what follows an exception without belonging to the program:
+the C++ runtime's message, the shell's, torchrun's summary.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from evenkeel.program_output import shown_lines
+
+MAX_WORDS = 500
+_RANK = re.compile(r"^\[(?:rank|default)?[0-9]{1,6}\]: ?")
+_BAR = re.compile(
+    r"[0-9]{1,3}%\s?[|\u2588-\u258f\u2501]|\[[0-9]+:[0-9]{2}(?::[0-9]{2})?[<,]|[0-9?](?:it/s|s/it|[kMG]?i?B/s)"
+    r"|[\u2588-\u258f\u2501\u2578]{3}|\[[=#>. -]{10,}\]"
+)
+#: A bar of tqdm to its end; what follows was printed without a line end between them.
+_TQDM = re.compile(r"^.{0,300}?[0-9]{1,3}%\|[^|]{0,300}\|[^\[\]]{0,100}\[[^\]]{0,200}\]")
+_WARNING = re.compile(
+    r"\b\w*Warning: |\bwarnings\.warn\(|^\[?W[0-9]{3,}|^\[W |^W[0-9]{4} |^\W{0,3}warn(?:ing)?\b|^Exception ignored in",
+    re.IGNORECASE,
+)
+_HEADER = "Traceback (most recent call last):"
+_EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,200})(?::(?:\s(?P<text>.*))?)?")
+#: Lines that may follow an exception and belong to its message, or to what the process's end brought with it.
+_AFTER = re.compile(
+    r"\s|$|terminate called|Aborted|Segmentation fault|Killed|Fatal Python error|CUDA kernel errors might"
+    r"|Exception raised from|For debugging consider|Compile with `TORCH_USE|Search for `cuda|Device-side assert"
+    r"|Current thread|Thread 0x|frame #|BufferAssignment OOM|Peak buffers:|[=-]{5,}$|To execute a dataflow graph"
+)
+_GROUP_END = re.compile(r"\s*\+-{10,}$")
+_GROUP_LINE = re.compile(r"\s*\| (?=\S)(?!Traceback|File )")
+_TORCHRUN = ("torch.distributed.elastic", "ChildFailedError")
+_OUT_OF_MEMORY = frozenset(("MemoryError", "_ArrayMemoryError", "OutOfMemoryError", "ResourceExhaustedError"))
+#: Where the type says less than the beginning of the text.
+_OUT_OF_MEMORY_TEXTS = {
+    "RuntimeError": re.compile(
+        r"CUDA out of memory\.|(?:CUDA|HIP) error: out of memory"
+        r"|\[enforce fail at alloc_cpu\.cpp.*can't allocate memory"
+    ),
+    "AcceleratorError": re.compile(r"(?:CUDA|HIP) error: out of memory"),
+    "XlaRuntimeError": re.compile(r"RESOURCE_EXHAUSTED"),
+    "JaxRuntimeError": re.compile(r"RESOURCE_EXHAUSTED"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    text: str
+    out_of_memory: bool
+
+
+def is_out_of_memory(kind: str, text: str) -> bool:
+    """By the exception's type, where that is enough, and never by words that may stand anywhere."""
+    name = kind.rpartition(".")[2]
+    by_text = _OUT_OF_MEMORY_TEXTS.get(name)
+    return name in _OUT_OF_MEMORY or bool(by_text and by_text.match(text.lstrip()))
+
+
+def last_words(output: bytes) -> LastWords:
+    """Of what a program that failed wrote last."""
+    lines = _said_by_program([_line(line) for line in shown_lines(output)])
+    if not lines:
+        return LastWords("", out_of_memory=False)
+    if _GROUP_END.match(lines[-1]):
+        return _of_group(lines)
+    line = _ending_exception(lines) or lines[-1].strip()
+    return LastWords(line[:MAX_WORDS], _names_memory(line))
+
+
+def is_noise(line: str) -> bool:
+    """Nothing, a progress bar or a warning."""
+    return not line.strip() or bool(_BAR.search(line)) or bool(_WARNING.search(line))
+
+
+def _line(line: str) -> str:
+    line = _RANK.sub("", line)
+    bar = _TQDM.match(line)
+    return line[bar.end() :] if bar and line[bar.end() :].strip() else line
+
+
+def _said_by_program(lines: list[str]) -> list[str]:
+    """Without torchrun's summary, and without warnings and bars at the end."""
+    if at := _torchrun_from(lines):
+        lines = lines[:at] if any(not is_noise(line) for line in lines[:at]) else lines
+    end = len(lines)
+    while end and _is_noise_at(lines, end - 1):
+        end -= 1
+    return lines[:end]
+
+
+def _is_noise_at(lines: list[str], at: int) -> bool:
+    """A warning may have been made an exception."""
+    return not _ends_traceback(lines, at) and (is_noise(lines[at]) or _shows_code_of_warning(lines, at))
+
+
+def _shows_code_of_warning(lines: list[str], at: int) -> bool:
+    """Python shows the line of the program that a warning is about after it."""
+    return at > 0 and lines[at].startswith("  ") and bool(re.search(r"\w*Warning: ", lines[at - 1]))
+
+
+def _torchrun_from(lines: list[str]) -> int:
+    """Where torchrun begins to say that a worker failed; 0 where it does not."""
+    ends = [at for at, line in enumerate(lines) if line.startswith(_TORCHRUN[0]) and _TORCHRUN[1] in line]
+    if not ends:
+        return 0
+    at = next((at for at in range(ends[-1], -1, -1) if lines[at].endswith(_HEADER)), ends[-1])
+    while at and (
+        re.match(r"[EWI][0-9]{4} |(?:ERROR|WARNING):torch\.distributed", lines[at - 1]) or is_noise(lines[at - 1])
+    ):
+        at -= 1
+    return at
+
+
+def _ending_exception(lines: list[str]) -> str:
+    """The line of the exception whose traceback ends the output; "" where something else was said after it."""
+    for at in range(len(lines) - 1, 0, -1):
+        if _ends_traceback(lines, at):
+            return lines[at]
+        if not _AFTER.match(lines[at]):
+            return ""
+    return ""
+
+
+def _ends_traceback(lines: list[str], at: int) -> bool:
+    """Whether an exception is there, and indented lines before it from a traceback's head or where output was cut."""
+    if at == 0 or not _EXCEPTION.fullmatch(lines[at]) or not lines[at - 1].startswith(" "):
+        return False
+    above = next((one for one in range(at - 1, -1, -1) if not lines[one].startswith(" ")), -1)
+    return above < 0 or lines[above].endswith(_HEADER)
+
+
+def _names_memory(line: str) -> bool:
+    found = _EXCEPTION.fullmatch(line)
+    return found is not None and is_out_of_memory(found["type"], found["text"] or "")
+
+
+def _of_group(lines: list[str]) -> LastWords:
+    """The group's own line; out of memory is any of its exceptions."""
+    inner = [found for line in lines if (found := _group_text(line))]
+    named = [line for line in inner if _EXCEPTION.fullmatch(line)]
+    group = next((line for line in reversed(named) if "sub-exception" in line), "") or (named or [""])[-1]
+    return LastWords(group[:MAX_WORDS], any(map(_names_memory, named)))
+
+
+def _group_text(line: str) -> str:
+    found = _GROUP_LINE.match(line)
+    return line[found.end() :] if found else ""

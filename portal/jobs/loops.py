@@ -1,0 +1,389 @@
+"""Loops of the control plane: a failure of one item is that item's alone.
+
+It is logged with the job, counted in `/metrics`, shown to administrators, and the item is put off, so that it is not
+tried in each pass and never hides the others. Where the database is gone the loop ends: nothing could be recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+from typing import ParamSpec, TypeVar
+from uuid import UUID
+
+from celery.exceptions import SoftTimeLimitExceeded, TaskPredicate
+from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db.models import F, QuerySet
+from django.utils import timezone
+
+from accounts.models import Project
+from portal import logs
+from portal.jobs.models import Cluster, FailingItem, FailureCount, Job, Node, Run
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+Done = TypeVar("Done")
+Thing = TypeVar("Thing")
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 600.0
+#: Of one loop, over all clusters. Failures beyond are logged and counted, and tried again in the next pass.
+MOST_KEPT = 1_000
+#: Of one pass; further failures are a line each.
+_TRACEBACKS = 20
+_LONGEST_ERROR, _LONGEST_NAME = 400, 200
+#: What is not found by then to be at fault or not is left out of this pass.
+_LONGEST_SEARCH_S = 20.0
+#: More than any loop's interval after an item was due.
+_GONE = timedelta(minutes=30)
+#: These end the task, not the item: a time limit, and what Celery itself raises.
+NOT_AN_ITEMS = (SoftTimeLimitExceeded, TaskPredicate)
+
+
+class LoopName(StrEnum):
+    """Each is a label of the metric. Those before OUTBOX belong to one cluster."""
+
+    ROUND = "round"
+    INVENTORY = "inventory"
+    FACTS = "facts"
+    NODE_CHECKS = "node_checks"
+    ACCEPT = "accept"
+    PREPARE = "prepare"
+    OVERDUE = "overdue"
+    LIMITS = "limits"
+    MAX_DURATION = "max_duration"
+    UNSCHEDULABLE = "unschedulable"
+    SNAPSHOT = "snapshot"
+    REASONS = "reasons"
+    MOVES = "moves"
+    LAUNCH = "launch"
+    ORPHANS = "orphans"
+    IDLE = "idle"
+    SAMPLES = "samples"
+    EXPECTED_STARTS = "expected_starts"
+    ARTIFACTS = "artifacts"
+    OUTBOX = "outbox"
+    DELIVERIES = "deliveries"
+    LONG_WAITS = "long_waits"
+    BUDGETS = "budgets"
+    REPORTS = "reports"
+    LIVE = "live"
+    HANDOVERS = "handovers"
+    REMOVAL = "removal"
+    PRUNING = "pruning"
+    SIMULATIONS = "simulations"
+    ROLLOUTS = "rollouts"
+
+
+#: What each does, as administrators read it after "fails to".
+WORDS: Mapping[LoopName, str] = {
+    LoopName.ROUND: "carry out a step of the scheduling round",
+    LoopName.INVENTORY: "record a node",
+    LoopName.FACTS: "take in what the executor reports of a run",
+    LoopName.NODE_CHECKS: "check a node",
+    LoopName.ACCEPT: "take a job into the queue",
+    LoopName.PREPARE: "prepare code or environment",
+    LoopName.OVERDUE: "end a state that lasts too long",
+    LoopName.LIMITS: "enforce a job's max_cost or deadline",
+    LoopName.MAX_DURATION: "enforce a job's max_duration",
+    LoopName.UNSCHEDULABLE: "cancel a job whose dependency cannot be met",
+    LoopName.SNAPSHOT: "read or schedule a job",
+    LoopName.REASONS: "explain why a job waits",
+    LoopName.MOVES: "apply a decision",
+    LoopName.LAUNCH: "launch a run",
+    LoopName.ORPHANS: "look for processes without a run",
+    LoopName.IDLE: "apply the idle rule",
+    LoopName.SAMPLES: "sample a cluster",
+    LoopName.EXPECTED_STARTS: "estimate start times",
+    LoopName.ARTIFACTS: "collect artifacts",
+    LoopName.OUTBOX: "make notices of an event",
+    LoopName.DELIVERIES: "deliver notices",
+    LoopName.LONG_WAITS: "notify of a long wait",
+    LoopName.BUDGETS: "give notice of a budget",
+    LoopName.REPORTS: "take in a report",
+    LoopName.LIVE: "publish a live stream",
+    LoopName.HANDOVERS: "hand over the files of a moved job",
+    LoopName.REMOVAL: "remove files",
+    LoopName.PRUNING: "remove old records",
+    LoopName.SIMULATIONS: "run a simulation",
+    LoopName.ROLLOUTS: "check a rollout",
+}
+#: A job that one of these failed at takes no part in rounds until it is tried again, so that others get its GPUs.
+LEFT_OUT = (LoopName.SNAPSHOT, LoopName.MOVES, LoopName.LAUNCH)
+_ORDER = list(LoopName)
+OF_CLUSTERS = frozenset(_ORDER[: _ORDER.index(LoopName.OUTBOX)])
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """`key` within its loop, `name` as people read it, `about` for the log."""
+
+    key: str
+    name: str
+    job_id: UUID | None = None
+    about: logs.Fields = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", _printable(self.key, _LONGEST_NAME))
+        object.__setattr__(self, "name", _printable(self.name, _LONGEST_NAME))
+
+
+def of_job(job: Job) -> Item:
+    return Item(str(job.pk), f"#{job.number} {job.name}", job.pk, logs.of_job(job))
+
+
+def of_run(run: Run) -> Item:
+    """`run.job` is at hand."""
+    return Item(str(run.pk), f"#{run.job.number} {run.job.name}", run.job_id, logs.of_run(run))
+
+
+def of_run_id(run_id: str) -> Item:
+    """Of a run that may not exist."""
+    return Item(str(run_id), f"run {run_id}", None, {"run_id": str(run_id)})
+
+
+def of_cluster(cluster: Cluster, what: str = "") -> Item:
+    return Item(f"{cluster.pk}:{what}", f"{what}, cluster {cluster.name}" if what else f"cluster {cluster.name}")
+
+
+def of_node(node: Node) -> Item:
+    return of_node_name(node.cluster_id, node.name)
+
+
+def of_node_name(cluster_id: int, name: str) -> Item:
+    return Item(f"{cluster_id}:{name}", f"node {name}", None, {"node": name})
+
+
+def of_project(project: Project) -> Item:
+    return Item(f"project:{project.pk}", f"project {project.key}", None, {"project": project.key})
+
+
+def step(name: str, cluster_id: int | None = None) -> Item:
+    """A part of a task that has no item."""
+    return Item(f"{cluster_id or ''}:{name}", name)
+
+
+class Loop:
+    """One pass over items. What is known to fail is read once, when the first item comes.
+
+    `rests`: a failing item is put off, 2 s at first and ten minutes at most; else it is tried in each pass, as the
+    steps of a round are.
+    """
+
+    def __init__(self, name: LoopName, cluster_id: int | None = None, *, rests: bool = True) -> None:
+        self.name, self._cluster_id, self._rests = name, cluster_id, rests
+        self._failed = 0
+        #: Of the item that failed last, as a sentence.
+        self.last_error = ""
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[int, datetime]]:
+        """By key: failures in a row, and when it is tried again."""
+        rows = FailingItem.objects.filter(loop=self.name)
+        return {key: (failures, at) for key, failures, at in rows.values_list("key", "failures", "next_attempt_at")}
+
+    @property
+    def resting(self) -> set[str]:
+        """Keys of items that are put off now."""
+        now = timezone.now()
+        return {key for key, (_, at) in self._known.items() if at > now} if self._rests else set()
+
+    def resting_ids(self, prefix: str = "") -> list[str]:
+        """Of those whose key is `prefix` and an id: queries for the oldest few leave them out, else they would hide
+        the others."""
+        found = (key.removeprefix(prefix) for key in self.resting if key.startswith(prefix))
+        return [key for key in found if ":" not in key]
+
+    def due(self, things: Iterable[Thing], item_of: Callable[[Thing], Item]) -> list[Thing]:
+        if not (found := list(things)):
+            return []
+        resting = self.resting
+        return [one for one in found if item_of(one).key not in resting]
+
+    def run(self, item: Item, do: Callable[P, Done], *args: P.args, **kwargs: P.kwargs) -> Done | None:
+        """None where it failed, or is put off."""
+        return self.attempt(item, do, *args, **kwargs)[1]
+
+    def attempt(self, item: Item, do: Callable[P, Done], *args: P.args, **kwargs: P.kwargs) -> tuple[bool, Done | None]:
+        """Whether it succeeded, and with what."""
+        if item.key in self.resting:
+            return False, None
+        try:
+            with logs.about(item.about), savepoint():
+                done = do(*args, **kwargs)
+        except Exception as error:
+            self.failed(item, error)
+            return False, None
+        self.succeeded(item)
+        return True, done
+
+    def together(
+        self, things: Iterable[Thing], item_of: Callable[[Thing], Item], do: Callable[[Sequence[Thing]], list[Done]]
+    ) -> list[Done]:
+        """All that are due at once; where that fails each half alone, so that only the items fail which are at fault.
+        `do` may be called again for things that it has done."""
+        due = self.due(things, item_of)
+        return self._halves(due, item_of, do) if due else []
+
+    def _halves(
+        self, things: Sequence[Thing], item_of: Callable[[Thing], Item], do: Callable[[Sequence[Thing]], list[Done]]
+    ) -> list[Done]:
+        try:
+            with savepoint():
+                done = do(things)
+        except Exception as error:
+            if half := len(things) // 2:
+                raise_what_is_no_items(error)
+                return [*self._halves(things[:half], item_of, do), *self._halves(things[half:], item_of, do)]
+            self.failed(item_of(things[0]), error)
+            return []
+        self.succeeded_all(map(item_of, things))
+        return done
+
+    def most(
+        self, things: Sequence[Thing], item_of: Callable[[Thing], Item], build: Callable[[Sequence[Thing]], Done]
+    ) -> Done:
+        """What `build` makes of all of them; where that fails, of all but those with which it fails. Raises what it
+        raises of none."""
+        try:
+            with savepoint():
+                done = build(things)
+            self.succeeded_all(map(item_of, things))
+            return done
+        except Exception as error:
+            raise_what_is_no_items(error)
+        with savepoint():
+            done = build([])
+        until_s, kept = time.monotonic() + _LONGEST_SEARCH_S, list[Thing]()
+        left = [things] if things else []
+        while left and time.monotonic() < until_s:
+            some = left.pop()
+            try:
+                with savepoint():
+                    done = build([*kept, *some])
+                kept += some
+            except Exception as error:
+                raise_what_is_no_items(error)
+                if half := len(some) // 2:
+                    left += [some[half:], some[:half]]
+                else:
+                    self.failed(item_of(some[0]), error)
+        self.succeeded_all(map(item_of, kept))
+        return done
+
+    def failed(self, item: Item, error: Exception) -> None:
+        """Log, count and remember. Raises `error` where it is no item's."""
+        raise_what_is_no_items(error)
+        self._failed += 1
+        self.last_error = in_a_sentence(error)
+        trace = error if self._failed <= _TRACEBACKS else None
+        with logs.about(item.about):
+            logger.error("loop %s, %s: %s", self.name, item.name, self.last_error, exc_info=trace)
+        now, (before, _) = timezone.now(), self._known.get(item.key, (0, None))
+        until = now + timedelta(seconds=min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(before, 20)))
+        self._count()
+        if before or len(self._known) < MOST_KEPT:
+            self._remember(item, error, now, until)
+            self._known[item.key] = (before + 1, until)
+
+    def succeeded(self, item: Item) -> None:
+        """Forget what it failed at before."""
+        if self._known.pop(item.key, None) is not None:
+            FailingItem.objects.filter(loop=self.name, key=item.key).delete()
+
+    def succeeded_all(self, items: Iterable[Item]) -> None:
+        """Without a query where there are none."""
+        for item in items:
+            if not self._known:
+                return
+            self.succeeded(item)
+
+    def _remember(self, item: Item, error: Exception, now: datetime, until: datetime) -> None:
+        text = in_a_sentence(error)
+        rows = FailingItem.objects.filter(loop=self.name, key=item.key)
+        if rows.update(failures=F("failures") + 1, last_at=now, next_attempt_at=until, error=text):
+            return
+        row = FailingItem(
+            loop=self.name,
+            key=item.key,
+            name=item.name,
+            cluster_id=self._cluster_id,
+            job_id=item.job_id,
+            since=now,
+            last_at=now,
+            next_attempt_at=until,
+            error=text,
+        )
+        FailingItem.objects.bulk_create([row], ignore_conflicts=True)
+
+    def _count(self) -> None:
+        cluster = Cluster.objects.filter(pk=self._cluster_id).first() if self._cluster_id is not None else None
+        mine = {"loop": self.name, "cluster_name": cluster.name if cluster else ""}
+        FailureCount.objects.bulk_create([FailureCount(**mine)], ignore_conflicts=True)
+        FailureCount.objects.filter(**mine).update(failures=F("failures") + 1)
+
+
+def savepoint() -> AbstractContextManager[None]:
+    """Within a transaction a failing item must not break it for the others."""
+    return transaction.atomic() if connection.in_atomic_block else nullcontext()
+
+
+def raise_what_is_no_items(error: Exception) -> None:
+    """Raises `error` where it is the task's time limit, or the database is gone: the loop ends then."""
+    if isinstance(error, NOT_AN_ITEMS):
+        raise error
+    if isinstance(error, (OperationalError, InterfaceError)) and not connection.is_usable():
+        raise error
+
+
+_SECRETS = (
+    (re.compile(r"(?i)\bbearer\s+\S+"), "Bearer ***"),
+    (re.compile(r"://[^/\s@]*@"), "://***@"),
+    (re.compile(r"(?i)\b(\w*(?:password|passwd|secret|token|api[_-]?key|authorization))(\s*[=:]\s*)\S+"), r"\1\2***"),
+    (re.compile(r"\bek[a-z]?_[A-Za-z0-9_.-]{8,}"), "***"),
+)
+
+
+def in_a_sentence(error: Exception) -> str:
+    """Its type and first line; what looks like a credential is left out."""
+    try:
+        said = str(error).strip().partition("\n")[0]
+    except Exception:
+        said = ""
+    for pattern, instead in _SECRETS:
+        said = pattern.sub(instead, said[:2_000])
+    kind = type(error).__name__
+    return _printable(f"{kind}: {said}" if said else kind, _LONGEST_ERROR)
+
+
+def _printable(text: str, most: int) -> str:
+    """PostgreSQL takes neither NUL nor lone surrogates."""
+    kept = "".join(c if c.isprintable() else " " for c in text[: 2 * most])
+    return kept if len(kept) <= most else f"{kept[: most - 1]}…"
+
+
+def resting_in(*names: LoopName) -> set[str]:
+    """Keys of items that these loops have put off."""
+    rows = FailingItem.objects.filter(loop__in=names, next_attempt_at__gt=timezone.now())
+    return set(rows.values_list("key", flat=True))
+
+
+def failing_now(now: datetime) -> QuerySet[FailingItem]:
+    """What no pass has tried since it was due is gone: a run that ended, a file that was removed."""
+    return FailingItem.objects.filter(next_attempt_at__gte=now - _GONE)
+
+
+def forget_old(now: datetime) -> None:
+    FailingItem.objects.filter(next_attempt_at__lt=now - _GONE).delete()
+
+
+def task_of(loop: str) -> str:
+    """What it does; of a loop that there is no more, its name."""
+    return WORDS[LoopName(loop)] if loop in WORDS else loop

@@ -1,0 +1,31 @@
+"""A job that waits to be tried again, as people see it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from portal.jobs.models import Run
+
+#: Reasons of a run that do not know more than that it is a retry.
+_TOKENS = frozenset({"RETRY", "back_off", "NEW", "ACCEPTED", "waits_for_contact"})
+
+
+def describe_retry(run: Run) -> dict[str, Any] | None:
+    """None unless it waits for its next attempt. The same at any moment: whoever shows it counts down."""
+    if not run.awaits_retry:
+        return None
+    at = run.not_before.isoformat(timespec="milliseconds").replace("+00:00", "Z") if run.not_before else None
+    return {"at": at, "attempt": run.attempt, "of": run.retry_of, "why": run.retry_why}
+
+
+def reason_text(run: Run, now: datetime | None = None) -> str:
+    """The run's reason, or when it is tried again; without `now` as a time of day."""
+    if not run.awaits_retry or run.not_before is None or run.reason_token not in _TOKENS:
+        return run.reason_text
+    which = f"attempt {run.attempt}" + (f" of {run.retry_of}" if run.retry_of else "")
+    if now is None:
+        return f"{run.retry_why}; tried again at {run.not_before:%H:%M:%S} UTC ({which})."
+    left_s = (run.not_before - now).total_seconds()
+    when = f"in {left_s:.0f} s" if left_s > 0 else "as soon as GPUs are free"
+    return f"{run.retry_why}; tried again {when} ({which})."

@@ -1,0 +1,89 @@
+"""Reports that a runner left behind and the portal never took; a job may have put anything in their place.
+
+Read one at a time, outside of rounds: `is_spooled` is all that a round asks.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import time
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.files import parse_json, read_plain
+
+from scheduling.executors.base import Spooled
+from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.facts import UNPRINTABLE
+
+#: Of one report, as over HTTP.
+MAX_BYTES = 1 << 20
+#: Of all that are read of one launch; the newest count.
+MAX_REPORTS, MAX_ALL_BYTES, MAX_S = 1_000, 64 << 20, 10.0
+#: Of entries that are looked at to find them.
+MAX_NAMES = 20_000
+
+
+def is_spooled(epoch_dir: Path) -> bool:
+    try:
+        with os.scandir(epoch_dir / "spool") as entries:
+            return next(iter(entries), None) is not None
+    except OSError:  # not there, or closed to us by the job
+        return False
+
+
+def spooled_reports(account: Account, epoch_dir: Path) -> Iterator[Spooled]:
+    """Oldest first, each read when it is asked for."""
+    until, left_bytes, dropped = time.monotonic() + MAX_S, MAX_ALL_BYTES, 0
+    with account.files():
+        numbers, dropped = _numbers(epoch_dir / "spool")
+    for place, number in enumerate(numbers):
+        if left_bytes <= 0 or time.monotonic() > until:
+            dropped += len(numbers) - place
+            break
+        with account.files():  # never while the caller works
+            report, size_bytes = _report(epoch_dir / "spool" / f"{number}.json", min(MAX_BYTES, left_bytes))
+        left_bytes -= size_bytes
+        if report is None:
+            dropped += 1
+        else:
+            yield Spooled(report)
+    if dropped:
+        yield Spooled(None, dropped)
+
+
+def _numbers(spool: Path) -> tuple[list[str], int]:
+    """Names of the newest reports, oldest first, and how many entries are left out."""
+    try:
+        with os.scandir(spool) as entries:
+            names = [entry.name for entry in islice(entries, MAX_NAMES)]
+    except OSError:
+        return [], 0
+    stems = [name.removesuffix(".json") for name in names if name.endswith(".json") and len(name) <= 24]
+    sound = [stem for stem in stems if stem.isascii() and stem.isdecimal()]
+    newest = heapq.nlargest(MAX_REPORTS, sound, key=int)
+    return newest[::-1], len(sound) - len(newest)
+
+
+def _report(path: Path, max_bytes: int) -> tuple[Mapping[str, Any] | None, int]:
+    try:
+        text = read_plain(path, max_bytes)
+    except OSError:
+        return None, 0
+    try:
+        content = parse_json(text, nan_as_null=True)
+    except ValueError:
+        return None, len(text)
+    return (_cleaned(content) if isinstance(content, dict) else None), len(text)
+
+
+def _cleaned(value: Any) -> Any:
+    """Without what no database takes; its depth is bounded by `parse_json`."""
+    if isinstance(value, str):
+        return UNPRINTABLE.sub("", value)
+    if isinstance(value, dict):
+        return {UNPRINTABLE.sub("", name): _cleaned(inner) for name, inner in value.items()}
+    return [_cleaned(inner) for inner in value] if isinstance(value, list) else value

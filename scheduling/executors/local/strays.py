@@ -1,0 +1,217 @@
+"""Ends what outlived its run: processes of a project's account that nothing alive explains.
+
+A process may leave its runner's session, drop its environment and kill its runner; its account it keeps. Where nothing
+of the account is to live, the kernel ends all of it in one go: kill(-1) as that very account, from which no fork
+escapes. Beside live runs these are explained: their runners with sessions, descendants and marks; what holds the lock
+of a launch or a preparation, likewise. Everything else is killed, again and again until nothing is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evenkeel.runner.processes import Process, all_processes, real_uid, signal_quietly
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.local.accounts import Account, Accounts
+from scheduling.executors.local.layout import Layout, RunRecord
+from scheduling.executors.local.sweeping import RunnerIdentity, owned, sdk_dir_of
+from scheduling.executors.local.watching import open_below
+
+log = logging.getLogger(__name__)
+
+LAUNCH_S = 120.0  # a launch lock held for longer explains nothing: launches are given up before
+REST_S = 0.02
+AT_ONCE_S = 10.0
+MAX_NAMES = 5
+MAX_LISTED = 1_000
+#: Real and saved id are one that nobody has, so that processes of the account cannot stop it.
+_END_ACCOUNT = """
+import os, signal, sys
+uid, nobody = map(int, sys.argv[1:])
+os.setgroups([])
+os.setresgid(nobody, nobody, nobody)
+os.setresuid(nobody, uid, nobody)
+try:
+    os.kill(-1, signal.SIGKILL)
+except ProcessLookupError:
+    pass
+"""
+
+
+@dataclass(slots=True)
+class Found:
+    """What was ended, by name."""
+
+    names: dict[tuple[int, int], str] = field(default_factory=dict)
+    uncounted: bool = False
+
+    def add(self, process: Process) -> None:
+        self.names[process.pid, process.start_ticks] = "".join(c if c.isprintable() else "?" for c in process.name)
+
+    def in_words(self) -> str:
+        """Empty where nothing was found."""
+        if not self.names:
+            return ""
+        counts = Counter(self.names.values()).most_common()
+        parts = [f"{count} × {name}" if count > 1 else name for name, count in counts[:MAX_NAMES]]
+        parts += ["..."] if len(counts) > MAX_NAMES else []
+        number = len(self.names)
+        subject = f"{number} process{'es' if number > 1 else ''}"
+        verb = "were" if number > 1 else "was"
+        if self.uncounted:
+            subject, verb = f"At least {subject}", "were"
+        return f"{subject} outlived the run and {verb} ended: {', '.join(parts)}."
+
+
+class Strays:
+    """`runner_of`: who the runner of a launch that was begun is, where that was not noted yet."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        runner_of: Callable[[Layout, RunRecord, int], RunnerIdentity | None],
+    ) -> None:
+        self._accounts, self._runner_of = accounts, runner_of
+        self._gone: set[Path] = set()  # launches whose runner is known to have ended
+
+    def end(
+        self,
+        account: Account,
+        patience_s: float,
+        *,
+        min_age_s: float = 0.0,
+        at_any_price: bool = False,
+        found: Found | None = None,
+    ) -> Found:
+        """Afterwards every process of the account is explained; ExecutorError where that takes longer. `at_any_price`:
+        rather than leave some, live runs of the same project are ended with them. `found`: to be added to."""
+        found = Found() if found is None else found
+        if not self._accounts.owns(account):  # who else runs as it is nobody's business
+            return found
+        if min_age_s <= 0 and self._ended_as_one(account, found, patience_s):
+            return found
+        give_up_at, before = time.monotonic() + patience_s, set[tuple[int, int]]()
+        while suspects := self._unexplained(account, min_age_s):
+            if time.monotonic() > give_up_at:
+                for process in suspects[:MAX_LISTED]:
+                    found.add(process)
+                self._give_up(account, found, at_any_price=at_any_price)
+                return found
+            for process in suspects:  # seen twice: what is read of a tree that changes may not fit together
+                if (process.pid, process.start_ticks) in before:
+                    found.add(process)
+                    signal_quietly(process.pid, signal.SIGKILL)
+            before = {(process.pid, process.start_ticks) for process in suspects}
+            time.sleep(REST_S)
+        return found
+
+    def _ended_as_one(self, account: Account, found: Found, patience_s: float) -> bool:
+        """False where something of the account is to live."""
+        with self._accounts.nothing_begins(account) as alone:
+            if not alone or self._runners(account) or any(self._begins(process) for process in self._of(account)):
+                return False
+            self._end_all(account, found, patience_s)
+            return True
+
+    def _give_up(self, account: Account, found: Found, *, at_any_price: bool) -> None:
+        found.uncounted = True
+        if not at_any_price:
+            raise ExecutorError(f"processes of account {account.uid} start anew faster than they end", permanent=False)
+        self._end_all(account, found, AT_ONCE_S)
+
+    def _end_all(self, account: Account, found: Found, patience_s: float) -> None:
+        give_up_at = time.monotonic() + patience_s
+        for process in self._of(account)[:MAX_LISTED]:
+            found.add(process)
+        self._kill_account(account)  # also where none was seen: one may change its number faster than we look
+        while left := self._of(account):
+            if time.monotonic() > give_up_at:
+                raise ExecutorError(f"process {left[0].pid} cannot be killed", permanent=False)
+            time.sleep(REST_S)
+
+    def _kill_account(self, account: Account) -> None:
+        """The kernel forks nothing while it delivers this: none escapes."""
+        first = self._accounts.first_uid
+        if first is None or account.uid is None or not self._accounts.owns(account):
+            return
+        command = [sys.executable, "-I", "-S", "-c", _END_ACCOUNT, str(account.uid), str(first)]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, check=False, timeout=AT_ONCE_S, stdin=subprocess.DEVNULL, cwd="/", env={})
+
+    def _of(self, account: Account) -> list[Process]:
+        return [process for process in all_processes() if process.alive and owned(process.pid, account)]
+
+    def accounts_in_use(self) -> set[Account]:
+        found = {Account(real_uid(process.pid)) for process in all_processes()}
+        return {account for account in found if self._accounts.owns(account)}
+
+    def _unexplained(self, account: Account, min_age_s: float) -> list[Process]:
+        mine = self._of(account)
+        if not mine:
+            return []
+        explained = _Explained({process.pid: process for process in mine}, self._runners(account))
+        left = [process for process in mine if not explained.covers(process) and process.age_s >= min_age_s]
+        holding = {process.pid for process in left if self._begins(process)}
+        return [process for process in left if not explained.covers(process, holding)]
+
+    def _begins(self, process: Process) -> bool:
+        """Holds the lock of a launch that may still come about, or of a preparation."""
+        places = (place / "run" / "local" for place in self._accounts.places())
+        held = [path for place in places for path in open_below(process.pid, place)]
+        return any(path.parent.name == "prepare" or process.age_s < LAUNCH_S for path in held)
+
+    def _runners(self, account: Account) -> dict[str, RunnerIdentity]:
+        """Of live runs of the account, by the mark in the environment of what they start."""
+        found = {}
+        for place in self._accounts.places():
+            layout = Layout(place)
+            for path in layout.own.glob("*.runner"):
+                if path not in self._gone and (pair := self._live(layout, path, account)):
+                    found[pair[0]] = pair[1]
+        return found
+
+    def _live(self, layout: Layout, path: Path, account: Account) -> tuple[str, RunnerIdentity] | None:
+        run_id, _, epoch = path.stem.rpartition(".")
+        noted = layout.runner(run_id, int(epoch))
+        record = layout.record(run_id)
+        if noted and not noted.alive(Account(None)):
+            self._gone.add(path)
+        if record is None or record.uid != account.uid:
+            return None
+        runner = noted or self._runner_of(layout, record, int(epoch))
+        if runner is None or not runner.alive(account):
+            return None
+        return str(layout.epoch_dir(record, int(epoch)) / "sdk"), runner
+
+
+@dataclass(frozen=True, slots=True)
+class _Explained:
+    mine: Mapping[int, Process]
+    runners: Mapping[str, RunnerIdentity]
+
+    def covers(self, process: Process, holding: Iterable[int] = ()) -> bool:
+        """Whether it is in the session of a runner (or of what `holding` names), descends from one, or has its mark and
+        is younger."""
+        roots = {runner.pid for runner in self.runners.values()} | set(holding)
+        if process.session in roots or self._descends(process, roots):
+            return True
+        runner = self.runners.get(sdk_dir_of(process.pid) or "")
+        return runner is not None and process.start_ticks >= runner.start_ticks
+
+    def _descends(self, process: Process, roots: set[int]) -> bool:
+        above: Process | None = process
+        for _ in range(len(self.mine)):
+            if above is None or above.pid in roots:
+                break
+            above = self.mine.get(above.ppid)
+        return above is not None and above.pid in roots

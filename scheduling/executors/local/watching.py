@@ -1,0 +1,110 @@
+"""Waits for processes of a job's account, which other processes of that account can stop at any moment.
+
+A process that was stopped (SIGSTOP, or by a debugger) is not waited for: it is killed, and whoever waits goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.processes import Process, all_processes, read_process, signal_quietly
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.sweeping import owned
+
+LOOK_S = 0.5
+SEARCH_S = 5.0  # an account may have thousands of processes with thousands of open files each
+MAX_DESCRIPTORS = 256  # what begins has few
+#: Whose command line may hold a launch lock where jobs run as the portal's own user.
+_OURS = (b"evenkeel.runner", b"evenkeel.preparation")
+
+
+def is_stopped(process: Process | None) -> bool:
+    return process is not None and process.state in "Tt"
+
+
+def holders(path: Path, account: Account) -> Iterator[Process]:
+    """Processes of the account that have this file open; those of the portal itself are root's."""
+    give_up_at = time.monotonic() + SEARCH_S
+    for process in all_processes():
+        if time.monotonic() > give_up_at:
+            return
+        if not process.alive or process.pid == os.getpid() or not _may_hold(process.pid, account):
+            continue
+        if _has_open(process.pid, str(path)):
+            yield process
+
+
+def _may_hold(pid: int, account: Account) -> bool:
+    if account.uid is not None:
+        return owned(pid, account)
+    try:
+        return any(name in Path(f"/proc/{pid}/cmdline").read_bytes() for name in _OURS)
+    except OSError:
+        return False
+
+
+def _has_open(pid: int, path: str) -> bool:
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            return any(_leads_to(entry, path) for entry in entries)
+    except OSError:
+        return False
+
+
+def _leads_to(entry: os.DirEntry[str], path: str) -> bool:
+    try:
+        return os.readlink(entry.path) == path  # noqa: PTH115 (as text: what it names may be gone)
+    except OSError:
+        return False
+
+
+def open_below(pid: int, place: Path) -> list[Path]:
+    """Files below this directory that the process has open, as far as its first descriptors say."""
+    found = []
+    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+        for entry in itertools.islice(entries, MAX_DESCRIPTORS):
+            with contextlib.suppress(OSError):
+                found.append(Path(os.readlink(entry.path)))  # noqa: PTH115
+    return [path for path in found if path.is_relative_to(place)]
+
+
+def end_holders(path: Path, account: Account, *, stopped_only: bool = False) -> int:
+    """SIGKILL to each; how many there were."""
+    found = [process for process in holders(path, account) if not stopped_only or is_stopped(process)]
+    for process in found:
+        signal_quietly(process.pid, signal.SIGKILL)
+    return len(found)
+
+
+def run_watched(
+    command: list[str], *, what: str, timeout_s: float, account: Account, lock: Path | None = None, **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """subprocess.run for a command of the account that comes back soon. `lock`: a file that it and what it leaves
+    behind hold open. Raises ExecutorError, and leaves nothing of it, where it was stopped or takes too long."""
+    sent, give_up_at = options.pop("input", None), time.monotonic() + timeout_s
+    with subprocess.Popen(command, stdin=subprocess.PIPE if sent else subprocess.DEVNULL, **options) as process:
+        while True:
+            try:
+                out, err = process.communicate(sent, timeout=LOOK_S)
+            except subprocess.TimeoutExpired:
+                sent = None  # is under way
+                stopped = is_stopped(read_process(process.pid))
+                stopped |= lock is not None and end_holders(lock, account, stopped_only=True) > 0
+                if not stopped and time.monotonic() < give_up_at:
+                    continue
+                process.kill()
+                if lock is not None:
+                    end_holders(lock, account)
+                why = "was stopped by another process of its account" if stopped else f"took over {timeout_s:g} s"
+                raise ExecutorError(f"{what} {why}", permanent=False) from None
+            return subprocess.CompletedProcess(command, process.returncode, out, err)

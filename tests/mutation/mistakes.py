@@ -1,0 +1,248 @@
+# ruff: noqa: E501
+"""Mistakes that once went unnoticed: module, what was, what is made of it, what that breaks.
+
+The text that was must be in its module once.
+"""
+
+MISTAKES: list[tuple[str, str, str, str]] = [
+    (
+        "scheduling/rounds.py",
+        "rejected = _beyond_limits(field, layout) or _not_worth_it(",
+        "rejected = _not_worth_it(",
+        "last word on limits",
+    ),
+    (
+        "portal/jobs/services/observation.py",
+        'move(run, Event.STOPPED_REASSIGNED, at=at, text=text, why=why, step=F("checkpoint_step"))',
+        "move(run, Event.STOPPED_REASSIGNED, at=at, text=text, why=why)",
+        "shows steps that are lost",
+    ),
+    (
+        "scheduling/_reclaim.py",
+        "            self.stock.rooms.left = before\n            self.board.occupy(gone)\n",
+        "            self.board.occupy(gone)\n",
+        "limits are loosened by a failed taking",
+    ),
+    (
+        "scheduling/policies/_limits.py",
+        "return any(left < min(0, before.left[key]) for key, left in after.left.items())",
+        "return any(left < 0 for key, left in after.left.items())",
+        "where a limit was lowered nothing moves",
+    ),
+    (
+        "scheduling/policies/_backfill.py",
+        "elif job.gpu_ids and at > shared.get(job.gpu_ids[0], (0.0, job))[0]:",
+        "elif job.gpu_ids and job.gpu_ids[0] not in shared:",
+        "a shared GPU is free when the first leaves",
+    ),
+    (
+        "scheduling/policies/_backfill.py",
+        "if at == math.inf or (at <= now and not self.stock.allows(job, gang)):",
+        "if at == math.inf:",
+        "starts on a type whose limit is used up",
+    ),
+    (
+        "portal/jobs/services/reports.py",
+        "max(run.checkpoint_step, min(report.step, run.job.total_steps))",
+        "min(report.step, run.job.total_steps)",
+        "steps fall below the checkpoint",
+    ),
+    (
+        "portal/jobs/services/reports.py",
+        "if report.step >= run.checkpoint_step:",
+        "if True:",
+        "an older checkpoint told late sets the job back",
+    ),
+    (
+        "portal/jobs/services/moves.py",
+        "Run.objects.filter(pk=run.pk, state=run.state, epoch=run.epoch).update(**values)",
+        "Run.objects.filter(pk=run.pk, state=run.state).update(**values)",
+        "move of a later launch by an old view",
+    ),
+    (
+        "portal/jobs/services/moves.py",
+        "Run.objects.filter(pk=run.pk, state=run.state, epoch=run.epoch).update(**values)",
+        "Run.objects.filter(pk=run.pk, epoch=run.epoch).update(**values)",
+        "lost update: a cancelled run is moved on",
+    ),
+    (
+        "portal/jobs/services/submission.py",
+        "    store_dependencies([job, *others], wish.dependencies)\n    transaction.on_commit(wakeups.wake)",
+        "    store_dependencies([job, *others], wish.dependencies)\n    wakeups.wake()",
+        "the scheduler is woken before the commit",
+    ),
+    (
+        "scheduling/timesharing.py",
+        "job for job in recent if job.id not in field.reasons and job.gang and",
+        "job for job in recent if job.gang and",
+        "lease of who may not run",
+    ),
+    (
+        "portal/jobs/services/submission.py",
+        "filter(user=user, key=key).first()",
+        "filter(key=key).first()",
+        "another user's job by the same key",
+    ),
+    (
+        "portal/jobs/services/limits.py",
+        "if Job.objects.filter(pk=job.pk, deadline_told=job.deadline_told).update(deadline_told=told):",
+        "if Job.objects.filter(pk=job.pk).update(deadline_told=told):",
+        "deadline told twice by two workers",
+    ),
+    (
+        "client/evenkeel/runner/engine.py",
+        "        self._watch()\n        self._end_descendants()\n",
+        "        self._watch()\n",
+        "orphans of workers survive on the GPU",
+    ),
+    (
+        "client/evenkeel/runner/engine.py",
+        "if total is not None and total > max(self._spec.total_steps, self._control.total_wanted or 0):",
+        "if total is not None and total > self._spec.total_steps:",
+        "total shrinks again",
+    ),
+    (
+        "portal/jobs/snapshots.py",
+        "max(0.0, given - job.run.running_s)",
+        "float(given)",
+        "backfill counts the whole time limit after a stretch of training",
+    ),
+    (
+        "client/evenkeel/runner/verdict.py",
+        "asked = (signal.SIGTERM,) if order in (Order.STOP, Order.LEASE) else ()",
+        "asked = ()",
+        "a stop by the engine is a failure",
+    ),
+    (
+        "client/evenkeel/runner/reports.py",
+        'sorted(self._spool.glob("[0-9]*.json"), key=lambda path: int(path.stem))',
+        'sorted(self._spool.glob("[0-9]*.json"))',
+        "10 is sent before 9: reports are ignored",
+    ),
+    (
+        "portal/jobs/selectors.py",
+        "return events.filter(Q(project=None) | Q(project__in=visible_projects(user)))",
+        "return events.filter(Q(project=None) | Q(job__project__in=visible_projects(user)))",
+        "events of a project that the job has left are shown to its new one",
+    ),
+    (
+        "portal/jobs/live_state.py",
+        '"name": job.name if job.project_id == project_id else ""}',
+        '"name": job.name}',
+        "the name of a moved job is told to its old project",
+    ),
+    (
+        "portal/jobs/consumers.py",
+        '            await self.channel_layer.group_discard(group_name(stream), self.channel_name)\n            await self._say({"type": "error"',
+        '            await self._say({"type": "error"',
+        "socket of a person who left the project goes on to be told",
+    ),
+    (
+        "portal/notices/addresses.py",
+        "    if address.ipv4_mapped:\n        return address.ipv4_mapped\n",
+        "",
+        "SSRF: ::ffff:10.0.0.1",
+    ),
+    (
+        "accounts/quotas.py",
+        "return Decimal(int(value * 10**places)).scaleb(-places)",
+        "return Decimal(round(value * 10**places)).scaleb(-places)",
+        "use is rounded up",
+    ),
+    (
+        "accounts/ledger.py",
+        "    lock_prices(exclusively=False)\n    book",
+        "    book",
+        "entries at the old price after a change",
+    ),
+    (
+        "accounts/ledger.py",
+        '.order_by("cluster", "valid_from")',
+        '.order_by("valid_from", "cluster")',
+        "all clusters' newer price beats the cluster's own",
+    ),
+    (
+        "accounts/tokens.py",
+        "(token.expires_at is None or token.expires_at > own.expires_at)",
+        "(token.expires_at is not None and token.expires_at > own.expires_at)",
+        "a token that ends makes one without end",
+    ),
+    (
+        "accounts/audit.py",
+        '        if row["previous_hash"] != before:\n            return Verdict(position, before, f"entry {position} does not follow entry {position - 1}")\n',
+        "",
+        "an entry rewritten with a new hash is not found",
+    ),
+    (
+        "accounts/invitations.py",
+        "if held is None or held.role != Membership.Role.MANAGER:",
+        "if True:",
+        "an invitation makes a manager a viewer",
+    ),
+    (
+        "scheduling/simulator/engine.py",
+        "        self.move(run, Event.CHECKPOINTED)\n        run.saved = run.counted\n",
+        "        self.move(run, Event.CHECKPOINTED)\n",
+        "the checkpoint on stopping does not count",
+    ),
+    (
+        "portal/jobs/services/observation.py",
+        "end = max(seen_at, hold.started_at + timedelta(microseconds=1))",
+        "end = seen_at",
+        "hold ends before it began where clocks differ",
+    ),
+    (
+        "portal/jobs/services/plans.py",
+        'key=lambda m: (m.before is None, m.kind == "start")',
+        'key=lambda m: m.kind == "start"',
+        "order of moves: who gives up first",
+    ),
+    (
+        "portal/jobs/services/reports.py",
+        "min(report.step, run.job.total_steps))",
+        "report.step)",
+        "more steps than the job has",
+    ),
+    (
+        "portal/jobs/services/limits.py",
+        "if spent < limit * PRODUCTS_PER_UNIT:",
+        "if spent <= limit * PRODUCTS_PER_UNIT:",
+        "at exactly max_cost it goes on",
+    ),
+    (
+        "portal/jobs/services/holds.py",
+        "job.eligible_at = (job.eligible_at or job.submitted_at) + (now - job.held_at)",
+        "job.eligible_at = job.submitted_at + (now - job.held_at)",
+        "second hold forgets the first one's time",
+    ),
+    (
+        "portal/jobs/services/budgets.py",
+        "(soon or used[quota.pk] * 100 >= quota.limit * percent)",
+        "(soon or used[quota.pk] * 100 > quota.limit * percent)",
+        "at exactly 80 % nobody is told",
+    ),
+    (
+        "accounts/quotas.py",
+        "first = day - timedelta(days=day.weekday())",
+        "first = day - timedelta(days=day.isoweekday())",
+        "week begins on Sunday",
+    ),
+    (
+        "scheduling/placement.py",
+        "bad = request.job.excluded_gpus - set(request.held)",
+        "bad = request.job.excluded_gpus",
+        "who runs on an excluded GPU cannot stay",
+    ),
+    (
+        "scheduling/timesharing.py",
+        "if span is None or span.low > least:",
+        "if span is None:",
+        "a gang that cannot train there",
+    ),
+    (
+        "scheduling/simulator/meter.py",
+        "        if self.training:\n            self._variance += self.variance * seconds\n            self._trained_s += seconds\n",
+        "        if self.training:\n            self._variance += self.variance * seconds\n        self._trained_s += seconds\n",
+        "idle time thins the variance",
+    ),
+]

@@ -1,0 +1,168 @@
+"""Budgets, costs, deadlines and times of training exactly at their limits, and a moment before."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.utils import timezone
+
+from accounts import ledger
+from accounts.models import BudgetNotice, Project, Quota, User
+from accounts.pricing import PRODUCTS_PER_UNIT
+from portal.jobs import reporting
+from portal.jobs.models import Job, JobEvent, Run
+from portal.jobs.services import holds, limits
+from portal.jobs.services.budgets import give_notices
+from scheduling.lifecycle import State
+from tests.portal.world import World
+
+pytestmark = pytest.mark.django_db
+START, SECOND, MICRO = datetime(2026, 1, 1, 8, tzinfo=UTC), timedelta(seconds=1), timedelta(microseconds=1)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def train(world: World, **keys: Any) -> Job:
+    job = world.submit(**keys)
+    world.train(job)
+    return job
+
+
+# Budgets ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("used", "told"),
+    [
+        (8 * SECOND - MICRO, []),
+        (8 * SECOND, [80]),
+        (10 * SECOND - MICRO, [80]),
+        (10 * SECOND, [80, 100]),
+        (20 * SECOND, [80, 100]),
+    ],
+)
+def test_people_are_told_at_exactly_a_share_of_a_budget(world: World, used: timedelta, told: list[int]) -> None:
+    quota = Quota.objects.create(project=world.project, kind="gpu_hours", period="day", limit=10)
+    mine = Quota.objects.create(user=world.user, kind="gpu_hours", period="day", limit=10)
+    Quota.objects.create(project=world.project, kind="money", period="day", limit=0)
+    job = UUID(int=1)
+    ledger.record_holds([ledger.Held(world.project.pk, world.user.pk, job, job, 1, "k1", START, START + used)])
+    for _ in range(2):
+        give_notices(START + timedelta(hours=1))
+    for row in (quota, mine):
+        found = BudgetNotice.objects.filter(quota=row).order_by("percent")
+        assert list(found.values_list("percent", flat=True)) == told
+    events = JobEvent.objects.filter(kind="budget").order_by("pk")
+    assert [event.detail["percent"] for event in events] == told  # of the person's own limit there is no event
+    give_notices(START + timedelta(days=1))
+    assert JobEvent.objects.filter(kind="budget").count() == len(told)
+
+
+def test_a_raised_budget_is_told_of_anew_and_a_lowered_one_is_not(world: World) -> None:
+    quota = Quota.objects.create(project=world.project, kind="gpu_hours", period="day", limit=10)
+    job = UUID(int=1)
+    ledger.record_holds([ledger.Held(world.project.pk, None, job, job, 1, "k1", START, START + 9 * SECOND)])
+    counts = []
+    for limit in (10, 11, 11, 10, 12):
+        Quota.objects.filter(pk=quota.pk).update(limit=limit)
+        give_notices(START + timedelta(hours=1))
+        counts.append(JobEvent.objects.filter(kind="budget").count())
+    assert counts == [1, 2, 2, 2, 2]  # 9 of 12 is less than 80 %
+    assert BudgetNotice.objects.get().limit == 11
+
+
+# What a job may cost ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("spent", "parked"), [("0.999999", False), ("1", True), ("1.5", True)])
+def test_a_job_goes_on_until_it_has_cost_what_it_may(
+    world: World, spent: str, parked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    products = Decimal(spent) * PRODUCTS_PER_UNIT
+    for module in (limits, holds):
+        monkeypatch.setattr(module, "so_far_products", lambda job, ctx: products)
+    job = train(world, max_cost="1", gpus={"min": 1, "max": 1})
+    other = train(world, gpus={"min": 1, "max": 1})
+    limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
+    assert bool(Job.objects.get(pk=job.pk).hold_kind) == parked
+    assert (world.state(job) is State.CHECKPOINTING) == parked
+    assert Job.objects.get(pk=other.pk).hold_kind == ""
+    assert holds.has_cost_its_limit(job, timezone.now()) == parked
+    limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
+    assert JobEvent.objects.filter(job=job, kind="held").count() == int(parked)
+
+
+# Deadlines -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("after", "told"), [(-SECOND, "late"), (timedelta(), "passed"), (SECOND, "passed")])
+def test_a_deadline_is_late_before_it_and_passed_from_its_moment_on(
+    world: World, after: timedelta, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadline = (timezone.now() + timedelta(hours=1)).replace(microsecond=0)
+    job = train(world, deadline=deadline.isoformat())
+    monkeypatch.setattr(limits, "deadline_sentence", lambda job, ctx: "It is late.")
+    for _ in range(2):
+        limits.enforce(cluster_id=world.cluster.pk, now=deadline + after)
+    assert Job.objects.get(pk=job.pk).deadline_told == told
+    (event,) = JobEvent.objects.filter(job=job, kind__startswith="deadline")
+    assert (event.kind, "It is late." in event.text) == (f"deadline_{told}", True)
+
+
+def test_of_a_deadline_that_another_process_told_of_nobody_is_told_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadline = timezone.now() + timedelta(hours=1)
+    job = train(world, deadline=deadline.isoformat())
+
+    def meanwhile(seen: Job, ctx: Any) -> str:
+        Job.objects.filter(pk=seen.pk).update(deadline_told="passed")
+        return "It is late."
+
+    monkeypatch.setattr(limits, "deadline_sentence", meanwhile)
+    limits.enforce(cluster_id=world.cluster.pk, now=deadline + SECOND)
+    assert not JobEvent.objects.filter(job=job, kind="deadline_passed").exists()
+
+
+# Time in training ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("beyond", "earlier_s", "ended"), [(-SECOND, 0.0, False), (SECOND, 0.0, True), (SECOND - 100 * SECOND, 100.0, True)]
+)
+def test_who_trains_longer_than_it_may_is_ended_with_some_slack(
+    world: World, beyond: timedelta, earlier_s: float, ended: bool
+) -> None:
+    job = train(world, max_duration=600, retry={"limit": 0})
+    slack = timedelta(seconds=limits.DURATION_SLACK_S + 2 * reporting.interval_s())
+    since = timezone.now()
+    Run.objects.filter(job=job).update(state_since=since, running_s=earlier_s)
+    JobEvent.objects.filter(job=job, kind="changed").delete()
+    limits.end_overdue(cluster_id=world.cluster.pk, now=since + timedelta(seconds=600) + slack + beyond)
+    assert (world.state(job) is State.FAILED) == ended
+
+
+def test_a_limit_that_was_just_changed_counts_from_then(world: World) -> None:
+    job = train(world, max_duration=600, retry={"limit": 0})
+    later = timezone.now() + timedelta(hours=2)
+    JobEvent.objects.create(kind="changed", job=job, run=job.run, project=world.project, at=later, text="changed")
+    limits.end_overdue(cluster_id=world.cluster.pk, now=later + SECOND)
+    assert world.state(job) is State.RUNNING_PROTECTED or world.state(job) is State.RUNNING
+    limits.end_overdue(cluster_id=world.cluster.pk, now=later + timedelta(hours=1))
+    assert world.state(job) is State.FAILED
+
+
+def test_nobody_elses_limit_is_looked_at(world: World) -> None:
+    other = Project.objects.create(key="speech", name="Speech")
+    Quota.objects.create(project=other, user=User.objects.get(), kind="gpu_hours", period="day", limit=10)
+    job = UUID(int=1)
+    ledger.record_holds([ledger.Held(world.project.pk, world.user.pk, job, job, 1, "k1", START, START + 20 * SECOND)])
+    give_notices(START + timedelta(hours=1))
+    assert not BudgetNotice.objects.exists()

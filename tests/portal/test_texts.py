@@ -1,0 +1,169 @@
+"""What may stand in texts that are shown: the rule, and that every field of every input keeps it."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+import portal.api
+from accounts.text import one_line, searched, several_lines, shown
+from portal.jobs.schema import Problems, parse_job_file
+
+UNSEEN = {
+    "direction": "safe\u202egnp.exe",
+    "isolate": "a\u2066b",
+    "zero width": "a\u200bb",
+    "only zero width": "\u200b",
+    "soft hyphen": "a\u00adb",
+    "byte order mark": "\ufeffa",
+    "line end": "a\nb",
+    "carriage return": "a\rb",
+    "tab": "a\tb",
+    "next line": "a\u0085b",
+    "line separator": "a\u2028b",
+    "escape": "a\x1b[2Jb",
+    "filler": "\u3164",
+    "choseong": "a\u115fb",
+    "braille blank": "\u2800",
+    "mark alone": "\u0301",
+    "many marks": "a" + "\u0301" * 12,
+    "joiner between letters": "a\u200db",
+    "selector after a letter": "a\ufe0fb",
+    "tag": "a\U000e0041",
+    "private use": "a\ue000",
+    "not assigned": "a\u0378",
+    "surrogate": "a\ud800",
+    "no character": "a\uffff",
+}
+
+
+@pytest.mark.parametrize("text", UNSEEN.values(), ids=UNSEEN)
+def test_what_is_not_seen_is_refused_by_its_number(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must not|marks"):
+        one_line(text)
+    assert shown(text).isprintable()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Größe",
+        "名前",
+        "ResNet 50 (β=0.9)",
+        "👩‍💻 run",
+        "❤️",
+        "1️⃣",
+        "🏳️‍🌈",
+        "👍🏽",
+        "مرحبا",
+        "ไทยที่",
+        "a\u00a0b",
+        "\U0001faf8",
+    ],
+)
+def test_names_of_all_scripts_and_whole_emoji_are_taken(text: str) -> None:
+    assert one_line(text) == text == shown(text).replace("a b", "a\u00a0b")
+
+
+def test_names_are_kept_in_one_form_without_space_around_them() -> None:
+    assert one_line("\u3000e\u0301\u00a0 ") == "\u00e9" == searched("e\u0301")
+    assert one_line(" \u2003\u3000 ") == ""
+
+
+@pytest.mark.parametrize("text", ["a\u202eb", "a\x1bb", "a\rb", "a\u2066b", "a\u0085b", "\ufeffa", "a\u200fb"])
+def test_texts_of_several_lines_turn_no_direction_and_drive_no_terminal(text: str) -> None:
+    with pytest.raises(ValueError, match=r"U\+.* \(line 2\)"):
+        several_lines("echo\n" + text)
+
+
+def test_texts_of_several_lines_have_lines_tabs_and_either_line_end() -> None:
+    assert several_lines("a\r\n\tb\n") == "a\n\tb\n"
+
+
+def test_others_texts_are_cut_to_what_fits() -> None:
+    assert shown("a\nb\u202ec" + "d" * 20, 8) == "a b cdd…"
+
+
+#: Field of an input -> why it takes what is not seen.
+FREE = {
+    "portal.api.sessions.Credentials.password": "a secret: no answer shows it",
+    "portal.api.invitations.Acceptance.password": "a secret: no answer shows it",
+    "portal.api.invitations.Acceptance.secret": "compared with a digest",
+    "portal.api.invitations.Look.secret": "compared with a digest",
+    "portal.api.reports.CarriedReport.token": "compared with a digest",
+    "portal.api.logs.LogsQuery.search": "finds what programs wrote, tabs too",
+    "portal.jobs.schema.JobFile.command": "has several lines",
+    "portal.jobs.schema.JobFile.env": "has several lines",
+    "portal.jobs.schema.EnvironmentRule.requirements": "has several lines",
+    "portal.api.clusters.PolicyChoice.parameters": "checked by the policy",
+    "portal.api.rounds.ReplayWish.parameters": "checked by the policy",
+    "portal.lab.spec.PolicyWish.parameters": "checked by the policy",
+    "portal.rollouts.spec.RolloutWish.parameters": "checked by the policy",
+    "portal.api.jobs.JobChanges.root": "checked as a job file",
+    "portal.api.bulk.BulkRequest.changes": "checked as a job file",
+    "portal.api.templates.TemplateWish.file": "checked as a job file",
+    "portal.api.templates.TemplateChange.file": "checked as a job file",
+    "portal.api.reports.CarriedReport.report": "checked as a report",
+}
+#: Of answers, and what a runner says: it is cleaned, as nothing it says may be lost for a character.
+NOT_GIVEN = ("portal.api.bulk.BulkResult", "portal.api.reports.Orders", "portal.api.reports.ReportAnswer")
+REPORTS = ("portal.api.reports.NodeReport", "portal.jobs.services.reports.")
+
+
+def _inputs() -> Iterator[type[BaseModel]]:
+    for module in pkgutil.walk_packages(portal.api.__path__, "portal.api."):
+        importlib.import_module(module.name)
+    todo, seen = [BaseModel], set()
+    while todo:
+        for model in todo.pop().__subclasses__():
+            if model not in seen:
+                seen.add(model)
+                todo.append(model)
+                if model.__module__.startswith("portal.") and not model.__module__.startswith("portal.api.shapes"):
+                    yield model
+
+
+def _takes(model: type[BaseModel], name: str, value: object) -> bool:
+    try:
+        model.__pydantic_validator__.validate_assignment(model.model_construct(), name, value)
+    except ValidationError as error:
+        return not any(problem["loc"][:1] == (name,) for problem in error.errors())
+    except Exception:
+        return True
+    return True
+
+
+def test_no_field_of_the_api_takes_what_is_not_seen() -> None:
+    found = set()
+    for model in _inputs():
+        for name in model.model_fields:
+            for bad in ("a\u202eb", "a\u200bb", "a\nb", "a\tb", "\u3164"):
+                values = [bad, [bad], {bad: 1}, {"a": bad}]
+                found |= {
+                    f"{model.__module__}.{model.__qualname__}.{name}" for value in values if _takes(model, name, value)
+                }
+    given = {field for field in found if not field.startswith((*NOT_GIVEN, *REPORTS)) and "RootModel[" not in field}
+    assert sorted(given) == sorted(FREE)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("command", "echo\nrm \u202e"), ("env", {"A": "\x1b[2J"}), ("environment", {"requirements": "a\x85b"})],
+)
+def test_fields_of_several_lines_refuse_what_drives_a_terminal(name: str, value: object) -> None:
+    with pytest.raises(Problems, match=r"must not contain U|control character"):
+        parse_job_file({"command": "true", "total_steps": 1} | {name: value})
+
+
+@pytest.mark.parametrize("array", ["\u0660-\u0663", "0-3%", "0-3%\u0662", "0-3%two"])
+def test_an_array_is_written_in_digits_of_ascii(array: str) -> None:
+    with pytest.raises(Problems, match=r"write (indices|after %)"):
+        parse_job_file({"command": "true", "total_steps": 1, "array": array})
+
+
+@pytest.mark.parametrize("field", ["memory", "max_duration"])
+def test_sizes_and_durations_are_written_in_digits_of_ascii(field: str) -> None:
+    with pytest.raises(Problems, match="write"):
+        parse_job_file({"command": "true", "total_steps": 1, field: "٣٢"})
