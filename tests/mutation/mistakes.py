@@ -115,8 +115,8 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ),
     (
         "client/evenkeel/runner/reports.py",
-        'sorted(self._spool.glob("[0-9]*.json"), key=lambda path: int(path.stem))',
-        'sorted(self._spool.glob("[0-9]*.json"))',
+        "return sorted(paths, key=lambda path: int(path.stem))",
+        "return sorted(paths)",
         "10 is sent before 9: reports are ignored",
     ),
     (
@@ -138,7 +138,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "socket of a person who left the project goes on to be told",
     ),
     (
-        "portal/notices/addresses.py",
+        "client/evenkeel/web_address.py",
         "    if address.ipv4_mapped:\n        return address.ipv4_mapped\n",
         "",
         "SSRF: ::ffff:10.0.0.1",

@@ -66,6 +66,7 @@ GROUPS = {
             "portal/jobs/live_state.py",
             "portal/jobs/consumers.py",
             "portal/notices/addresses.py",
+            "client/evenkeel/web_address.py",
         ),
         ("tests/portal",),
         without=tuple(
