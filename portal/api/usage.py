@@ -81,8 +81,10 @@ class UsageExportView(APIView):
         problems=(404,),
     )
     def get(self, request: Request, query: UsageFilters) -> HttpResponseBase:
-        """The same as CSV: all rows, and a last one `total` that is summed exactly and counts each job once, where rows
-        of projects overlap. GPU-hours by type are written as `type=hours`, with blanks between."""
+        """The same as CSV, all rows, with a total.
+
+        The last row, `total`, is summed exactly and counts each job once, where rows of projects overlap. GPU-hours by
+        type are written as `type=hours`, with blanks between."""
         now = timezone.now()
         question = _question(signed_in(request), query, now)
         headers = {"Content-Disposition": f'attachment; filename="usage-{question.first}-{question.last}.csv"'}

@@ -58,7 +58,6 @@ pytestmark = pytest.mark.django_db
 #: Tasks that process one item, or nothing that could fail for one item alone, and why.
 NO_LOOP = {
     "evenkeel.send_command": "one command; each failure is its own, with a back-off in its row",
-    "evenkeel.take_spooled": "the reports of one launch; whatever they fail by is that launch's",
     "evenkeel.warm_up": "one call of the executor",
     "evenkeel.hand_over_all": "one message per row",
     "evenkeel.note_audit_head": "one row",

@@ -3286,8 +3286,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same as CSV: all rows, and a last one `total` that is summed exactly and counts each job once, where rows of projects overlap
-         * @description The same as CSV: all rows, and a last one `total` that is summed exactly and counts each job once, where rows of projects overlap. GPU-hours by type are written as `type=hours`, with blanks between.
+         * The same as CSV, all rows, with a total
+         * @description The same as CSV, all rows, with a total. The last row, `total`, is summed exactly and counts each job once, where rows of projects overlap. GPU-hours by type are written as `type=hours`, with blanks between.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
