@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobs", "0036_metrics_of_ended_runs"),
+        ("jobs", "0037_failing_items"),
     ]
 
     operations = [

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobs", "0037_failing_items"),
+        ("jobs", "0038_run_metric_names"),
     ]
 
     operations = [
