@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from accounts.text import check_line, one_line, several_lines
 from scheduling.strict_numbers import StrictNumbers
 
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?\s*$", re.IGNORECASE | re.ASCII)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?", re.IGNORECASE | re.ASCII)
 _MIB = {
     "": 1,
     "m": 1,
@@ -24,8 +24,8 @@ _MIB = {
     "tib": 1024**2,
     "tb": 1024**2,
 }
-_DURATION = re.compile(r"^\s*(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+(?:\.\d+)?)s?)?\s*$", re.ASCII)
-
+_DURATION = re.compile(r"(?:(\d+)d\s*)?(?:(\d+)h\s*)?(?:(\d+)m\s*)?(?:(\d+(?:\.\d+)?)s?)?", re.ASCII)
+_LONGEST_AMOUNT = 100  # of a size or a duration; longer ones may have more spaces than there is time to look through
 
 _LONGEST = 2 * 1024 * 1024  # longer texts are refused by their length, whatever is in them
 
@@ -50,10 +50,14 @@ OneLine = BeforeValidator(_one_line)
 SeveralLines = BeforeValidator(_several_lines)
 
 
+def _amount(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    return pattern.fullmatch(text.strip(" \t\n\r\f\v")) if len(text) <= _LONGEST_AMOUNT else None
+
+
 def _memory_mib(value: object) -> object:
     """ "8GiB" or a number of MiB."""
     if isinstance(value, str):
-        match = _SIZE.match(value)
+        match = _amount(_SIZE, value)
         if not match:
             raise ValueError("write memory as a number of MiB or as 8GiB")
         return int(float(match[1]) * _MIB[(match[2] or "").lower()])
@@ -63,7 +67,7 @@ def _memory_mib(value: object) -> object:
 def _seconds(value: object) -> object:
     """ "1h30m", "90s" or a number of seconds."""
     if isinstance(value, str):
-        match = _DURATION.match(value)
+        match = _amount(_DURATION, value)
         if not match or not any(match.groups()):
             raise ValueError("write a duration as seconds or as 1d12h30m")
         days, hours, minutes, seconds = (float(g or 0) for g in match.groups())

@@ -188,6 +188,17 @@ def test_what_makes_no_sense_or_too_much_is_not_parsed(text: bytes) -> None:
         parse_json(text)
 
 
+def test_a_string_that_does_not_end_is_read_once() -> None:
+    """Were what follows each of its quotes looked at again, 64 KiB of them would take a minute."""
+    with pytest.raises(ValueError, match="Unterminated string"):
+        parse_json(b'{"a": "' + b'\\"[,' * 100, max_nodes=10)
+
+
+def test_no_bracket_is_counted_after_more_were_closed_than_opened() -> None:
+    with pytest.raises(ValueError, match="closes more brackets"):
+        parse_json(b"]" * 100)
+
+
 def test_brackets_in_strings_are_no_values() -> None:
     said = {"a": "[{," * MAX_NODES + '"\\', "b": [1.5, None, True]}
     assert parse_json(json.dumps(said).encode()) == said

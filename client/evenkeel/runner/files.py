@@ -15,7 +15,8 @@ from typing import Any, BinaryIO, NoReturn
 MAX_OBJECT_BYTES = 1 << 20
 MAX_NODES = 50_000
 MAX_DEPTH = 50
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+#: One that does not end counts too, up to the end of the text: else each of its quotes would be read on from again.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BRACKET = re.compile(rb"[\[\]{}]")
 
 
@@ -78,10 +79,12 @@ def _check_shape(text: bytes, max_nodes: int) -> None:
     if sum(map(plain.count, (b",", b"[", b"{"))) > max_nodes:
         raise ValueError(f"more than {max_nodes:,} values")
     depth = 0
-    for bracket in _BRACKET.findall(plain):
-        depth += 1 if bracket in b"[{" else -1
+    for bracket in _BRACKET.finditer(plain):
+        depth += 1 if bracket[0] in b"[{" else -1
         if depth > MAX_DEPTH:
             raise ValueError(f"nested more than {MAX_DEPTH} deep")
+        if depth < 0:
+            raise ValueError("closes more brackets than it opens")
 
 
 def _refuse(name: str) -> NoReturn:
