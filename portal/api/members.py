@@ -22,10 +22,13 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.base import Role
 from portal.api.shapes.people import Member, MemberPage
+from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem
 
 MANAGER = Membership.Role.MANAGER
-Email = Annotated[str, Field(pattern=r"^[^@\s\x00-\x1f]{1,64}@[^@\s\x00-\x1f]{1,189}$", examples=["ana@example.org"])]
+Email = Annotated[
+    str, Field(pattern=r"^[^@\s\x00-\x1f]{1,64}@[^@\s\x00-\x1f]{1,189}$", examples=["ana@example.org"]), OneLine
+]
 
 
 ConfirmUnproved = Annotated[

@@ -32,11 +32,12 @@ def check_url(url: str) -> httpx.URL:
         raise ValueError("must have no fragment")
     try:
         parsed = httpx.URL(url)
+        host = parsed.host  # decoded here, which fails for a host such as xn--a
     except (httpx.InvalidURL, UnicodeError):
         raise ValueError("must be a URL like https://hooks.example.org/evenkeel") from None
-    if numeric_host(parsed.host) and _literal(parsed.host) is None:
+    if numeric_host(host) and _literal(host) is None:
         raise ValueError("must name a host, or write its address as 192.0.2.1 or [2001:db8::1]")
-    literal = _literal(parsed.host)
+    literal = _literal(host)
     if literal is not None and not _may_be_reached(literal, parsed.scheme):
         raise ValueError(f"leads nowhere: {_why_not(parsed)}")
     return parsed

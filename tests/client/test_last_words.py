@@ -136,6 +136,30 @@ def test_last_words_are_those_of_the_program(output: str, words: str, memory: bo
     assert verdict.message == f"worker 0 ended with code 3{words and ': ' + words}"
 
 
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        ("second line\n", "ValueError: first line ... second line"),
+        ("field\n  should be a number\n    For more see x\n", "ValueError: first line ... For more see x"),
+        ("wandb: run finished\n" + BAR, "ValueError: first line ... wandb: run finished"),
+        ("x\n" * 12, "x"),
+        ("  indented\n", "ValueError: first line"),
+        ("", "ValueError: first line"),
+    ],
+    ids=["of two lines", "as pydantic's", "said at exit", "long before", "indented", "of one line"],
+)
+def test_of_an_exception_that_ended_the_program_the_first_line_is_kept(after: str, words: str) -> None:
+    text = FRAMES + "ValueError: first line\n" + after
+    verdict = judge([worker(0, 1, text=text)], Heard(), None, LIMITS, oom=False)
+    assert verdict.message == f"worker 0 ended with code 1: {words}"
+
+
+def test_memory_that_was_handled_before_a_program_ended_by_itself_is_no_want_of_memory() -> None:
+    verdict = judge([worker(0, 1, text=OOM + "giving up\n")], Heard(), None, LIMITS, oom=False)
+    assert verdict.reason == "user_error"
+    assert verdict.message.endswith("OutOfMemoryError: CUDA out of memory. Tried to allocate 6.00 GiB. ... giving up")
+
+
 def test_an_exception_is_read_where_its_traceback_began_before_what_is_kept() -> None:
     cut = OOM[OOM.index("train()") - 4 :]
     assert last_words(cut.encode()).out_of_memory

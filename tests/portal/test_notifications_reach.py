@@ -148,6 +148,7 @@ def test_plain_http_is_for_listed_networks(settings: Any, monkeypatch: pytest.Mo
         "https://hooks.example.org/#part",
         "https://hooks.example.org:99999/",
         "https://[::1",
+        "https://xn--a.example.org/",
         "https://hooks.example.org/" + "x" * 500,
         "javascript:alert(1)",
     ],

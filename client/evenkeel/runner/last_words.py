@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from evenkeel.program_output import shown_lines
 
 MAX_WORDS = 500
+#: With which Python ends after an exception that nothing caught; a program may also choose it.
+_UNCAUGHT = 1
+#: As long a message of an exception is looked for.
+_MESSAGE_LINES = 12
 _RANK = re.compile(r"^\[(?:rank|default)?[0-9]{1,6}\]: ?")
 _BAR = re.compile(
     r"[0-9]{1,3}%\s?[|\u2588-\u258f\u2501]|\[[0-9]+:[0-9]{2}(?::[0-9]{2})?[<,]|[0-9?](?:it/s|s/it|[kMG]?i?B/s)"
@@ -60,7 +64,7 @@ def is_out_of_memory(kind: str, text: str) -> bool:
     return name in _OUT_OF_MEMORY or bool(by_text and by_text.match(text.lstrip()))
 
 
-def last_words(output: bytes) -> LastWords:
+def last_words(output: bytes, exit_code: int | None = None) -> LastWords:
     """Of what a program that failed wrote last."""
     lines = _said_by_program([_line(line) for line in shown_lines(output)])
     if not lines:
@@ -68,7 +72,9 @@ def last_words(output: bytes) -> LastWords:
     if _GROUP_END.match(lines[-1]):
         return _of_group(lines)
     line = _ending_exception(lines) or lines[-1].strip()
-    return LastWords(line[:MAX_WORDS], _names_memory(line))
+    before = _exception_before(lines) if exit_code == _UNCAUGHT and line == lines[-1].strip() else ""
+    text = _both(before, line) if before and before != line else line
+    return LastWords(text[:MAX_WORDS], _names_memory(line))
 
 
 def is_noise(line: str) -> bool:
@@ -123,6 +129,18 @@ def _ending_exception(lines: list[str]) -> str:
         if not _AFTER.match(lines[at]):
             return ""
     return ""
+
+
+def _exception_before(lines: list[str]) -> str:
+    """That of a traceback near the end: its message may have more lines, or something was said on the way out."""
+    last = len(lines) - 1
+    return next((lines[at] for at in range(last, max(0, last - _MESSAGE_LINES), -1) if _ends_traceback(lines, at)), "")
+
+
+def _both(exception: str, line: str) -> str:
+    """Neither is left out for the other's length."""
+    half = MAX_WORDS // 2 - 3
+    return f"{exception[:half]} ... {line[:half]}"
 
 
 def _ends_traceback(lines: list[str], at: int) -> bool:

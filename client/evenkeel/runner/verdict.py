@@ -112,4 +112,4 @@ def _last_words(worker: Worker, heard: Heard) -> str:
         if error.get("rank") == worker.rank:
             text = " ".join(plain(str(error.get("text") or "")).split())
             return f"{error.get('type')}: {text}".strip(": ")[:MAX_WORDS]
-    return last_words(worker.output.tail).text
+    return last_words(worker.output.tail, worker.exit_code).text
