@@ -68,7 +68,7 @@ GROUPS = {
             "portal/notices/addresses.py",
             "client/evenkeel/web_address.py",
         ),
-        ("tests/portal",),
+        ("tests/portal", "tests/client/test_web_address.py"),
         without=tuple(
             f"tests/portal/test_{name}.py"
             for name in ("admin", "api_document", "api_openapi", "checkpoint_store", "rollouts", "simulations")
@@ -85,6 +85,9 @@ GROUPS = {
         (
             "tests/client/test_checkpoint_files.py",
             "tests/client/test_escalation.py",
+            "tests/client/test_reporter.py",
+            "tests/client/test_verdict.py",
+            "tests/client/test_training_run.py",
             "tests/client/test_sdk.py",
             "tests/client/test_sdk_exit.py",
             "tests/client/test_runner.py",
