@@ -28,6 +28,7 @@ import pytest
 from asgiref.sync import SyncToAsync
 from coverage import Coverage
 from django.db import connections
+from hypothesis import Phase
 
 READY = "tests/mutation/ready.py"
 #: Of the tests that reach a line, so many seconds of them are run.
@@ -90,7 +91,9 @@ class Tries:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    hypothesis.settings.register_profile("mutants", derandomize=True, database=None)
+    # The first counter-example is enough, and how long one takes on a machine that is busy says nothing.
+    quick = {"deadline": None, "phases": (Phase.explicit, Phase.generate), "report_multiple_bugs": False}
+    hypothesis.settings.register_profile("mutants", derandomize=True, database=None, **quick)
     hypothesis.settings.load_profile("mutants")
 
 
