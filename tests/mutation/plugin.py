@@ -13,8 +13,9 @@ import json
 import os
 import re
 import signal
-import sys
 import time
+import traceback
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -106,6 +107,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     items = [item for item in session.items if item not in ready]
     for item in ready:  # starts the servers
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=items[0])
+    if listener.failed:  # all others would fail for the same reason, and seem to notice every mutant
+        raise pytest.UsageError(f"The servers could not be started:\n{listener.why}")
     connections.close_all()
     with Path(asked["results"]).open("a") as out:
         tries = Tries(session, listener, items, asked, First(), out)
@@ -154,18 +157,22 @@ def _records(tries: Tries, items: list[pytest.Item]) -> Iterator[dict[str, Any]]
         return
     source, target = os.pipe()
     if not (child := os.fork()):
+        status = 1
         try:
-            with os.fdopen(target, "w") as out:
+            with os.fdopen(target, "w") as out, warnings.catch_warnings(action="ignore"):
                 _child()
                 _record(tries, items, out)
+            status = 0
+        except Exception:
+            traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            os._exit(0)
+            os._exit(status)
     os.close(target)
     with os.fdopen(source) as lines:
         for line in lines:
             yield json.loads(line)
-    os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+        raise pytest.UsageError("The run without a mistake ended early.")
 
 
 def _record(tries: Tries, items: list[pytest.Item], out: TextIO) -> None:
