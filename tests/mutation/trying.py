@@ -28,7 +28,8 @@ def try_all(group: Group, kept: Kept, todo: dict[str, Mutant]) -> None:
         said = {"results": str(results), "modules": group.modules, "known": known, "mutants": mutants}
         asked.write_text(json.dumps(said))
         files = _files(group, kept, mutants, known)
-        _read(_session(tree, files, asked, results), kept, todo, asked.with_suffix(".log"))
+        begin = ["tests/mutation/ready.py"] if group.servers else []
+        _read(_session(tree, begin + files, asked, results), kept, todo, asked.with_suffix(".log"))
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -80,7 +81,7 @@ def _session(tree: Path, files: list[str], asked: Path, results: Path) -> Iterab
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     # Who hangs is seen by how long it takes without the mistake, on a machine that is as busy.
-    command += ["--timeout=0", "tests/mutation/ready.py", *files]
+    command += ["--timeout=0", *files]
     with asked.with_suffix(".log").open("w") as log, results.open() as lines:
         session = subprocess.Popen(command, cwd=tree, env=environment, stdout=log, stderr=log)
         ended = False
