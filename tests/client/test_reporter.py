@@ -124,6 +124,7 @@ def test_limits_are_what_the_portal_said_of_them(tmp_path: Path, answer: Any, li
         (500, True, []),
         (OSError("away"), True, []),
         (b"<html>", True, []),
+        (b'"%s"' % (b"x" * 1_500_000), True, []),  # more than the portal would say
     ],
 )
 def test_what_is_not_taken_and_may_be_later_stays(

@@ -28,4 +28,40 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "isinstance(exponent, int)",
         "True",
     ): "The exponent of a finite number is an integer; the guard is for the type checker.",
+    (
+        "portal/jobs/services/reports.py",
+        "_points",
+        'metric["at"] or 0.0',
+        "(metric['at'])",
+    ): "A metric without its time, or of time 0, has no place and is left out before.",
+    (
+        "portal/jobs/services/limits.py",
+        "end_overdue",
+        "Job.objects.filter(cluster_id=cluster_id, max_duration_s__isnull=False, run__state__in=training)",
+        "Job.objects.filter(cluster_id=cluster_id, max_duration_s__isnull=False)",
+    ): "Each of them is looked at again under its lock; this only keeps the others from being locked.",
+    (
+        "portal/jobs/services/limits.py",
+        "_tell_of_deadline",
+        "deadline is not None and deadline <= ctx.now",
+        "(deadline <= ctx.now)",
+    ): "Only jobs with a deadline come here; the guard is for the type checker.",
+    (
+        "portal/jobs/selectors.py",
+        "visible_jobs",
+        "isinstance(user, User) and user.is_active and user.is_superuser",
+        "(user.is_active and user.is_superuser)",
+    ): "Somebody anonymous is neither; the first condition is for the type checker.",
+    (
+        "accounts/audit.py",
+        "as_json_lines",
+        "True",
+        "False",
+    ): "Both sides have the length of SEALED; `strict` is for whoever changes one of them.",
+    (
+        "client/evenkeel/training.py",
+        "Run._goes_on",
+        "self.total_steps is not None and self.step < self.total_steps and not self._must_leave()",
+        "(self.step < self.total_steps and (not self._must_leave()))",
+    ): "`steps` refuses to begin without a total; the condition is for the type checker.",
 }

@@ -265,7 +265,10 @@ def _once(tries: Tries, mutant: dict[str, Any], items: list[pytest.Item]) -> tup
         return f"{items[at].nodeid} {HANGS}", ""
     if not said.exists():
         return f"{items[at].nodeid} (ends with {status})", ""
-    *by, why = json.loads(said.read_text())
+    found = json.loads(said.read_text())
+    if isinstance(found, dict):
+        raise pytest.UsageError(f"The mutant could not be tried:\n{found['error']}")
+    *by, why = found
     return (by[0], why) if by else ("", "")
 
 
@@ -300,6 +303,8 @@ def _notice(tries: Tries, items: list[pytest.Item], mutant: dict[str, Any], said
         _run(tries.session, items, stop=True, begins=begins)
         said.write_text(json.dumps([*tries.listener.failed, tries.listener.why]))
         status = 0
+    except Exception:
+        said.write_text(json.dumps({"error": traceback.format_exc()}))
     finally:
         os._exit(status)
 
@@ -308,7 +313,8 @@ def put_in(file: str, source: str) -> None:
     """Give all functions loaded from a file the code that they have in `source`."""
     codes = dict(_codes(compile(source, file, "exec")))
     loaded: dict[str, list[CodeType]] = defaultdict(list)
-    functions = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == file]
+    # By type(): some objects of others answer a question for their class with a warning, which is an error.
+    functions = [one for one in gc.get_objects() if type(one) is FunctionType and one.__code__.co_filename == file]
     for function in functions:
         if function.__code__ not in loaded[function.__code__.co_qualname]:
             loaded[function.__code__.co_qualname].append(function.__code__)
@@ -317,6 +323,8 @@ def put_in(file: str, source: str) -> None:
             continue  # one of several of that name: which one is not known
         same = sorted(loaded[function.__code__.co_qualname], key=lambda code: code.co_firstlineno)
         made = codes.get((function.__code__.co_qualname, same.index(function.__code__)))
+        if made is not None and not made.co_freevars:  # such as where super() is gone
+            made = made.replace(co_freevars=function.__code__.co_freevars)
         if made is not None and made.co_freevars == function.__code__.co_freevars:
             function.__code__ = made
 
