@@ -97,8 +97,8 @@ def test_every_act_on_a_token_says_who_which_and_what(
     detail = {"scopes": ["jobs:read", "jobs:write"], "project": "vision", "user": "ana@example.org"}
     assert entries("token.create") == [("root@example.org", str(token), detail)]
     new, _ = rotate_token(actor=ana, token=token, now=NOW, overlap_hours=2)
-    detail = {"from": token.prefix, "overlap_hours": 2}
-    assert entries("token.rotate") == [("ana@example.org", str(new), detail)]
+    rotated: dict[str, Any] = {"from": token.prefix, "overlap_hours": 2}
+    assert entries("token.rotate") == [("ana@example.org", str(new), rotated)]
     revoke_token(actor=root, token=new)
     assert entries("token.revoke") == [("root@example.org", str(new), {})]
 

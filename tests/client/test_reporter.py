@@ -6,13 +6,13 @@ import io
 import json
 import os
 import random
+import time
 import urllib.error
 from email.message import Message
 from pathlib import Path
 from typing import Any
 
 import pytest
-from evenkeel.runner import reports
 from evenkeel.runner.neighbours import SHORTEST_S
 from evenkeel.runner.reports import BACKOFF_S, CROWDED, Reporter, write_atomically
 
@@ -236,7 +236,12 @@ def test_half_a_report_on_the_beat_is_sent_as_it_is(tmp_path: Path, monkeypatch:
     made = Made(tmp_path, 400)
     made.reporter.interval_s = SHORTEST_S
     sent: list[bytes] = []
-    monkeypatch.setattr(made.reporter, "_post", lambda body, guests=(): (sent.append(body), (400, None))[1])
+
+    def post(body: bytes, guests: Any = ()) -> tuple[int, None]:
+        sent.append(body)
+        return 400, None
+
+    monkeypatch.setattr(made.reporter, "_post", post)
     made.reporter.put({}, urgent=False, on_beat=True)
     (tmp_path / "1.json").write_text('{"seq":')
     assert made.reporter._send_all() is True
@@ -286,14 +291,14 @@ def test_the_last_reports_are_waited_for_by_one_attempt_and_no_longer_than_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(reports.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     made = Made(tmp_path)
     made.put()
 
     def passes(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(reports.time, "sleep", passes)
+    monkeypatch.setattr(time, "sleep", passes)
     assert made.reporter.flush(2.0) is False
     assert now[0] == pytest.approx(102.0, abs=0.05)
 
@@ -302,12 +307,12 @@ def test_the_last_reports_are_waited_for_by_one_attempt_and_no_longer_than_said(
         made.reporter._begun += 1
         made.reporter._failed_attempt = made.reporter._begun
 
-    monkeypatch.setattr(reports.time, "sleep", fails)
+    monkeypatch.setattr(time, "sleep", fails)
     assert made.reporter.flush(50.0) is False
     assert now[0] < 103.0
 
     def taken(seconds: float) -> None:
         (tmp_path / "1.json").unlink()
 
-    monkeypatch.setattr(reports.time, "sleep", taken)
+    monkeypatch.setattr(time, "sleep", taken)
     assert made.reporter.flush(50.0) is True

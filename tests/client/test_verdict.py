@@ -16,7 +16,7 @@ def told(rank: int, text: str = "it broke", kind: str = "ValueError", t: float =
     return {"rank": rank, "t": t, "type": kind, "text": text}
 
 
-def verdict(*workers: Any, heard: Heard | None = None, order: Order | None = None, **more: bool) -> Verdict:
+def verdict(*workers: Any, heard: Heard | None = None, order: Order | None = None, **more: Any) -> Verdict:
     return judge(workers, heard or Heard(), order, LIMITS, **({"oom": False} | more))
 
 
@@ -115,7 +115,7 @@ def test_the_failure_that_brought_the_others_down_is_named(
     ],
 )
 def test_a_failure_says_what_ended_the_worker(
-    ended: dict[str, Any], more: dict[str, bool], reason: str, message: str
+    ended: dict[str, Any], more: dict[str, Any], reason: str, message: str
 ) -> None:
     found = verdict(worker(0, **ended), **more)
     assert (found.reason, found.message) == (reason, message)

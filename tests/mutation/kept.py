@@ -58,7 +58,7 @@ class Kept:
 
     def _is_known(self, file: str, found: dict[str, Any]) -> bool:
         now = {module: self.modules.get(module) for module in found["modules"]}
-        return self.files.get(file) == found["digest"] and now == found["modules"]
+        return (self.files.get(file), now) == (found["digest"], found["modules"])
 
     def knows(self, file: str, tests: dict[str, Any]) -> None:
         reached = {module for found in tests.values() for module in found["lines"]}

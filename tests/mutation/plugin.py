@@ -93,8 +93,14 @@ class Tries:
 
 def pytest_configure(config: pytest.Config) -> None:
     # The first counter-example is enough, and how long one takes on a machine that is busy says nothing.
-    quick = {"deadline": None, "phases": (Phase.explicit, Phase.generate), "report_multiple_bugs": False}
-    hypothesis.settings.register_profile("mutants", derandomize=True, database=None, **quick)
+    hypothesis.settings.register_profile(
+        "mutants",
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=(Phase.explicit, Phase.generate),
+        report_multiple_bugs=False,
+    )
     hypothesis.settings.load_profile("mutants")
 
 

@@ -145,7 +145,7 @@ def test_a_function_that_needs_what_is_outside_takes_one_that_does_not(tmp_path:
 
 def test_objects_that_warn_when_they_are_asked_for_their_class_are_left_alone(tmp_path: Path) -> None:
     class Odd:
-        @property
+        @property  # type: ignore[misc]
         def __class__(self) -> type:
             raise FutureWarning("ask somebody else")
 

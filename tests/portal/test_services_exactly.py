@@ -11,6 +11,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
 
 from accounts.models import Membership, Project, User
+from accounts.pricing import PRODUCTS_PER_UNIT
 from portal.jobs import selectors
 from portal.jobs.models import Cluster, Command, Job, JobArray, JobEvent, Run
 from portal.jobs.services import limits, moves, observation, plans
@@ -372,7 +373,7 @@ def test_who_was_changed_meanwhile_is_not_parked_by_what_was_seen(
     world.ready(job)
     seen = Job.objects.select_related("run", "project", "owner").get(pk=job.pk)
     placed: list[Any] = []
-    monkeypatch.setattr(limits, "so_far_products", lambda job, ctx: limits.PRODUCTS_PER_UNIT)
+    monkeypatch.setattr(limits, "so_far_products", lambda job, ctx: PRODUCTS_PER_UNIT)
     monkeypatch.setattr(limits, "place_hold", lambda *found, **about: placed.append(about["kind"]))
     ctx: Any = SimpleNamespace(now=timezone.now())
     limits._park_if_spent(seen, ctx)
