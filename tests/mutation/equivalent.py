@@ -64,4 +64,10 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "self.total_steps is not None and self.step < self.total_steps and not self._must_leave()",
         "(self.step < self.total_steps and (not self._must_leave()))",
     ): "`steps` refuses to begin without a total; the condition is for the type checker.",
+    (
+        "scheduling/rounds.py",
+        "_beyond_limits",
+        "not field.limits or not broken(field, layout.gangs)",
+        "(not broken(field, layout.gangs))",
+    ): "Without limits none is broken; the first condition saves the time to find that out.",
 }

@@ -13,11 +13,13 @@ from django.utils import timezone
 from accounts.models import Membership, Project, User
 from accounts.pricing import PRODUCTS_PER_UNIT
 from portal.jobs import selectors
-from portal.jobs.models import Cluster, Command, Job, JobArray, JobEvent, Run
+from portal.jobs.loops import Loop, LoopName
+from portal.jobs.models import Cluster, Command, FailingItem, Job, JobArray, JobEvent, Run
 from portal.jobs.services import limits, moves, observation, plans
 from portal.jobs.services.moves import Transition, Why
 from portal.jobs.services.times import from_posix
 from scheduling.domain import Gang, Move, Plan, Reason
+from scheduling.errors import InvalidTransition
 from scheduling.executors.base import Fact
 from scheduling.lifecycle import TIME_LIMIT_S, Event, State
 from tests.portal.test_moves_together import commit, gpu_ids, launch, start
@@ -212,6 +214,34 @@ def test_what_moves_says_so_in_an_event_of_its_project(world: World, job: Job) -
     assert (run.state, run.rescales, run.reason_text) == (State.CHECKPOINTING, 4, "goes")
     run.refresh_from_db()
     assert (run.state, run.rescales, run.reason_token) == ("CHECKPOINTING", 4, Event.REALLOCATED.value)
+
+
+def test_a_move_that_cannot_be_told_is_not_made(world: World, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(events: Any) -> None:
+        raise OSError("full")
+
+    run = world.run(job)
+    monkeypatch.setattr(moves.events, "store", full)
+    with pytest.raises(OSError, match="full"):
+        moves.move(run, Event.REALLOCATED, at=NOW, text="goes")
+    assert (run.state, world.state(job)) == (State.RUNNING, State.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("error", "failed"),
+    [(moves.StaleRun("x"), False), (InvalidTransition("x"), False), (ValueError("x"), True)],
+)
+def test_only_what_is_no_conflict_is_a_failure(
+    world: World, job: Job, monkeypatch: pytest.MonkeyPatch, error: Exception, failed: bool
+) -> None:
+    def fail(transitions: Any, at: datetime) -> None:
+        raise error
+
+    monkeypatch.setattr(moves, "move_all", fail)
+    loop = Loop(LoopName.OVERDUE, world.cluster.pk)
+    one = Transition(world.run(job), Event.REALLOCATED, "goes")
+    assert moves.move_who_can([one], NOW, loop) == []
+    assert FailingItem.objects.exists() is failed
 
 
 # What was seen ----------------------------------------------------------------------------------------------
