@@ -33,7 +33,7 @@ def check_line(text: str) -> None:
         return
     for at, character in enumerate(text):
         if _is_unshown(character) and not _is_of_emoji(text, at):
-            raise ValueError(f"must not contain {named(character)}: it is shown in one line, where that is not seen")
+            raise ValueError(f"must not contain {named(character)}, which is invisible in a line of text")
     if _is_mark(text[:1]):
         raise ValueError(f"must not begin with {named(text[0])}, which changes the character before it")
     if any(len(list(run)) > MOST_MARKS for is_mark, run in groupby(text, _is_mark) if is_mark):
@@ -69,7 +69,9 @@ def searched(text: str) -> str:
 
 def named(character: str) -> str:
     """As `U+202E (right-to-left override)`."""
-    name = {"\n": "line feed", "\r": "carriage return", "\t": "tab"}.get(character, unicodedata.name(character, ""))
+    control = "control character" if unicodedata.category(character) == "Cc" else ""
+    ends = {"\n": "line feed", "\r": "carriage return", "\t": "tab"}
+    name = ends.get(character) or unicodedata.name(character, control)
     return f"U+{ord(character):04X}" + (f" ({name.lower()})" if name else "")
 
 

@@ -17,8 +17,8 @@ RUN_TOKEN = run_token(uuid4(), 3)
 OWN_TOKEN = "ek_0123456789_" + "aB-_" * 11
 
 
-@pytest.mark.parametrize("formatter", [TextLines("%(levelname)s %(message)s"), json_lines()])
-@pytest.mark.parametrize("token", [RUN_TOKEN, OWN_TOKEN])
+@pytest.mark.parametrize("formatter", [TextLines("%(levelname)s %(message)s"), json_lines()], ids=["text", "json"])
+@pytest.mark.parametrize("token", [RUN_TOKEN, OWN_TOKEN], ids=["run", "own"])
 def test_tokens_are_masked_wherever_they_stand(formatter: logging.Formatter, token: str) -> None:
     said, handler = StringIO(), logging.StreamHandler()
     handler.setStream(said)
