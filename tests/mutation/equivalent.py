@@ -70,4 +70,10 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "not field.limits or not broken(field, layout.gangs)",
         "(not broken(field, layout.gangs))",
     ): "Without limits none is broken; the first condition saves the time to find that out.",
+    (
+        "portal/jobs/services/plans.py",
+        "_lock_with_gpus",
+        "rows.filter(pk__in=[run.pk for run in ready], state=State.STANDBY)",
+        "rows.filter(pk__in=[run.pk for run in ready])",
+    ): "A run that has moved on has no GPUs planned or cannot take the event, and is refused alone.",
 }

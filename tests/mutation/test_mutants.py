@@ -44,7 +44,7 @@ def test_a_place_is_changed_as_by_a_slip(body: str, mistake: tuple[str, str, str
 
 
 def test_what_a_log_says_and_what_is_inside_of_texts_is_left_alone() -> None:
-    assert made("log.info('%s', a)\n    return f'{a + 1}'") == set()
+    assert made("log.info('%s', a, exc_info=True)\n    return f'{a + 1}'") == set()
 
 
 def test_every_mutant_differs_in_its_place_and_compiles() -> None:

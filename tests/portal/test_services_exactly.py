@@ -373,6 +373,20 @@ def test_only_runs_of_the_cluster_with_gpus_of_their_own_are_launched(world: Wor
     assert launch(world) == []
 
 
+def test_a_launch_that_works_again_is_no_failure_any_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(ready: Any, now: datetime) -> None:
+        raise ValueError("odd")
+
+    commit(world, [start(queued(world), gpu_ids()[0])])
+    with monkeypatch.context() as broken:
+        broken.setattr(plans, "_write_launches", fail)
+        assert launch(world) == []
+    FailingItem.objects.update(next_attempt_at=timezone.now() - SECOND)
+    assert FailingItem.objects.count() == 1
+    assert len(launch(world)) == 1
+    assert not FailingItem.objects.exists()
+
+
 @pytest.mark.parametrize(("moved", "words"), [(0, None), (1, "one job moves"), (2, "2 jobs move")])
 def test_a_round_that_moved_something_says_what_and_which_it_was(world: World, moved: int, words: str | None) -> None:
     world.cluster.round_epoch = 1233
