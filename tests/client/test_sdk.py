@@ -200,7 +200,7 @@ def test_links_are_said_and_what_is_no_address_is_refused(cluster: Cluster) -> N
     with cluster.run() as run:
         run.link("TensorBoard", "https://tensorboard.example.org/#scalars")
         for url in ("javascript:alert(1)", "tensorboard.example.org", "https://a b", "https://x/" + "y" * 1_000):
-            with pytest.raises(ValueError, match="an http or https address"):
+            with pytest.raises(ValueError, match=r"^link\('bad'\): url (must|may) "):
                 run.link("bad", url)
         for _ in run.steps():
             pass

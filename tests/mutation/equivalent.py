@@ -28,4 +28,52 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "isinstance(exponent, int)",
         "True",
     ): "The exponent of a finite number is an integer; the guard is for the type checker.",
+    (
+        "portal/jobs/services/reports.py",
+        "_points",
+        'metric["at"] or 0.0',
+        "(metric['at'])",
+    ): "A metric without its time, or of time 0, has no place and is left out before.",
+    (
+        "portal/jobs/services/limits.py",
+        "end_overdue",
+        "Job.objects.filter(cluster_id=cluster_id, max_duration_s__isnull=False, run__state__in=training)",
+        "Job.objects.filter(cluster_id=cluster_id, max_duration_s__isnull=False)",
+    ): "Each of them is looked at again under its lock; this only keeps the others from being locked.",
+    (
+        "portal/jobs/services/limits.py",
+        "_tell_of_deadline",
+        "deadline is not None and deadline <= ctx.now",
+        "(deadline <= ctx.now)",
+    ): "Only jobs with a deadline come here; the guard is for the type checker.",
+    (
+        "portal/jobs/selectors.py",
+        "visible_jobs",
+        "isinstance(user, User) and user.is_active and user.is_superuser",
+        "(user.is_active and user.is_superuser)",
+    ): "Somebody anonymous is neither; the first condition is for the type checker.",
+    (
+        "accounts/audit.py",
+        "as_json_lines",
+        "True",
+        "False",
+    ): "Both sides have the length of SEALED; `strict` is for whoever changes one of them.",
+    (
+        "client/evenkeel/training.py",
+        "Run._goes_on",
+        "self.total_steps is not None and self.step < self.total_steps and not self._must_leave()",
+        "(self.step < self.total_steps and (not self._must_leave()))",
+    ): "`steps` refuses to begin without a total; the condition is for the type checker.",
+    (
+        "scheduling/rounds.py",
+        "_beyond_limits",
+        "not field.limits or not broken(field, layout.gangs)",
+        "(not broken(field, layout.gangs))",
+    ): "Without limits none is broken; the first condition saves the time to find that out.",
+    (
+        "portal/jobs/services/plans.py",
+        "_lock_with_gpus",
+        "rows.filter(pk__in=[run.pk for run in ready], state=State.STANDBY)",
+        "rows.filter(pk__in=[run.pk for run in ready])",
+    ): "A run that has moved on has no GPUs planned or cannot take the event, and is refused alone.",
 }

@@ -93,13 +93,13 @@ def _places(node: ast.AST, inside: str) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Without annotations, and without what is inside of texts, whose places are not known."""
+    """Without annotations, what a log says, and what is inside of texts, whose places are not known."""
     yield node
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list"):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):
+            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr) and not _is_log(child):
                 yield from _walk(child)
 
 
@@ -153,8 +153,8 @@ def _is_string(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def _is_log(call: ast.expr) -> bool:
-    root: ast.expr = call
+def _is_log(call: ast.AST) -> bool:
+    root: ast.AST = call
     while isinstance(root, ast.Call | ast.Attribute | ast.Await):
         root = root.func if isinstance(root, ast.Call) else root.value
     return isinstance(root, ast.Name) and root.id in _LOGS

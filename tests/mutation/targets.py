@@ -8,12 +8,14 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Group:
     """Modules whose mutants one session of tests tries. `apart`: the tests reach them in processes of their own, so
-    that all tests are asked about each mutant. `without`: slow tests of other things."""
+    that all tests are asked about each mutant. `without`: slow tests of other things. `servers`: they need a database.
+    """
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
     apart: bool = False
     without: tuple[str, ...] = ()
+    servers: bool = True
 
 
 def _services(*names: str) -> tuple[str, ...]:
@@ -33,6 +35,7 @@ GROUPS = {
             "scheduling/simulator/engine.py",
         ),
         ("tests/scheduling",),
+        servers=False,
         without=tuple(
             f"tests/scheduling/{name}"
             for name in ("test_placement_training.py", "test_simulate_outputs.py", "test_trace_readers.py", "forecast")
@@ -68,7 +71,7 @@ GROUPS = {
             "portal/notices/addresses.py",
             "client/evenkeel/web_address.py",
         ),
-        ("tests/portal",),
+        ("tests/portal", "tests/client/test_web_address.py"),
         without=tuple(
             f"tests/portal/test_{name}.py"
             for name in ("admin", "api_document", "api_openapi", "checkpoint_store", "rollouts", "simulations")
@@ -85,10 +88,14 @@ GROUPS = {
         (
             "tests/client/test_checkpoint_files.py",
             "tests/client/test_escalation.py",
+            "tests/client/test_reporter.py",
+            "tests/client/test_verdict.py",
+            "tests/client/test_training_run.py",
             "tests/client/test_sdk.py",
             "tests/client/test_sdk_exit.py",
             "tests/client/test_runner.py",
         ),
         apart=True,
+        servers=False,
     ),
 }

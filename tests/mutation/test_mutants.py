@@ -9,7 +9,10 @@ from types import ModuleType
 
 import pytest
 
-from tests.mutation.operators import mutants_of
+from tests.mutation.equivalent import EQUIVALENT
+from tests.mutation.kept import Kept
+from tests.mutation.mistakes import MISTAKES
+from tests.mutation.operators import mutants_of, one_line
 from tests.mutation.plugin import put_in
 from tests.mutation.targets import GROUPS
 
@@ -41,7 +44,7 @@ def test_a_place_is_changed_as_by_a_slip(body: str, mistake: tuple[str, str, str
 
 
 def test_what_a_log_says_and_what_is_inside_of_texts_is_left_alone() -> None:
-    assert made("log.info('%s', a)\n    return f'{a + 1}'") == set()
+    assert made("log.info('%s', a, exc_info=True)\n    return f'{a + 1}'") == set()
 
 
 def test_every_mutant_differs_in_its_place_and_compiles() -> None:
@@ -58,6 +61,59 @@ def test_the_modules_and_tests_that_are_named_are_there() -> None:
     for group in GROUPS.values():
         for name in (*group.modules, *group.tests, *group.without):
             assert (ROOT / name).exists(), name
+
+
+def test_every_listed_mistake_can_be_made_today() -> None:
+    modules = {module for group in GROUPS.values() for module in group.modules}
+    for module, was, made, _ in MISTAKES:
+        source = (ROOT / module).read_text()
+        assert module in modules
+        assert source.count(was) == 1, (module, was)
+        compile(source.replace(was, made), module, "exec")
+
+
+def test_what_is_equivalent_is_still_there_and_has_a_reason() -> None:
+    for (module, function, was, _), why in EQUIVALENT.items():
+        source = (ROOT / module).read_text()
+        assert f"def {function.rpartition('.')[2]}(" in source or not function, (module, function)
+        assert one_line(was) in one_line(source), (module, was)
+        assert len(why) > 20
+
+
+def kept(**files: str) -> Kept:
+    return Kept(Path("none"), {"m.py": "1"}, {f"{name}.py": digest for name, digest in files.items()})
+
+
+def test_what_a_test_noticed_stands_while_that_test_does() -> None:
+    now = kept(a="1", b="1")
+    assert now.to_ask("k") == ["a.py", "b.py"]
+    now.found("k", {"noticed": True, "by": "a.py::test_x"})
+    assert now.to_ask("k") == []
+    now.files = {"a.py": "1", "b.py": "2", "c.py": "1"}
+    assert now.to_ask("k") == []
+    now.files = {"a.py": "2", "b.py": "1"}
+    assert now.to_ask("k") == ["a.py", "b.py"]
+
+
+def test_of_what_nobody_noticed_only_new_tests_are_asked_again() -> None:
+    now = kept(a="1", b="1")
+    now.found("k", {"noticed": False, "by": ""})
+    assert now.to_ask("k") == []
+    now.files = {"c.py": "1"}
+    assert now.to_ask("k") == ["c.py"]
+    now.found("k", {"noticed": False, "by": ""})
+    now.files = {"a.py": "1", "b.py": "2", "c.py": "1"}
+    assert now.to_ask("k") == ["b.py"]
+
+
+def test_what_a_file_of_tests_reaches_is_known_until_it_or_what_it_reaches_changes() -> None:
+    now = kept(a="1")
+    now.knows("a.py", {"a.py::t": {"seconds": 0.1, "lines": {"m.py": [1]}}})
+    assert list(now.known()) == ["a.py"]
+    now.modules = {"m.py": "2"}
+    assert now.known() == {}
+    now.modules, now.files = {"m.py": "1"}, {"a.py": "2"}
+    assert now.known() == {}
 
 
 def load(place: Path, source: str) -> ModuleType:
@@ -78,3 +134,22 @@ def test_functions_that_others_hold_already_take_the_mistake(tmp_path: Path) -> 
     f, a = module.f, module.A()
     put_in(str(tmp_path / "tried.py"), source.replace("n + 1", "n - 1").replace("f(1) + 1", "f(1) + 5"))
     assert (f(3), a.g) == (2, 5)
+
+
+def test_a_function_that_needs_what_is_outside_takes_one_that_does_not(tmp_path: Path) -> None:
+    source = "class A(Exception):\n    def __init__(self, n):\n        super().__init__(n + 1)\n"
+    module = load(tmp_path, source)
+    put_in(str(tmp_path / "tried.py"), source.replace("super().__init__(n + 1)", "pass"))
+    assert str(module.A(3)) == "3"
+
+
+def test_objects_that_warn_when_they_are_asked_for_their_class_are_left_alone(tmp_path: Path) -> None:
+    class Odd:
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
+            raise FutureWarning("ask somebody else")
+
+    odd = [Odd()]
+    module = load(tmp_path, "def f(n):\n    return n\n")
+    put_in(str(tmp_path / "tried.py"), "def f(n):\n    return n + 1\n")
+    assert (module.f(3), len(odd)) == (4, 1)
