@@ -23,6 +23,12 @@ _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: JSON writes a character beyond U+FFFF as two escapes, of which YAML knows neither.
 _PAIR = re.compile(r"((?<!\\)(?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _UNREADABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+#: What to do about what the parser says in its own words.
+_ADVICE = {
+    "mapping values are not allowed": "put text that holds a colon and a space in quotes",
+    "cannot start any token": "indent with spaces, not tabs, and put text that begins so in quotes",
+    "a tab character": "indent with spaces",
+}
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
@@ -53,6 +59,7 @@ def load(text: str) -> Any:
         return _Reader(yaml.parse(text, Loader=_PARSER)).document()
     except yaml.MarkedYAMLError as error:
         problem = ", ".join(part for part in (error.context, error.problem) if part)
+        problem = "; ".join([problem, *(advice for words, advice in _ADVICE.items() if words in problem)])
         raise _problem(error.problem_mark or error.context_mark, problem or "this is no YAML") from None
     except (yaml.YAMLError, RecursionError) as error:
         raise YamlProblem(1, 1, f"this is no YAML: {' '.join(str(error).split())[:200]}") from None

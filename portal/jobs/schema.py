@@ -485,11 +485,23 @@ def _shown_input(location: Sequence[str], value: Any) -> str:
     return repeated if len(repeated) <= 62 else ""
 
 
+_OFFSET = "must be a date and time with its offset from UTC, such as 2026-12-01T18:00:00+01:00"
+#: What is wrong by pydantic's type of error, and what is allowed; all others are said in pydantic's words.
+_IN_WORDS = {
+    "missing": "is required",
+    "string_type": "must be text: put it in quotes",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number, such as 10"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    **dict.fromkeys(("timezone_aware", "datetime_type", "datetime_parsing", "datetime_from_date_parsing"), _OFFSET),
+}
+
+
 def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     fields, whole = model.model_fields, "job file" if issubclass(model, JobFile) else "body"
     location = [str(part) for part in error["loc"]]
     field = ".".join(location)
-    message = error["msg"].removeprefix("Value error, ")
+    message = _IN_WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
         known = known_keys(model, location[:-1])
         message = f"is no known key; {hint_at(location[-1], known)}" if known else "is no known key."

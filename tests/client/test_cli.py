@@ -223,6 +223,11 @@ class TestLooking:
         newest, oldest = sorted(run("ls").stdout.splitlines()[1:])[::-1]
         assert ("running (emulated)" in oldest, "running (emulated)" in newest) == (True, False)
 
+    def test_a_cancelled_job_whose_program_still_runs_is_ending(self, run: Run, portal: Portal) -> None:
+        portal.jobs = {1: make_job(1, state="cancelled", emulated=True, ending=True)}
+        assert "cancelled, ending (emulated)" in run("ls").stdout
+        assert "cancelled, ending (emulated)" in run("show", "1").stdout
+
     def test_names_cannot_drive_the_terminal(self, run: Run, portal: Portal) -> None:
         portal.jobs[1] = make_job(1, name="\x1b[2Jx\ny")
         assert "\x1b" not in run("ls").stdout + run("show", "1").stdout

@@ -250,7 +250,9 @@ def _people(evenkeel: Shell, portal: LivePortal) -> None:
         browser.session()
         body = {"secret": made[0]["link"].partition("#")[2], "name": "Ada", "password": "correct-horse-battery"}
         browser.one(AcceptedInvitation, "POST", "invitations/accept", json=body)
-    assert "ada@example.org" in evenkeel("people", "ls", "--search", "Ada")
+    _, found = evenkeel("people", "ls", "--search", "Ada").splitlines()
+    assert "ada@example.org" in found
+    assert found.split()[-1] == "no"  # the address was never proved
     refused = evenkeel("people", "admin", "ada@example.org", "on", code=1)
     assert f"by invitation into speech by {portal.admin_email}" in refused
     assert "--confirm-unproved" in refused

@@ -168,3 +168,24 @@ def test_an_array_is_written_in_digits_of_ascii(array: str) -> None:
 def test_sizes_and_durations_are_written_in_digits_of_ascii(field: str) -> None:
     with pytest.raises(Problems, match="write"):
         parse_job_file({"command": "true", "total_steps": 1, field: "٣٢"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("total_steps", ..., "is required"),
+        ("nice", "010", "must be a whole number, such as 10, not '010'"),
+        ("total_steps", 1.5, "must be a whole number, such as 10, not 1.5"),
+        ("restartable", 7, "must be true or false, not 7"),
+        ("name", 12, "must be text: put it in quotes, not 12"),
+        ("deadline", "2026-12-01", "offset from UTC, such as 2026-12-01T18:00:00+01:00, not '2026-12-01'"),
+        ("deadline", "2026-12-01T18:00:00", "offset from UTC, such as 2026-12-01T18:00:00+01:00"),
+        ("deadline", "tomorrow", "offset from UTC, such as 2026-12-01T18:00:00+01:00"),
+        ("env", {"OMP_NUM_THREADS": 4}, "must be text: put it in quotes"),
+    ],
+)
+def test_what_is_wrong_with_a_value_says_what_is_allowed(key: str, value: object, said: str) -> None:
+    given = {"command": "python a.py", "total_steps": 1, "gpus": 1, key: value}
+    with pytest.raises(Problems) as caught:
+        parse_job_file({name: field for name, field in given.items() if field is not ...})
+    assert [said in problem.message for problem in caught.value.problems] == [True]

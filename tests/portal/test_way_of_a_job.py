@@ -110,9 +110,9 @@ def test_a_failed_run_is_tried_again_from_its_checkpoint(world: World) -> None:
     assert (retry.step, retry.checkpoint_step) == (300, 300)
     assert "exit code 3" in retry.reason_text
     world.train(job)
-    world.gone(job, "signal", signal=9)
+    world.gone(job, "signal", signal=9, message="worker 0 was killed")
     assert world.state(job) is State.FAILED
-    assert "It was tried again once." in world.run(job).reason_text
+    assert world.run(job).reason_text.endswith(" worker 0 was killed. It was tried again once.")
     check_invariants(world)
 
 

@@ -239,3 +239,16 @@ def test_pods_and_nodes_of_openb_are_packed(tmp_path: Path) -> None:
     assert whole["makespan_s"] > 2 * 3600
     with pytest.raises(CommandError, match="no node has a GPU"):
         call_command("simulate", *where, "--cluster", str(tmp_path / "none.csv"), stdout=io.StringIO())
+
+
+def test_rows_that_are_left_out_are_called_so(tmp_path: Path, files: Path) -> None:
+    rows = [
+        "JobID|Submit|Start|End|State|AllocTRES",
+        "2|2026-01-01T05:00:00|2026-01-01T05:00:01|Unknown|RUNNING|gres/gpu=1",
+    ]
+    rows += ["1|2026-01-01T05:00:00|2026-01-01T05:00:01|2026-01-01T05:10:01|COMPLETED|gres/gpu=1"]
+    (tmp_path / "trace.txt").write_text("\n".join(rows))
+    said = io.StringIO()
+    given = {"trace": tmp_path / "trace.txt", "cluster": files / "cluster.json", "policy": ["fifo_gang"]}
+    call_command("simulate", **given, stdout=io.StringIO(), stderr=said)
+    assert f"{tmp_path / 'trace.txt'}: 1 rows are left out" in said.getvalue()

@@ -124,3 +124,15 @@ def test_virtual_accelerators_that_make_no_cluster_are_refused(
     monkeypatch.setenv("EVENKEEL_VIRTUAL_ACCELERATORS", given)
     with pytest.raises(env.BadSetting, match=wrong):
         env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
+
+
+@pytest.mark.parametrize("command", [["backup", "saved"], ["verify_audit"], ["changepassword", "a@example.org"]])
+def test_without_the_database_a_command_says_what_to_start(tmp_path: Path, command: list[str]) -> None:
+    env = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "DJANGO_SETTINGS_MODULE")}
+    command = [sys.executable, "manage.py", *command]
+    env |= {"EVENKEEL_DATA": str(tmp_path / "data")}
+    result = subprocess.run(command, cwd=BASE_DIR, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 1
+    [sentence] = result.stderr.splitlines()
+    assert sentence.startswith("The database cannot be reached: start the portal first; the data directory is ")
+    assert f"{tmp_path / 'data'} (EVENKEEL_DATA)" in sentence

@@ -110,10 +110,8 @@ def _row(job: schemas.Job) -> list[object]:
         job_name(job["number"], job["array"]),
         job["name"],
         job["project"]["key"],
-        f"{job['state']}{_emulated(job)}",
-        ("Retry" if retry_text(job) else waits_for(job["reason"]))
-        if job["state"] == "queued" or job["reason"]["slurm"]
-        else "",
+        f"{job['state']}{_still(job)}{_emulated(job)}",
+        _waits(job),
         progress_text(job),
         gpus_text(job),
         age(job["submitted_at"]),
@@ -128,12 +126,16 @@ def _waits(job: schemas.Job) -> str:
     return waits_for(job["reason"]) if job["state"] == "queued" or job["reason"]["slurm"] else ""
 
 
+def _still(job: schemas.Job) -> str:
+    return ", ending" if job.get("ending") else ""
+
+
 def _emulated(job: schemas.Job) -> str:
     return " (emulated)" if job["emulated"] else ""
 
 
 def _coloured(line: str, job: schemas.Job) -> str:
-    at = line.rfind(f"  {job['state']} ")
+    at = line.rfind(f"  {job['state']}{_still(job)} ")
     return line if at < 0 else line[: at + 2] + state_text(job) + line[at + 2 + len(job["state"]) :]
 
 
@@ -168,7 +170,7 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 ("Array", f"{array['number']}, index {array['index']}; job {found['number']}" if array else ""),
                 ("Project", f"{clean(found['project']['key'])}, {clean(owner['email'] if owner else 'no owner')}"),
                 ("Cluster", clean(found["cluster"]["choice"] or found["cluster"]["name"]).removeprefix("Cluster ")),
-                ("State", f"{state_text(found)}{_emulated(found)}"),
+                ("State", f"{state_text(found)}{_still(found)}{_emulated(found)}"),
                 ("Reason", reason_text(found)),
                 ("Note", " ".join(map(clean, found.get("warnings", ())))),
                 ("Launch", clean(found["fetching"] or "")),

@@ -30,7 +30,14 @@ def ls(search: str | None, admins: bool, inactive: bool, output: str) -> None:
     found = connect().people.list(
         search=search, is_admin="true" if admins else None, is_active="false" if inactive else None
     )
+    if output == "table":
+        found = [row | {"address_proved_by": row["address_proved_by"] or _unproved(row)} for row in found]
     print_rows(found, HEADS, output, none="Nobody.")
+
+
+def _unproved(row: Json) -> str | None:
+    """As `projects members` says it; a service account has no address to prove."""
+    return "no" if row["kind"] == "person" else None
 
 
 @people.command()

@@ -11,6 +11,11 @@ _BY_ITS_LIMIT = "allowed; "
 _OF_THE_NODE = "used more than its"
 
 
+def and_then(why: str, text: str) -> str:
+    """Both as sentences; what a program said ends as it likes."""
+    return f"{why}{'' if why.endswith(('.', '!', '?')) else '.'} {text}"
+
+
 def explain_exit(info: ExitInfo, run: Run | None = None) -> str:
     said = f" It said: {info.message}" if info.message else ""
     match info.reason:

@@ -20,7 +20,7 @@ from portal.jobs.describe import cluster_types
 from portal.jobs.loops import Item, Loop, LoopName, of_run, of_run_id
 from portal.jobs.models import Assignment, Command, Hold, Run
 from portal.jobs.relative import final_slowdown
-from portal.jobs.services.endings import explain_exit
+from portal.jobs.services.endings import and_then, explain_exit
 from portal.jobs.services.moves import StaleRun, Transition, Why, kept_why, move, move_who_can
 from portal.jobs.services.retries import in_short, judge_retry
 from portal.jobs.services.submission import end_assignments, end_processes, ending_at, start_run
@@ -186,7 +186,7 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
     verdict = judge_retry(job, run, info)
     if not verdict.again:
         if verdict.text:
-            Run.objects.filter(pk=run.pk).update(reason_text=f"{why} {verdict.text}")
+            Run.objects.filter(pk=run.pk).update(reason_text=and_then(why, verdict.text))
         return
     backoff_s = verdict.backoff_s
     retry = start_run(

@@ -88,6 +88,8 @@ class Command(BaseCommand):
         trace = load_trace(options["trace"], known, types, options["format"], options["time_zone"])
         for remark in trace.remarks():
             self.stderr.write(f"{options['trace']} ({trace.format}): {remark}")
+        if trace.left_out:
+            self.stderr.write(f"{options['trace']}: {trace.left_out:,} rows are left out")
         self._say_who_never_runs(options["trace"], trace.jobs, cluster)
         pairs = read_pairs(options["throughputs"]) if options["throughputs"] else {}
         settings = Options(

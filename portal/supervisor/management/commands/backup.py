@@ -73,6 +73,8 @@ class Command(BaseCommand):
         if not options["restore"]:
             _dump(Path(file), env)
         self.stdout.write(f"Audit log up to {head}")
+        if options["restore"]:
+            self.stdout.write("Restored. Stop the portal now and start it again.")
 
 
 def _dump(file: Path, env: dict[str, str]) -> None:
