@@ -203,13 +203,14 @@ CELERY_IMPORTS = (
 CELERY_TASK_ROUTES = {
     "evenkeel.run_round": {"queue": "rounds"},
     "evenkeel.publish_live": {"queue": "live"},
-    # What waits for processes of a job's account has workers of its own: rounds never do.
+    # What waits for processes of a job's account, or reads a lot of its files, has workers of its own: rounds never do.
     "evenkeel.send_command": {"queue": "commands"},
     "evenkeel.prepare_run": {"queue": "commands"},
     "evenkeel.warm_up": {"queue": "commands"},
     "evenkeel.hand_over": {"queue": "commands"},
     "evenkeel.reap_orphans": {"queue": "commands"},
     "evenkeel.collect_artifacts": {"queue": "commands"},
+    "evenkeel.take_spooled": {"queue": "commands"},
     "evenkeel.foresee_starts": {"queue": "forecasts"},
     "evenkeel.run_simulations": {"queue": "lab"},
     "evenkeel.shadow_round": {"queue": "shadow"},

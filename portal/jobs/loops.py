@@ -195,6 +195,10 @@ class Loop:
         now = timezone.now()
         return {key for key, (_, at) in self._known.items() if at > now} if self._rests else set()
 
+    def _is_resting(self, item: Item) -> bool:
+        _, at = self._known.get(item.key, (0, None))
+        return self._rests and at is not None and at > timezone.now()
+
     def resting_ids(self, prefix: str = "") -> list[str]:
         """Of those whose key is `prefix` and an id: queries for the oldest few leave them out, else they would hide
         the others."""
@@ -213,7 +217,7 @@ class Loop:
 
     def attempt(self, item: Item, do: Callable[P, Done], *args: P.args, **kwargs: P.kwargs) -> tuple[bool, Done | None]:
         """Whether it succeeded, and with what."""
-        if item.key in self.resting:
+        if self._is_resting(item):
             return False, None
         try:
             with logs.about(item.about), savepoint():

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from portal import logs
 from portal.jobs import spooling
+from portal.jobs.locks import project_slot
 from portal.jobs.models import Cluster, Run
 from portal.jobs.services import observation
 from portal.jobs.services.reports import Report, StaleEpoch, record_report
@@ -25,18 +26,26 @@ logger = logging.getLogger(__name__)
 
 #: For the reports of one run; then only the newest is taken in.
 TAKE_S = 20.0
+#: After which a task that is over its project's bound comes again.
+COME_AGAIN_S = 5.0
 
 
 @shared_task(name="evenkeel.take_spooled", ignore_result=True)
 def take_spooled(cluster_id: int, content: dict[str, Any]) -> None:
     """The reports of a launch that has exited, then its exit. May be repeated: what was taken in changes nothing."""
     fact = fact_from(content)
-    if not spooling.begin(fact.run_id, fact.epoch):
+    project_id = Run.objects.filter(pk=fact.run_id).values_list("job__project_id", flat=True).first()
+    if project_id is None:
         return
-    with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):
-        _take_reports(Cluster.objects.get(pk=cluster_id), fact)
-        take_in(fact)
-    spooling.end(fact.run_id, fact.epoch)
+    with project_slot(project_id) as mine:
+        if not mine:  # one project's reports may take all processes long
+            spooling.expect(fact.run_id, fact.epoch)
+            take_spooled.apply_async((cluster_id, content), countdown=COME_AGAIN_S)
+        elif spooling.begin(fact.run_id, fact.epoch):
+            with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):
+                _take_reports(Cluster.objects.get(pk=cluster_id), fact)
+                take_in(fact)
+            spooling.end(fact.run_id, fact.epoch)
 
 
 def _take_reports(cluster: Cluster, fact: Fact) -> None:

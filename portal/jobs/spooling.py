@@ -28,6 +28,11 @@ def hand_out(run_id: str, epoch: int) -> bool:
     return bool(cache.add(_key("pending", run_id, epoch), True, PENDING_S))
 
 
+def expect(run_id: str, epoch: int) -> None:
+    """A task that has to wait comes again: no other need be sent."""
+    cache.set(_key("pending", run_id, epoch), True, PENDING_S)
+
+
 def is_given_up(run_id: str, epoch: int) -> bool:
     return int(cache.get(_key("begun", run_id, epoch)) or 0) >= MAX_BEGUN
 

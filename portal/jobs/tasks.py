@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
+from evenkeel.runner.grace import KILL_AFTER_S
 from evenkeel.store import StoreError
 
 from accounts.models import Project
@@ -51,7 +52,7 @@ from scheduling.lifecycle import LIVE, State
 
 logger = logging.getLogger(__name__)
 
-_RESEND_S = 2.0
+_RESEND_S, _LONGEST_RESEND_S = 2.0, 60.0
 _PUT_OFF_S = 1.0
 _MAX_ATTEMPTS = 30
 
@@ -363,7 +364,9 @@ def _put_off(command: Command, cluster: Cluster) -> None:
 
 
 def _claim_and_send(command: Command, cluster: Cluster) -> None:
-    wait_s = min(60.0, _RESEND_S * 2 ** min(command.attempts, 5))
+    # A kill returns while the program has its grace, and ends it for certain when it comes again after that.
+    longest_s = KILL_AFTER_S if command.verb == Command.Verb.KILL else _LONGEST_RESEND_S
+    wait_s = min(longest_s, _RESEND_S * 2 ** min(command.attempts, 5))
     claimed = Command.objects.filter(pk=command.pk, attempts=command.attempts, closed_at=None).update(
         attempts=F("attempts") + 1, next_attempt_at=timezone.now() + timedelta(seconds=wait_s)
     )

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -291,6 +292,20 @@ def test_all_together_are_bounded(
     *found, last = spooling.spooled_reports(Account(None), tmp_path)
     assert [one.report["seq"] for one in found if one.report] == taken
     assert last.dropped == 8 - len(taken)
+
+
+def test_the_seconds_are_those_of_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the newest would be left out where the portal takes its time over the others."""
+    now_s = [0.0]
+    monkeypatch.setattr(spooling, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    for number in range(8):
+        spool(tmp_path, number, b'{"seq": %d}' % number)
+    taken = []
+    for one in spooling.spooled_reports(Account(None), tmp_path):
+        assert one.report
+        taken.append(one.report["seq"])
+        now_s[0] += 60.0
+    assert taken == list(range(8))
 
 
 def test_a_spool_of_brackets_takes_no_memory(tmp_path: Path) -> None:

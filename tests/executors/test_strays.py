@@ -23,6 +23,7 @@ from scheduling.executors.local import executor as local_executor
 from scheduling.executors.local import launching, strays, watching, zygotes
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.executor import LocalExecutor
+from scheduling.executors.local.layout import RunRecord
 from tests.executors.contract import ended, reason, requests_for, until
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="accounts of their own need root")
@@ -185,6 +186,32 @@ def test_what_forks_faster_than_it_is_found_is_ended_too(
         assert "outlived the run" in fact.strays
     assert not any_alive(executor, request)
     assert running(executor, stranger)
+
+
+def test_a_look_at_a_launch_without_a_runner_is_as_short_as_at_others(
+    executor: LocalExecutor, request_for: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its runner was killed before it said who it is, and what it started leaves anew again and again."""
+    patience: list[float] = []
+
+    def end(self: Any, account: Account, patience_s: float, **_: Any) -> None:
+        patience.append(patience_s)
+        raise ExecutorError("they start anew faster than they end", permanent=False)
+
+    request = request_for()
+    record = RunRecord(request.run_id, request.job_id, account_of(executor, request).uid)
+    executor._layout.remember(record)
+    executor._layout.begin(request.run_id, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(strays.Strays, "end", end)
+        [fact] = executor.observe([(request.run_id, 1)])
+        assert fact.kind == "alive"
+        assert 0 < patience[0] <= local_executor.LOOK_S
+        patched.setattr(local_executor, "OBSERVE_S", 0.0)
+        [fact] = executor.observe([(request.run_id, 1)])
+        assert (fact.kind, len(patience)) == ("alive", 1)  # the next look goes on
+    [fact] = executor.observe([(request.run_id, 1)])
+    assert fact.kind == "absent"
 
 
 @as_root

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.db import connection
 from django.utils import timezone
+from evenkeel.runner.grace import KILL_AFTER_S
 
 from portal.jobs import tasks
 from portal.jobs.locks import PROJECT_SLOTS, project_slot
@@ -89,6 +91,22 @@ def test_kills_have_slots_of_their_own(world: World, monkeypatch: pytest.MonkeyP
     with Elsewhere(world.project.pk), Elsewhere(world.project.pk):
         tasks.send_command(command.pk)
     assert sent == [command.pk]
+
+
+@pytest.mark.parametrize(
+    ("verb", "at_most_s"), [(Command.Verb.KILL, KILL_AFTER_S), (Command.Verb.CHECKPOINT_AND_STOP, 60.0)]
+)
+def test_a_kill_comes_again_when_the_programs_grace_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch, verb: Command.Verb, at_most_s: float
+) -> None:
+    monkeypatch.setattr(tasks, "_send", lambda command, executor: None)
+    monkeypatch.setattr(tasks, "executor_for", lambda cluster: None)
+    command = launch_of(world)
+    Command.objects.filter(pk=command.pk).update(verb=verb, attempts=9)
+    tasks.send_command(command.pk)
+    command.refresh_from_db()
+    wait = command.next_attempt_at - timezone.now()
+    assert timedelta(seconds=at_most_s / 2) < wait <= timedelta(seconds=at_most_s)
 
 
 def test_every_queue_has_a_worker_and_rounds_share_none_with_commands() -> None:

@@ -17,6 +17,7 @@ from portal.jobs.models import Checkpoint, Hold, Job, JobEvent, MetricPoint
 from portal.jobs.services import limits
 from scheduling.executors.base import Executor, ExitInfo, Fact, NodeInfo, Spooled
 from scheduling.lifecycle import State
+from tests.portal.test_command_slots import Elsewhere
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db
@@ -142,6 +143,23 @@ def test_the_newest_is_taken_in_when_time_is_over(
     take(sent)
     assert list(MetricPoint.objects.filter(run=world.run(job)).values_list("step", flat=True)) == [newest]
     assert "4 reports" in notices(job)[0]
+
+
+def test_reports_of_one_project_take_no_more_workers_than_it_may_have(
+    world: World, left: Left, sent: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again: list[Any] = []
+    monkeypatch.setattr(spool_tasks.take_spooled, "apply_async", lambda arguments, **_: again.append(arguments))
+    job = training(world)
+    look(world, left)
+    with Elsewhere(world.project.pk), Elsewhere(world.project.pk):
+        cache.clear()  # however long ago it was sent
+        take(sent)
+        look(world, left)
+    assert (left.reads, sent) == (0, [])  # it is still on its way
+    assert world.state(job) is State.RUNNING_PROTECTED
+    spool_tasks.take_spooled(*again.pop())
+    assert world.state(job) is State.FINISHED
 
 
 def test_reports_of_another_launch_change_nothing(world: World, left: Left, sent: list[Any]) -> None:

@@ -458,11 +458,11 @@ class LocalExecutor(SiteSoftware):
         except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
 
-    def _end_unnamed(self, record: RunRecord, epoch: int) -> None:
+    def _end_unnamed(self, record: RunRecord, epoch: int, patience_s: float = SWEEP_S) -> None:
         """Ends what was begun without our learning who its runner is; the launch lock is ours."""
         if self._layout.begun(record.run_id, epoch):
-            Prey(record.account, {self._layout.epoch_dir(record, epoch): None}).end_for_certain()
-            self._end_strays(record, epoch, SWEEP_S)
+            Prey(record.account, {self._layout.epoch_dir(record, epoch): None}).end_for_certain(patience_s)
+            self._end_strays(record, epoch, patience_s)
 
     def _observe_one(self, run_id: str, epoch: int, processes: Sequence[Process], give_up_at: float) -> Fact:
         now = time.time()
@@ -480,20 +480,18 @@ class LocalExecutor(SiteSoftware):
         run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
         free = self._layout.lock_is_free(run_id)  # before runner.json: it appears before the lock is let go
         runner = self._runner(record, epoch)
-        if runner is None and not free:
+        if runner and runner.alive(record.account):
+            return Fact(run_id, epoch, "alive", now, usage=facts.usage_of(runner, processes))
+        patience_s = min(give_up_at - time.monotonic(), LOOK_S)
+        if (runner is None and not free) or patience_s <= 0:  # the next look goes on
             return Fact(run_id, epoch, "alive", now)
         if runner is None:
             with self._layout.locked(run_id, timeout_s=0):
-                runner = self._runner(record, epoch)  # it may have been launched since
-                if runner is None:
-                    self._end_unnamed(record, epoch)
-                    return Fact(run_id, epoch, "absent", now)
-        if runner.alive(record.account):
-            return Fact(run_id, epoch, "alive", now, usage=facts.usage_of(runner, processes))
-        left_s = give_up_at - time.monotonic()
-        if left_s <= 0:  # the next look goes on
-            return Fact(run_id, epoch, "alive", now)
-        self._end(record, epoch, "runner_lost", _how_lost(runner), patience_s=min(left_s, LOOK_S))
+                if self._runner(record, epoch):  # it was launched since
+                    return Fact(run_id, epoch, "alive", now)
+                self._end_unnamed(record, epoch, patience_s)
+                return Fact(run_id, epoch, "absent", now)
+        self._end(record, epoch, "runner_lost", _how_lost(runner), patience_s=patience_s)
         with record.account.files():
             ended = facts.read_exit(epoch_dir) or ExitInfo("runner_lost", message=_how_lost(runner))
             ended = replace(ended, alleged=not runner.before_reboot)  # whatever the job's file says of that

@@ -21,7 +21,7 @@ from scheduling.executors.local.facts import UNPRINTABLE
 
 #: Of one report, as over HTTP.
 MAX_BYTES = 1 << 20
-#: Of all that are read of one launch; the newest count.
+#: Of all that are read of one launch; the newest count. Seconds are those of reading, whatever the caller does between.
 MAX_REPORTS, MAX_ALL_BYTES, MAX_S = 1_000, 64 << 20, 10.0
 #: Of entries that are looked at to find them.
 MAX_NAMES = 20_000
@@ -37,15 +37,18 @@ def is_spooled(epoch_dir: Path) -> bool:
 
 def spooled_reports(account: Account, epoch_dir: Path) -> Iterator[Spooled]:
     """Oldest first, each read when it is asked for."""
-    until, left_bytes, dropped = time.monotonic() + MAX_S, MAX_ALL_BYTES, 0
+    began, left_s, left_bytes = time.monotonic(), MAX_S, MAX_ALL_BYTES
     with account.files():
         numbers, dropped = _numbers(epoch_dir / "spool")
+    left_s -= time.monotonic() - began
     for place, number in enumerate(numbers):
-        if left_bytes <= 0 or time.monotonic() > until:
+        if left_bytes <= 0 or left_s <= 0:
             dropped += len(numbers) - place
             break
+        began = time.monotonic()
         with account.files():  # never while the caller works
             report, size_bytes = _report(epoch_dir / "spool" / f"{number}.json", min(MAX_BYTES, left_bytes))
+        left_s -= time.monotonic() - began
         left_bytes -= size_bytes
         if report is None:
             dropped += 1

@@ -118,7 +118,7 @@ class Strays:
     def _ended_as_one(self, account: Account, found: Found, patience_s: float) -> bool:
         """False where something of the account is to live."""
         with self._accounts.nothing_begins(account) as alone:
-            if not alone or self._runners(account) or any(self._begins(process) for process in self._of(account)):
+            if not alone or self._runners(account) or self._beginning(self._of(account)):
                 return False
             self._end_all(account, found, patience_s)
             return True
@@ -161,14 +161,17 @@ class Strays:
             return []
         explained = _Explained({process.pid: process for process in mine}, self._runners(account))
         left = [process for process in mine if not explained.covers(process) and process.age_s >= min_age_s]
-        holding = {process.pid for process in left if self._begins(process)}
+        holding = self._beginning(left)
         return [process for process in left if not explained.covers(process, holding)]
 
-    def _begins(self, process: Process) -> bool:
-        """Holds the lock of a launch that may still come about, or of a preparation."""
-        places = (place / "run" / "local" for place in self._accounts.places())
-        held = [path for place in places for path in open_below(process.pid, place)]
-        return any(path.parent.name == "prepare" or process.age_s < LAUNCH_S for path in held)
+    def _beginning(self, processes: Iterable[Process]) -> set[int]:
+        """Those that hold the lock of a launch that may still come about, or of a preparation."""
+        places, found = [place / "run" / "local" for place in self._accounts.places()], set[int]()
+        for process in processes:
+            held = open_below(process.pid, places)
+            if any(path.parent.name == "prepare" or process.age_s < LAUNCH_S for path in held):
+                found.add(process.pid)
+        return found
 
     def _runners(self, account: Account) -> dict[str, RunnerIdentity]:
         """Of live runs of the account, by the mark in the environment of what they start."""

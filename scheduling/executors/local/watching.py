@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from scheduling.executors.local.sweeping import owned
 
 LOOK_S = 0.5
 SEARCH_S = 5.0  # an account may have thousands of processes with thousands of open files each
-MAX_DESCRIPTORS = 256  # what begins has few
+MAX_DESCRIPTORS = 64  # what begins has few
 #: Whose command line may hold a launch lock where jobs run as the portal's own user.
 _OURS = (b"evenkeel.runner", b"evenkeel.preparation")
 
@@ -68,14 +68,17 @@ def _leads_to(entry: os.DirEntry[str], path: str) -> bool:
         return False
 
 
-def open_below(pid: int, place: Path) -> list[Path]:
-    """Files below this directory that the process has open, as far as its first descriptors say."""
-    found = []
+def open_below(pid: int, places: Iterable[Path]) -> list[Path]:
+    """Files below these directories that the process has open, as far as its first descriptors say. It may be one of
+    thousands."""
+    above, found = tuple(f"{place}/" for place in places), list[Path]()
     with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in itertools.islice(entries, MAX_DESCRIPTORS):
             with contextlib.suppress(OSError):
-                found.append(Path(os.readlink(entry.path)))  # noqa: PTH115
-    return [path for path in found if path.is_relative_to(place)]
+                path = os.readlink(entry.path)  # noqa: PTH115
+                if path.startswith(above):
+                    found.append(Path(path))
+    return found
 
 
 def end_holders(path: Path, account: Account, *, stopped_only: bool = False) -> int:
