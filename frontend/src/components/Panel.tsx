@@ -1,6 +1,7 @@
 import { useId, useState, type CSSProperties, type ReactNode } from "react";
 import { clock } from "../lib/format";
 import { ApiError } from "../api/client";
+import { sentenceOf } from "../lib/isolated";
 
 interface Props {
   title: string;
@@ -61,7 +62,7 @@ export function Fault({ what, query }: { what: string; query: Asked }) {
   return (
     <div className="fault" role="alert">
       <span>
-        {what} could not be read since {clock(new Date(query.errorUpdatedAt), true)}: {query.error?.message}{status}
+        {what} could not be read since {clock(new Date(query.errorUpdatedAt), true)}: {query.error && sentenceOf(query.error.message)}{status}
       </span>
       <button type="button" className="btn sm" onClick={() => void query.refetch()}>Retry</button>
     </div>

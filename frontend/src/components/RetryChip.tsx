@@ -6,5 +6,5 @@ import { retryLeft, retrySentence } from "../lib/jobView";
 export function RetryChip({ job, now }: { job: Job; now: Date }) {
   const left = job.retry ? retryLeft(job.retry, now) : null;
   if (!job.retry || left === null) return null;
-  return <span className="chip warn" title={retrySentence(job.retry, now) ?? undefined}>tried again in {duration(left)}</span>;
+  return <span className="chip warn" title={retrySentence(job.retry, now) ?? undefined}>again in {duration(left)}</span>;
 }

@@ -6,6 +6,7 @@ import { useNow } from "../lib/clock";
 import { duration, gangWords, moment, momentRange, money } from "../lib/format";
 import { Panel, Skeleton } from "./Panel";
 import { Text } from "./TextField";
+import { sentenceOf } from "../lib/isolated";
 
 interface Props {
   /** A job's number, or the file of one that is not submitted. */
@@ -72,7 +73,7 @@ const Under = ({ children }: { children: ReactNode }) => <span className="sub" s
 
 function Start({ found }: { found: ForeseenOption }) {
   const { p10_at: low, p50_at: at, p90_at: high, reason } = found.start;
-  if (!low || !at || !high) return <span className="sub" style={{ whiteSpace: "normal" }}>{reason?.text ?? "not foreseen"}</span>;
+  if (!low || !at || !high) return <span className="sub" style={{ whiteSpace: "normal" }}>{reason ? sentenceOf(reason.text) : "not foreseen"}</span>;
   return <When at={at} low={low} high={high} />;
 }
 

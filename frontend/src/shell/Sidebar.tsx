@@ -61,7 +61,7 @@ function Me({ session, onKeys }: { session: Session; onKeys: () => void }) {
       <Menu.Target>
         <button type="button" className="me" title={`Account of ${name}`}>
           <span className="face" aria-hidden>{initials}</span>
-          <b className="ell">{name}</b>
+          <b className="ell"><bdi>{name}</bdi></b>
         </button>
       </Menu.Target>
       <Menu.Dropdown>

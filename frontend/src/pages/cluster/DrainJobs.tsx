@@ -3,6 +3,7 @@ import { JobRef } from "../../components/JobRef";
 import { useNow } from "../../lib/clock";
 import { inOrder } from "../../lib/drains";
 import { count, dateTime, moment, relative } from "../../lib/format";
+import { sentenceOf } from "../../lib/isolated";
 
 const WORDS = { ends: ["ends there", "chip"], moves: ["moves", "chip o"], lost: ["will be lost", "chip bad"] } as const;
 
@@ -20,7 +21,7 @@ export function DrainJobs({ jobs }: { jobs: DrainedJob[] }) {
             {one.outcome && <span className={WORDS[one.outcome][1]}>{WORDS[one.outcome][0]}</span>}
             {one.expected_end_at && <End at={new Date(one.expected_end_at)} now={now} />}
           </div>
-          {one.text && <div className="sub">{one.text}</div>}
+          {one.text && <div className="sub">{sentenceOf(one.text)}</div>}
         </li>
       ))}
     </ul>

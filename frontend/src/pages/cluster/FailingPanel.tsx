@@ -5,6 +5,7 @@ import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { clock, count, relative } from "../../lib/format";
+import { sentenceOf } from "../../lib/isolated";
 
 /** For administrators: what the portal fails to process, and when it tries again. */
 export function FailingPanel() {
@@ -28,13 +29,13 @@ function Row({ item }: { item: FailingItem }) {
   return (
     <li style={{ borderTop: "1px solid var(--line)", padding: "8px 14px" }}>
       <div style={{ fontWeight: 500, overflowWrap: "anywhere" }}>
-        {item.job ? <Link to={`/jobs/${item.job.number}`}><bdi>{item.name}</bdi></Link> : <bdi>{item.name}</bdi>}
+        {item.job ? <Link className="link" to={`/jobs/${item.job.number}`}>{sentenceOf(item.name)}</Link> : sentenceOf(item.name)}
         {item.cluster && <span className="sub" style={{ marginLeft: 8 }}>cluster {item.cluster}</span>}
       </div>
       <div className="sub" style={{ margin: 0 }}>
         Fails to {item.task}. First failure {relative(new Date(item.since_at), now)}, {count(item.failures, "failure")} so far; next attempt {next > now ? `at ${clock(next, true)}` : "soon"}.
       </div>
-      <div style={{ fontSize: 12, lineHeight: "18px", overflowWrap: "anywhere" }}><bdi>{item.error}</bdi></div>
+      <div style={{ fontSize: 12, lineHeight: "18px", overflowWrap: "anywhere" }}>{sentenceOf(item.error)}</div>
     </li>
   );
 }

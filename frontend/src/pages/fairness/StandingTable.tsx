@@ -2,6 +2,7 @@ import { Link } from "react-router";
 import type { FairnessSeries, FairnessStanding } from "../../api/types";
 import { relative, rowsOf, spreadWords, times, type Row, type Span } from "../../lib/fairness";
 import { integer, number } from "../../lib/format";
+import { Name } from "../../components/Name";
 
 interface Props {
   now: FairnessStanding[];
@@ -36,7 +37,7 @@ function Standing({ row, span }: { row: Row; span: Span }) {
   const then = row.before;
   return (
     <tr data-row>
-      <td className="wide" title={row.user?.email ?? row.project.key}>{row.user ? <>{row.user.name}<span className="sub">in {row.project.name}</span></> : <b>{row.project.name}</b>}</td>
+      <td className="wide" title={row.user?.email ?? row.project.key}>{row.user ? <><Name>{row.user.name}</Name><span className="sub">in <Name>{row.project.name}</Name></span></> : <b><Name>{row.project.name}</Name></b>}</td>
       <td className="ra" data-l="Running">{row.now ? integer(row.now.holding) : "0"}</td>
       <td className="ra" data-l="Waiting">{row.now ? integer(row.now.waiting) : "0"}</td>
       <td className="ra whole" data-l="Relative throughput now">{row.now && row.now.holding > 0 ? spreadWords(row.now.relative_throughput) : "–"}</td>

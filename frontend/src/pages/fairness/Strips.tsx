@@ -5,6 +5,8 @@ import { tickLabel } from "../../lib/bars";
 import { columnsOf, keyOf, pointAt, spreadWords, type Span } from "../../lib/fairness";
 import { moment } from "../../lib/format";
 import { dayTick } from "../../lib/stack";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 const HEIGHT = 46;
 /** Above and below, so that no dot is cut. */
@@ -23,7 +25,7 @@ export function Strips({ found, by, span, atMs, onRead }: Props) {
   if (found.results.length === 0) return <p className="empty">No job of {by === "user" ? "these people" : "these projects"} had GPUs or waited in the {span.label.toLowerCase()}. A point is kept every minute.</p>;
   const [from, to] = [Date.parse(found.from_at), Date.parse(found.to_at)];
   return (
-    <div className="pb" style={{ display: "grid", gap: 10 }}>
+    <div className="pb" style={{ display: "grid", gap: 10, gridTemplateColumns: "minmax(0, 1fr)" }}>
       {found.results.map((series) => <Strip key={keyOf(series)} series={series} from={from} to={to} atMs={atMs} onRead={onRead} />)}
       <Times from={from} to={to} />
       <div className="legend">
@@ -52,12 +54,12 @@ function Strip({ series, from, to, atMs, onRead }: { series: FairnessSeries; fro
   return (
     <div>
       <div style={{ display: "flex", justifyContent: "space-between", gap: 12, fontSize: 12, minWidth: 0 }}>
-        <span className="ell" title={series.user?.email ?? series.project?.key}>{name}{series.user && <span className="sub" style={{ marginLeft: 5 }}>in {series.project?.name}</span>}</span>
+        <span className="ell" title={series.user?.email ?? series.project?.key}><Name>{name}</Name>{series.user && <span className="sub" style={{ marginLeft: 5 }}>in <Name>{series.project?.name ?? ""}</Name></span>}</span>
         <span style={{ fontVariantNumeric: "tabular-nums", color: "var(--ink-2)", whiteSpace: "nowrap" }}>{read === null && atMs !== null ? "nothing known" : spreadWords(figures)}</span>
       </div>
       <div ref={ref} style={{ height: HEIGHT, overflow: "hidden" }}>
         {width > 0 && (
-          <svg width={width} height={HEIGHT} role="img" aria-label={`Relative throughput of ${name} over time: ${spreadWords(series.figures.relative_throughput)}`} onPointerMove={point} onPointerLeave={() => onRead(null)} style={{ display: "block", touchAction: "pan-y" }}>
+          <svg width={width} height={HEIGHT} role="img" aria-label={`Relative throughput of ${isolated(name)} over time: ${spreadWords(series.figures.relative_throughput)}`} onPointerMove={point} onPointerLeave={() => onRead(null)} style={{ display: "block", touchAction: "pan-y" }}>
             <g transform={`translate(${EDGE} ${EDGE})`}>
               {[0, 0.5, 1].map((share) => <path key={share} d={`M0 ${share * (HEIGHT - 2 * EDGE)}H${width - 2 * EDGE}`} stroke={share === 1 ? "var(--line-2)" : "var(--grid)"} />)}
               {cursor !== null && <path d={`M${cursor} 0V${HEIGHT - 2 * EDGE}`} stroke="var(--accent)" />}

@@ -5,6 +5,7 @@ import { Emulated, StateChip } from "../../components/StateChip";
 import { relative, times } from "../../lib/fairness";
 import { duration, integer } from "../../lib/format";
 import { Name } from "../../components/Name";
+import { sentenceOf } from "../../lib/isolated";
 
 export function WorstTable({ rows, waiting }: { rows: SlowedJob[]; waiting: boolean }) {
   if (rows.length === 0) return <p className="empty">{waiting ? "No job of your projects waits for GPUs." : "Of no job of your projects it is known how fast it is beside being alone."} <Link to="/submit">Submit a job</Link></p>;
@@ -22,7 +23,7 @@ export function WorstTable({ rows, waiting }: { rows: SlowedJob[]; waiting: bool
           {rows.map((job) => (
             <tr key={job.number} data-row>
               <td className="wide"><JobRef number={job.number} name={job.name} array={job.array} />{job.emulated && <Emulated />}</td>
-              <td data-l="Project"><Name>{job.project.name}</Name></td>
+              <td data-l="Project" className="whole"><Name>{job.project.name}</Name></td>
               {waiting && <td data-l="State"><StateChip state={job.state} /></td>}
               {!waiting && (
                 <>
@@ -32,7 +33,7 @@ export function WorstTable({ rows, waiting }: { rows: SlowedJob[]; waiting: bool
                 </>
               )}
               <td className="ra" data-l="Waited">{duration(job.waited_s)}</td>
-              <td className="wide sub" style={{ whiteSpace: "normal" }} title={job.reason.token}>{job.reason.text}</td>
+              <td className="wide sub" style={{ whiteSpace: "normal" }} title={job.reason.token}>{sentenceOf(job.reason.text)}</td>
             </tr>
           ))}
         </tbody>

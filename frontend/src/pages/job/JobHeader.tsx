@@ -11,6 +11,7 @@ import { IdleNote } from "./IdleNote";
 import { JobActions } from "./JobActions";
 import css from "./job.module.css";
 import { Name } from "../../components/Name";
+import { sentenceOf } from "../../lib/isolated";
 
 export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
   const session = useSession().data;
@@ -32,8 +33,8 @@ export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
         </h1>
         <JobActions job={job} session={session} />
       </div>
-      {reason && <p className={css.reason} title={job.reason?.token}><bdi>{reason}</bdi></p>}
-      {job.warnings.map((text) => <p key={text} className="fault" role="note" style={{ margin: 0, overflowWrap: "anywhere" }}><bdi>{text}</bdi></p>)}
+      {reason && <p className={css.reason} title={job.reason?.token}>{sentenceOf(reason)}</p>}
+      {job.warnings.map((text) => <p key={text} className="fault" role="note" style={{ margin: 0, overflowWrap: "anywhere" }}>{sentenceOf(text)}</p>)}
       {job.idle && <IdleNote job={job} idle={job.idle} now={now} />}
       <Facts job={job} now={now} />
     </header>
@@ -54,7 +55,7 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
       <span>Wants <b>{partOf(job.gpus.share_percent, `${range(job.gpus.min, job.gpus.max)}${THIN}×${THIN}${types}`)}</b>{job.gpus.memory_mib != null && <> with <b>{gibibytes(job.gpus.memory_mib)}</b> of GPU memory</>}</span>
       {besideGpus(job.spec) && <span>Of each node <b>{besideGpus(job.spec)}</b></span>}
       {(job.cluster.choice || clusters > 1) && <span title={job.cluster.choice ?? undefined}>Cluster <b><Name>{job.cluster.name}</Name></b></span>}
-      {job.cluster.choice && <span>{job.cluster.choice}</span>}
+      {job.cluster.choice && <span>{sentenceOf(job.cluster.choice)}</span>}
       {job.partition && <span>Partition <b><Name>{job.partition}</Name></b></span>}
       {job.deadline_at && <span title={dateTime(new Date(job.deadline_at))}>Deadline <b>{moment(new Date(job.deadline_at), now)}</b></span>}
       {job.array && <span>Index <b>{integer(job.array.index)}</b> of <Link className="link" to={`/jobs?array=${job.array.number}`}>array {job.array.number}</Link>, {integer(job.array.size)} jobs</span>}

@@ -81,7 +81,7 @@ export function HeldNow({ job }: { job: JobDetail }) {
   const beside = neighboursOf(job.number, gpus, cluster);
   const names = [...new Set(gpus.map((gpu) => gpu.node))];
   return (
-    <Panel title="Held now" right={<span className="sub">{names.length > 2 ? `${names.length} nodes` : names.map((name, i) => <Fragment key={name}>{i > 0 && ", "}<NodeLink name={name} /></Fragment>)}</span>}>
+    <Panel title="Held now" right={<span className="sub ell">{names.length > 2 ? `${names.length} nodes` : names.map((name, i) => <Fragment key={name}>{i > 0 && ", "}<NodeLink name={name} /></Fragment>)}</span>}>
       <div className="pb">
         <div className={css.held} style={jobPaint(job.number)}>
           {gpus.slice(0, 32).map((gpu) => {

@@ -11,6 +11,7 @@ import { startWords } from "../../lib/expectedStart";
 import { capital, clock, count, integer, moment, number, partOf, variance } from "../../lib/format";
 import { hasEnded } from "../../lib/jobState";
 import css from "./job.module.css";
+import { sentenceOf } from "../../lib/isolated";
 
 function title(job: JobDetail): string {
   if (hasEnded(job.state)) return "Why it ended";
@@ -22,7 +23,7 @@ function title(job: JobDetail): string {
 function Start({ job, now }: { job: JobDetail; now: Date }) {
   if (!job.expected_start) return null;
   const start = startWords(job.expected_start, now);
-  if (!start) return <p className={css.quiet}>{job.expected_start.reason?.text}</p>;
+  if (!start) return <p className={css.quiet}>{sentenceOf(job.expected_start.reason?.text ?? "")}</p>;
   return <p title={start.at}>It is expected to start <b>{start.range}</b>{start.sentence !== start.range && <>, most likely in <b>{start.likely}</b></>}. <span className={css.quiet}>{capital(start.basis)}.</span></p>;
 }
 
@@ -34,13 +35,13 @@ export function WhyCard({ job, query, now }: { job: JobDetail; query: UseQueryRe
         {(why) => (
           <div className={`pb ${css.prose}`}>
             {why.displaced && <Displaced displaced={why.displaced} />}
-            <p>{why.text}</p>
+            <p>{sentenceOf(why.text)}</p>
             <Start job={job} now={now} />
             {why.ahead.length > 0 && <Ahead ahead={why.ahead} />}
             {why.apart > 0 && <p className={css.quiet}>{apart(why.apart)}</p>}
             {why.weighed.length > 0 && <Weighed weighed={why.weighed} own={job.number} />}
-            {why.deadline && <p>{why.deadline}</p>}
-            {why.would_change && <p className={css.quiet}>{why.would_change}</p>}
+            {why.deadline && <p>{sentenceOf(why.deadline)}</p>}
+            {why.would_change && <p className={css.quiet}>{sentenceOf(why.would_change)}</p>}
             <p className={`mono ${css.token}`}>{why.token}{why.slurm !== null && ` (Slurm: ${why.slurm})`}{why.round !== null && <>, <Round number={why.round} /></>}</p>
           </div>
         )}
@@ -62,7 +63,7 @@ function Displaced({ displaced }: { displaced: NonNullable<Explanation["displace
   const { by, gpus_before, gpus_now, back_at, back_basis } = displaced;
   return (
     <>
-      <p>{displaced.text}</p>
+      <p>{sentenceOf(displaced.text)}</p>
       <dl>
         <dt>{displaced.kind === "shrunk" ? "Shrunk" : "Preempted"}</dt>
         <dd>{gpus_now} of {gpus_before} GPUs left, since {clock(new Date(displaced.at))}</dd>

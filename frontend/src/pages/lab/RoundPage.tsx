@@ -13,6 +13,7 @@ import { TopBar } from "../../shell/TopBar";
 import { Board } from "./Board";
 import { ReplayPanel } from "./ReplayPanel";
 import css from "./lab.module.css";
+import { sentenceOf } from "../../lib/isolated";
 
 export default function RoundPage() {
   const { number: round = "" } = useParams();
@@ -85,7 +86,7 @@ function Jobs({ jobs }: { jobs: RoundJob[] }) {
               <td data-l="Steps left" className="ra">{integer(Math.round(job.remaining_steps))}</td>
               <td data-l="Before" className="ra">{gangText(job.before)}</td>
               <td data-l="After" className="ra">{gangText(job.after)}</td>
-              <td data-l="Why" className={`wide ${css.why}`} style={{ whiteSpace: "normal", fontWeight: 400 }} title={job.reason?.token}>{job.reason?.text ?? "–"}</td>
+              <td data-l="Why" className={`wide ${css.why}`} style={{ whiteSpace: "normal", fontWeight: 400 }} title={job.reason?.token}>{job.reason ? sentenceOf(job.reason.text) : "–"}</td>
             </tr>
           ))}
         </tbody>

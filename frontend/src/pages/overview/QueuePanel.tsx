@@ -6,6 +6,7 @@ import { count, duration, partOf, range, relative, THIN, typeName } from "../../
 import { startWords } from "../../lib/expectedStart";
 import { jobMark } from "../../lib/highlight";
 import type { JobView } from "../../lib/liveContext";
+import { sentenceOf } from "../../lib/isolated";
 
 interface Props {
   cluster: ClusterState;
@@ -52,7 +53,7 @@ function QueueRow({ position, number, job, now }: { position: number; number: nu
         <JobRef number={number} name={job?.name ?? null} project={job?.project ?? ""} array={job?.full?.array} />
         <span className="sub nowrap">{wants(job)}</span>
       </span>
-      <span className="why" title={full?.reason?.token}>{full?.reason?.text ?? (full ? "" : "A job of another project.")}</span>
+      <span className="why" title={full?.reason?.token}>{full?.reason ? sentenceOf(full.reason.text) : (full ? "" : "A job of another project.")}</span>
       {full && start && (
         <span className="e" title={`Expected to start ${start.at}, ${start.basis}; submitted ${relative(new Date(since), now)}`}>
           <b>~{THIN}{start.likely}</b>

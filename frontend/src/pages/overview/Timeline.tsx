@@ -8,8 +8,11 @@ import { useScheme } from "../../shell/ThemeToggle";
 import { inkOn, ON_LIGHT } from "../../theme/tokens";
 import { Hatches } from "./Hatches";
 import { RescaleMarks } from "./RescaleMarks";
+import { isolated } from "../../lib/isolated";
 
 const FOOT = 24;
+/** Of a node, left of its lines; the whole is one hover away. */
+const MOST_OF_A_NAME = 9;
 
 export interface DrawingProps {
   timeline: ClusterTimeline;
@@ -57,7 +60,7 @@ function LaneHead({ lane, left, right }: { lane: Lane; left: number; right: numb
   const height = lane.gpus * lane.row;
   return (
     <g>
-      <text x={0} y={lane.top + 10} style={{ fill: "var(--ink)", fontWeight: 600 }}>{lane.name}</text>
+      <text x={0} y={lane.top + 10} style={{ fill: "var(--ink)", fontWeight: 600 }}>{lane.name.length > MOST_OF_A_NAME ? `${lane.name.slice(0, MOST_OF_A_NAME - 1)}…` : lane.name}<title>{lane.name}</title></text>
       {height >= 22 && <text x={0} y={lane.top + 24}>{typeName(lane.type)}</text>}
       {lane.emulated && height >= 36 && <text x={0} y={lane.top + 38}>emulated</text>}
       <rect x={left} y={lane.top} width={right - left} height={height} fill="var(--cell-free)" />
@@ -88,7 +91,7 @@ function BarShape({ bar, lane, x, now, ended }: ShapeProps) {
   return (
     <g className="jx" style={jobPaint(bar.job.number)} {...jobMark(bar.job.number)}>
       <rect {...shape} fill="var(--job)" fillOpacity={ended ? 0.42 : 1}>
-        <title>{`#${bar.job.number} ${bar.job.name ?? bar.job.project}: ${bar.kind} on ${bar.node}, ${duration(seconds)} from ${clock(new Date(bar.start), true)}`}</title>
+        <title>{`#${bar.job.number} ${isolated(bar.job.name ?? bar.job.project)}: ${bar.kind} on ${bar.node}, ${duration(seconds)} from ${clock(new Date(bar.start), true)}`}</title>
       </rect>
       {(bar.kind === "launching" || bar.kind === "moving") && <rect {...shape} fill="url(#tl-moving)" pointerEvents="none" />}
       {bar.kind === "protected" && <rect {...shape} fill={`url(#tl-protected-${tone})`} pointerEvents="none" />}

@@ -6,6 +6,7 @@ import { lightJob, useLit } from "../../lib/highlight";
 import { useScheme } from "../../shell/ThemeToggle";
 import { TOKENS, type Scheme } from "../../theme/tokens";
 import type { DrawingProps } from "./Timeline";
+import { isolated } from "../../lib/isolated";
 
 const LEFT = 84;
 const FOOT = 24;
@@ -87,7 +88,7 @@ export function TimelineCanvas({ timeline, from, now, width }: DrawingProps) {
     const box = event.currentTarget.getBoundingClientRect();
     const bar = under(scene, event.clientX - box.left, event.clientY - box.top);
     lightJob(bar?.job.number ?? null);
-    event.currentTarget.title = bar ? `#${bar.job.number} ${bar.job.name ?? bar.job.project}: ${bar.kind} on ${bar.node}` : "";
+    event.currentTarget.title = bar ? `#${bar.job.number} ${isolated(bar.job.name ?? bar.job.project)}: ${bar.kind} on ${bar.node}` : "";
   };
   return (
     <canvas

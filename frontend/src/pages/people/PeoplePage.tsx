@@ -84,7 +84,7 @@ function Table({ rows, me, onAct }: { rows: Account[]; me: string; onAct: (act: 
                 {person.is_admin && <span className="chip acc" style={{ marginLeft: 6 }} title={person.admin_by_directory ? "By their groups" : undefined}>administrator</span>}
                 {!person.is_active && <span className="chip warn" style={{ marginLeft: 6 }}>deactivated</span>}
               </td>
-              <td className="wide">{person.email}{person.provenance !== null && <UnprovedMark provenance={person.provenance} />}</td>
+              <td className="wide"><Name>{person.email}</Name>{person.provenance !== null && <UnprovedMark provenance={person.provenance} />}</td>
               <td className="wide" style={{ fontSize: 12 }}><Projects person={person} /></td>
               <td className="ra" data-l="Last sign-in" title={person.last_sign_in_at ? dateTime(new Date(person.last_sign_in_at)) : undefined}>{person.last_sign_in_at ? relative(new Date(person.last_sign_in_at), now) : <span className="sub">never</span>}</td>
               <td className="ra acts"><Actions person={person} onAct={onAct} /></td>

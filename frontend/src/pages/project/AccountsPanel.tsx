@@ -59,7 +59,7 @@ function Table({ rows, manages, tokensOf, onTokens, onOpen }: TableProps) {
           {rows.map((one) => (
             <tr key={one.id}>
               <td className="wide" style={{ fontWeight: 500 }}><Name>{one.name}</Name>{!one.is_active && <span className="chip warn" style={{ marginLeft: 6 }}>out of use</span>}</td>
-              <td className="mono wide" style={{ fontSize: 12 }}>{one.email}</td>
+              <td className="mono wide" style={{ fontSize: 12 }}><Name>{one.email}</Name></td>
               <td data-l="Role">{one.role}</td>
               <td className="ra" data-l="Tokens">{integer(one.tokens)}</td>
               <td className="ra" data-l="Made">{moment(new Date(one.created_at), now)}</td>

@@ -8,6 +8,7 @@ import { useNow } from "../../lib/clock";
 import { moment } from "../../lib/format";
 import { stateOf, type InvitationState } from "../../lib/invitation";
 import { InvitationLink } from "./InvitationLink";
+import { Name } from "../../components/Name";
 
 /** Who was invited by a link, and what has become of it. */
 export function InvitationsPanel({ project, manages }: { project: ProjectDetail; manages: boolean }) {
@@ -47,7 +48,7 @@ function Table({ rows, project, manages, onMade }: TableProps) {
             const state = stateOf(one, now);
             return (
               <tr key={one.id}>
-                <td className="wide" style={{ fontWeight: 500 }}>{one.email}</td>
+                <td className="wide" style={{ fontWeight: 500 }}><Name>{one.email}</Name></td>
                 <td data-l="As">{one.role}</td>
                 <td className="wide">{one.invited_by}</td>
                 <td className="ra" data-l="Sent">{moment(new Date(one.created_at), now)}</td>

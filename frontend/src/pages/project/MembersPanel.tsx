@@ -53,7 +53,7 @@ function Table({ rows, manages, email, onOpen }: { rows: Member[]; manages: bool
                 {member.kind === "service" && <span className="chip" style={{ marginLeft: 6 }}>service account</span>}
                 {!member.is_active && <span className="chip warn" style={{ marginLeft: 6 }}>deactivated</span>}
               </td>
-              <td className="wide">{member.user.email}{!member.address_proved && <UnprovedMark provenance={member.provenance} />}</td>
+              <td className="wide"><Name>{member.user.email}</Name>{!member.address_proved && <UnprovedMark provenance={member.provenance} />}</td>
               <td data-l="Role">{member.role}</td>
               <td data-l="Given">{given(member)}</td>
               {manages && <td className="ra acts">{member.kind === "person" && <Actions member={member} onOpen={onOpen} />}</td>}

@@ -16,6 +16,7 @@ import { useCluster } from "../../lib/liveContext";
 import { askOf, costBasis, curvesOf, isOf, typesWithin, verdictOf, type Ask } from "../../lib/preview";
 import { EffectPanel } from "./EffectPanel";
 import css from "./submit.module.css";
+import { sentenceOf } from "../../lib/isolated";
 
 const EN = "–";
 const SETTLES_MS = 400;
@@ -79,9 +80,9 @@ function Said({ preview, share, forecast, pending }: { preview: JobPreview; shar
         <span className={`${css.badge} ${css[says.tone] ?? ""}`}><StateGlyph glyph={GLYPHS[says.tone]} size={18} /></span>
         <div aria-live="polite">
           <h2>{says.title}</h2>
-          {preview.cluster.choice && <p>{preview.cluster.choice}</p>}
-          {preview.warnings.map((text) => <p key={text} className="fault" role="note" style={{ margin: 0, overflowWrap: "anywhere" }}>{text}</p>)}
-          <p>{preview.reason.text} {preview.would_change} {preview.prepares && "Its code and environment are made ready first; it queues after that."}</p>
+          {preview.cluster.choice && <p>{sentenceOf(preview.cluster.choice)}</p>}
+          {preview.warnings.map((text) => <p key={text} className="fault" role="note" style={{ margin: 0, overflowWrap: "anywhere" }}>{sentenceOf(text)}</p>)}
+          <p>{sentenceOf(preview.reason.text)} {sentenceOf(preview.would_change ?? "")} {preview.prepares && "Its code and environment are made ready first; it queues after that."}</p>
         </div>
         <p className={`sub ${css.asof}`}>By the policy in force, as of {clock(new Date(preview.as_of), true)}</p>
       </div>
