@@ -20,7 +20,7 @@ def ask(*_: object) -> None:
 def save() -> None:
     draft = last.with_suffix(".tmp")
     draft.write_text(json.dumps({"epoch": epoch}))
-    draft.replace(last)  # whoever ends us meanwhile leaves the file before
+    draft.replace(last)  # a kill while it writes leaves the old file whole
 
 
 signal.signal(signal.SIGTERM, ask)

@@ -5,7 +5,7 @@ import { OnceShown } from "../../components/OnceShown";
 export function InvitationLink({ invitation, onDone }: { invitation: NewInvitation; onDone: () => void }) {
   const who = <><b style={{ fontWeight: 600 }}>{invitation.email}</b> is invited as {invitation.role}.</>;
   if (invitation.link !== null) {
-    return <OnceShown label="The invitation" secret={invitation.link} onDone={onDone}>{who} The portal sends no e-mail: pass the link on. Whoever opens it gets the account, so its address stays marked as unproved.</OnceShown>;
+    return <OnceShown label="The invitation" secret={invitation.link} onDone={onDone}>{who} The portal sends no e-mail: pass the link on. The person who opens it gets the account, so the address stays marked as unproved.</OnceShown>;
   }
   return (
     <section className="panel" aria-label="The invitation">
