@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.output import as_json, clean, print_rows, print_value
 from evenkeel.cli.unproved import confirm_option, confirmed
@@ -30,14 +31,13 @@ def ls(search: str | None, admins: bool, inactive: bool, output: str) -> None:
     found = connect().people.list(
         search=search, is_admin="true" if admins else None, is_active="false" if inactive else None
     )
-    if output == "table":
-        found = [row | {"address_proved_by": row["address_proved_by"] or _unproved(row)} for row in found]
-    print_rows(found, HEADS, output, none="Nobody.")
+    rows = [{**row, "address_proved_by": _proved_by(row)} for row in found] if output == "table" else found
+    print_rows(rows, HEADS, output, none="Nobody.")
 
 
-def _unproved(row: Json) -> str | None:
+def _proved_by(row: schemas.Account) -> str | None:
     """As `projects members` says it; a service account has no address to prove."""
-    return "no" if row["kind"] == "person" else None
+    return row["address_proved_by"] or ("no" if row["kind"] == "person" else None)
 
 
 @people.command()
