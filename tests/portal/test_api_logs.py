@@ -140,8 +140,8 @@ def test_complete_says_that_nothing_more_will_come(world: World, api: Api, job: 
     assert logs(api, job, "?limit=1")["complete"] is False
 
 
-def test_an_earlier_attempt_is_read_by_its_number(world: World, api: Api, job: Job) -> None:
-    world.train(job)
+def test_an_earlier_attempt_is_read_by_its_number(world: World, api: Api) -> None:
+    world.train(job := world.submit(retry={"on": ["user_error"]}))
     write(job, "first\n")
     world.gone(job, "user_error", exit_code=1)
     job.refresh_from_db()

@@ -109,7 +109,7 @@ def test_a_parked_job_leaves_the_gpus_that_it_had(world: World, api: Api) -> Non
 
 
 def test_a_retry_goes_on_in_the_same_timeline(world: World, api: Api) -> None:
-    world.train(job := world.submit())
+    world.train(job := world.submit(retry={"on": ["user_error"]}))
     world.gone(job, "user_error", exit_code=1)
     spans = api.get(f"jobs/{job.number}/timeline").json["states"]
     assert [span["state"] for span in spans].count("WAITING_FOR_INITIAL_CONTACT") == 2
@@ -259,7 +259,7 @@ def test_an_ended_job_is_explained_by_its_end(world: World, api: Api) -> None:
 
 
 def test_a_detail_shows_attempts_checkpoints_and_curves(world: World, api: Api) -> None:
-    world.train(job := world.submit())
+    world.train(job := world.submit(retry={"on": ["user_error"]}))
     world.checkpoint(job, 50)
     world.gone(job, "user_error", exit_code=1)
     detail = api.get(f"jobs/{job.number}").json
