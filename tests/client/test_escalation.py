@@ -336,3 +336,40 @@ def test_an_answer_that_the_launch_is_over_stops_it(tmp_path: Path, portal: Port
     made.send_now()
     assert taken == ["checkpoint_and_stop"]
     assert not list(tmp_path.glob("*.json"))
+
+
+# What is said of the program ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("contact", "ready", "ended", "speaks"),
+    [
+        (True, False, False, True),
+        (True, True, True, True),
+        (False, False, False, None),
+        (False, True, False, False),
+        (False, False, True, False),
+    ],
+)
+def test_whether_a_program_has_the_sdk_is_open_until_it_trains_or_ends(
+    make: Callable[..., Stage], contact: bool, ready: bool, ended: bool, speaks: bool | None
+) -> None:
+    runner = make(ready=False).runner
+    runner._heard.contact, runner._ready_at = contact, 1.0 if ready else None
+    assert runner._speaks_sdk(ended=ended) is speaks
+
+
+def test_the_order_in_which_workers_end_counts_those_before(make: Callable[..., Stage]) -> None:
+    stage, lost = make(), list[tuple[int, int]]()
+
+    @dataclass
+    class Remote(Played):
+        def end(self, status: int, order: int) -> None:
+            lost.append((self.rank, order))
+            self.running = False
+
+    stage.worker.running = False
+    others: list[Any] = [Remote(stage.clock, rank) for rank in (1, 2)]
+    stage.runner._workers = [stage.worker, *others]  # type: ignore[list-item]
+    stage.runner._lose(others)
+    assert lost == [(1, 1), (2, 2)]

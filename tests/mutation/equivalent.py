@@ -76,4 +76,10 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "rows.filter(pk__in=[run.pk for run in ready], state=State.STANDBY)",
         "rows.filter(pk__in=[run.pk for run in ready])",
     ): "A run that has moved on has no GPUs planned or cannot take the event, and is refused alone.",
+    (
+        "scheduling/simulator/meter.py",
+        "Meter._area",
+        "at > moment",
+        "(at >= moment)",
+    ): "At the moment itself nothing is added.",
 }

@@ -344,6 +344,21 @@ def test_what_keeps_a_job_from_the_queue_is_said_until_it_is_over(world: World) 
     assert accept(world) == []
 
 
+def test_readiness_tells_how_long_the_launch_took_and_the_protection_lasts(world: World) -> None:
+    job = queued(world)
+    world.round()
+    since = timezone.now() - 20 * SECOND
+    Run.objects.filter(job=job).update(state_since=since)
+    world.report(job, ready_at=(since + 4 * SECOND).timestamp())
+    run = world.run(job)
+    event = JobEvent.objects.get(kind=Event.FIRST_STEP_READY.value)
+    assert event.detail["launch_s"] == pytest.approx(4.0, abs=0.01) == run.launch_s
+    assert run.protected_until is not None
+    assert event.detail["protected_until"] == run.protected_until.isoformat()
+    assert (run.protected_until - since).total_seconds() == pytest.approx(16.0, abs=0.01)
+    assert (run.ready_at, run.has_trained) == (event.at, True)
+
+
 # Plans ------------------------------------------------------------------------------------------------------
 
 
@@ -456,3 +471,11 @@ def test_of_a_deadline_only_that_job_is_told(world: World, monkeypatch: pytest.M
     assert JobEvent.objects.get(kind="deadline_late").job == job
     told = dict(Job.objects.values_list("pk", "deadline_told"))
     assert told == {job.pk: "late", other.pk: ""}
+
+
+def test_the_names_of_metrics_are_known_once_they_were_said(world: World, job: Job) -> None:
+    at = timezone.now().timestamp()
+    for names in (("loss",), ("loss", "accuracy")):
+        metrics = [{"step": 1, "at": at} | dict.fromkeys(names, 0.5)]
+        world.report(job, step=1, metrics=metrics)
+        assert set(world.run(job).metric_names) == set(names)

@@ -187,7 +187,15 @@ def test_the_mean_number_of_live_jobs_is_that_of_any_stretch() -> None:
     for at, live in ((10.0, 2), (20.0, 4), (30.0, 0)):
         meter.advance(at)
         meter.live = live
-    for start, end, mean in ((0, 30, 2.0), (10, 20, 2.0), (5, 15, 1.0), (15, 25, 3.0), (20, 30, 4.0), (30, 90, 0.0)):
+    for start, end, mean in (
+        (-10, 30, 1.5),
+        (0, 30, 2.0),
+        (10, 20, 2.0),
+        (5, 15, 1.0),
+        (15, 25, 3.0),
+        (20, 30, 4.0),
+        (30, 90, 0.0),
+    ):
         assert meter.mean_live(start, end) == pytest.approx(mean)
     assert (meter.mean_live(5, 5), meter.mean_live(6, 5)) == (0.0, 0.0)
 
