@@ -100,7 +100,7 @@ def test_repeats_and_clocks_that_jump_change_nothing(world: World) -> None:
 
 
 def test_another_launch_has_a_series_of_its_own_with_a_gap_between(world: World) -> None:
-    watched = Watched(world, restartable=True)
+    watched = Watched(world, restartable=True, retry={"on": ["signal"]})
     watched.say(0.5, 0.5)
     world.checkpoint(watched.job, 10)
     world.gone(watched.job, "signal", signal=9)

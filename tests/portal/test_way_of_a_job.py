@@ -242,11 +242,19 @@ def test_commands_are_closed_by_observations_only(world: World) -> None:
     assert Command.objects.get().closed_at is not None
 
 
-def test_one_unreadable_exit_does_not_stop_the_facts_of_others(world: World) -> None:
+def test_one_unreadable_exit_does_not_stop_the_facts_of_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = tasks.observation.record_fact
+
+    def refuse(fact: Fact) -> None:
+        if fact.exit and fact.exit.message == "unreadable":
+            raise ValueError
+        record(fact)
+
+    monkeypatch.setattr(tasks.observation, "record_fact", refuse)
     first, second = world.submit(gpus={"min": 1, "max": 2}), world.submit(gpus={"min": 1, "max": 2})
     world.train(first)
     now = timezone.now().timestamp()
-    poisoned = ExitInfo("user_error", exit_code=1, message="x\0")
+    poisoned = ExitInfo("user_error", exit_code=1, message="unreadable")
     for job, info in ((first, poisoned), (second, ExitInfo("done", step=1000))):
         tasks.take_in(Fact(str(world.run(job).pk), 1, "exited", now, info))
     assert world.run(first).attempt == 2
