@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from evenkeel.store import DATA_PROTOCOLS, variable_of
 from evenkeel.web_address import read_url
@@ -264,17 +264,24 @@ def _absolute(path: str) -> str:
     return line_as_it_is(path)
 
 
+def _check_port(parts: SplitResult) -> None:
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError("must have a port from 1 to 65535, or none")
+
+
 def _data_url(url: str) -> str:
     line_as_it_is(url)
     try:
         parts = urlsplit(url)
-        port = parts.port
     except ValueError:
         raise ValueError("is no URL") from None
-    if port == 0:
-        raise ValueError("must have a port from 1 to 65535, or none")
     if "://" not in url or parts.scheme not in DATA_PROTOCOLS or "::" in url:
         raise ValueError(f"must be a URL of {', '.join(DATA_PROTOCOLS)}, as s3://bucket/folder")
+    _check_port(parts)
     if "@" in parts.netloc:
         raise ValueError("must hold neither user nor password: they belong in a secret of the project, named by secret")
     if "?" in url or "#" in url or any(part in (".", "..") for part in parts.path.split("/")):

@@ -25,7 +25,7 @@ ANA = VISION | {"user": {"name": "Ana", "email": "ana@example.org"}, "is_user": 
 
 
 def test_a_factor_that_does_not_exist_is_blank(portal: Scripted, run: Run) -> None:
-    portal["GET shares"] = PAGE | {"results": [VISION, ANA]}
+    portal["GET shares"] = PAGE | {"results": [VISION, ANA], "in_force": True}
     head, project, person = run("shares").output.splitlines()
     assert head.split()[-2:] == ["FACTOR", "LEVEL_FS"]
     assert project.split()[-2:] == ["0.250000", "2.0000"]

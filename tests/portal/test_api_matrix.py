@@ -20,6 +20,7 @@ DONE = frozenset({200, 201, 202, 204, 302})
 LET_IN_BUT = {
     "download_artifact": 409,
     "extend_job": 409,
+    "stop_retrying": 409,
     "archive_project": 409,
     "upload_bundle": 400,
     "upload_simulation_trace": 400,

@@ -61,7 +61,7 @@ def test_links_of_its_program_are_shown_and_only_addresses_are(world: World, job
     links = {"W&B": "https://wandb.example.org/runs/7", "bad": "javascript:alert(1)", "none": "https://"}
     assert send(job, body(links=links)).status == 200
     shown = Api(world.user).get(f"jobs/{job.number}").json["links"]
-    assert shown == [{"name": "W&B", "url": "https://wandb.example.org/runs/7"}]
+    assert shown == [{"name": "W&B", "url": "https://wandb.example.org/runs/7", "leads_here": False}]
     send(job, body(seq=2, links={"W&B": "https://wandb.example.org/runs/8"}))
     send(job, body(seq=3, links={"board": "https://board.example.org/"}))
     send(job, body(seq=4))
@@ -81,7 +81,7 @@ def test_what_a_program_says_is_shown_without_what_is_not_seen(world: World, job
     said = body(ready_at=time.time(), links=links, metrics=metrics, notices=["two\nlines\x1b[2J\u202e" + "x" * 600])
     assert send(job, said).status == 200
     assert Api(world.user).get(f"jobs/{job.number}").json["links"] == [
-        {"name": "a b [2J", "url": "https://a.example.org/"}
+        {"name": "a b [2J", "url": "https://a.example.org/", "leads_here": False}
     ]
     assert MetricPoint.objects.get().values == {"lo ss": 1.0}
     text = JobEvent.objects.get(kind="notice").text

@@ -137,6 +137,7 @@ def test_administrators_change_the_priority_and_leave_an_entry(world: World) -> 
 def test_an_ended_job_keeps_what_it_was_asked_to_do(world: World, api: Api) -> None:
     job = world.submit()
     world.train(job)
+    world.checkpoint(job, 500)
     world.gone(job, "done", step=1000)
     assert patch(api, job, labels={"good": "yes"}).status == 200
     refused = patch(api, job, total_steps=2000)

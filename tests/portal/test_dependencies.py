@@ -100,7 +100,7 @@ def test_a_chain_falls_link_by_link(world: World) -> None:
 
 
 def test_a_job_that_is_tried_again_has_not_ended(world: World) -> None:
-    first = world.submit(gpus={"min": 1, "max": 1}, retry={"limit": 1, "backoff_s": 0})
+    first = world.submit(gpus={"min": 1, "max": 1}, retry={"limit": 1, "backoff_s": 0, "on": ["user_error"]})
     second = world.submit(gpus={"min": 1, "max": 1}, **after("afternotok", first))
     world.train(first)
     world.gone(first, "user_error", exit_code=1)

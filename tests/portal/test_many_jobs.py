@@ -92,7 +92,7 @@ def test_jobs_are_found_by_the_state_of_their_newest_run(world: World) -> None:
 
 
 def test_a_job_has_a_past_from_its_first_gpu_on(world: World) -> None:
-    job = world.submit()
+    job = world.submit(retry={"on": ["signal"]})
     assert not world.run(job).has_a_past
     world.round()
     assert world.run(job).has_a_past
@@ -104,7 +104,7 @@ def test_a_job_has_a_past_from_its_first_gpu_on(world: World) -> None:
 
 
 def test_times_cover_earlier_attempts(world: World) -> None:
-    job = world.submit()
+    job = world.submit(retry={"on": ["signal"]})
     world.train(job)
     first = world.run(job)
     world.gone(job, "signal", signal=9)

@@ -83,7 +83,7 @@ def test_a_later_launch_has_a_row_of_its_own(real: World) -> None:
     reported(real, job, 4.0)
     reported(real, job, 4.0, first=20)
     assert ThroughputSample.objects.count() == 1
-    real.gone(job, "signal", signal=9)
+    real.gone(job, "launch_failed")
     Run.objects.update(not_before=None)
     real.train(job)
     reported(real, job, 6.0)

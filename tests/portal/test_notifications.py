@@ -77,7 +77,7 @@ class TestWhatIsTold:
 
     def test_a_failure_is_told_once_it_is_final(self, world: World) -> None:
         destination(world.user)
-        job = world.submit(retry={"limit": 1})
+        job = world.submit(retry={"limit": 1, "on": ["user_error"]})
         world.train(job)
         tell()
         world.gone(job, "user_error", exit_code=1)

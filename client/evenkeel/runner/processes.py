@@ -69,7 +69,8 @@ def real_uid(pid: int) -> int | None:
 
 
 def all_processes() -> Iterator[Process]:
-    for name in os.listdir("/proc"):  # noqa: PTH208 (names are all we want)
+    """Newest first: a process that lives for milliseconds is gone before a long list comes to it."""
+    for name in reversed(os.listdir("/proc")):  # noqa: PTH208 (names are all we want)
         if name.isdigit():
             process = read_process(int(name))
             if process:
