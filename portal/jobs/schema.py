@@ -506,7 +506,8 @@ _IN_WORDS = {
 
 def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     fields, whole = model.model_fields, "job file" if issubclass(model, JobFile) else "body"
-    location = [str(part) for part in error["loc"]]
+    # Of a value that may be of several kinds pydantic names the kind, by our functions where it has some.
+    location = [str(part) for part in error["loc"] if not str(part).startswith("function-")]
     field = ".".join(location)
     message = _IN_WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":

@@ -56,7 +56,10 @@ def test_an_arrival_rescales_a_running_job_which_loses_no_step(live_portal: Live
 
 def test_a_failing_command_is_retried_and_then_says_why(live_portal: LivePortal) -> None:
     number = live_portal.submit(
-        model_type=None, command="echo about to fail; exit 3", total_steps=5, retry={"limit": 1, "backoff_s": 0.1}
+        model_type=None,
+        command="echo about to fail; exit 3",
+        total_steps=5,
+        retry={"limit": 1, "backoff_s": 0.1, "on": ["user_error"]},
     )["number"]
     job = live_portal.wait_state(number, "failed", timeout_s=120)
     assert job["run"]["attempt"] == 2

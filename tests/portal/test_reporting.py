@@ -71,7 +71,8 @@ def test_alive_runs_close_their_own_launch_only_in_three_statements(world: World
     stale = Fact(str(world.run(jobs[2]).pk), 7, "alive", 1_700_000_000.0)
     with CaptureQueriesContext(connection) as queries:
         observation.record_alive([*seen, stale])
-    assert len(queries) == 3  # one asks which runs are put off
+    statements = [query for query in queries if "SAVEPOINT" not in query["sql"]]
+    assert len(statements) == 3  # one asks which runs are put off
     assert {command.run.job_id for command in Command.objects.filter(closed_at=None)} == {jobs[2].pk}
 
 
