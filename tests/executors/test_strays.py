@@ -214,6 +214,16 @@ def test_a_look_at_a_launch_without_a_runner_is_as_short_as_at_others(
     assert fact.kind == "absent"
 
 
+def test_what_is_known_to_have_ended_needs_no_time_to_be_said(
+    executor: LocalExecutor, request_for: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = request_for("pass")
+    executor.launch(request)
+    assert ended(executor, request.run_id).kind == "exited"
+    monkeypatch.setattr(local_executor, "OBSERVE_S", 0.0)  # others have used it up
+    assert [fact.kind for fact in executor.observe([(request.run_id, 1)])] == ["exited"]
+
+
 @as_root
 def test_orphans_of_no_run_at_all_are_reaped(executor: LocalExecutor, request_for: Any) -> None:
     request = request_for()

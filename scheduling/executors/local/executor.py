@@ -483,7 +483,8 @@ class LocalExecutor(SiteSoftware):
         if runner and runner.alive(record.account):
             return Fact(run_id, epoch, "alive", now, usage=facts.usage_of(runner, processes))
         patience_s = min(give_up_at - time.monotonic(), LOOK_S)
-        if (runner is None and not free) or patience_s <= 0:  # the next look goes on
+        out_of_time = patience_s <= 0 and epoch_dir not in self._swept
+        if out_of_time or (runner is None and not free):  # the next look goes on
             return Fact(run_id, epoch, "alive", now)
         if runner is None:
             with self._layout.locked(run_id, timeout_s=0):
