@@ -45,6 +45,7 @@ class Names:
     waiting: int
     failed: int
     hebrew: int
+    capped: int
 
 
 def name_everything(portal: LivePortal) -> Names:
@@ -58,6 +59,7 @@ def name_everything(portal: LivePortal) -> Names:
         ("projects/long/invitations", {"email": f"invited-{EMAIL}"}),
         ("projects/long/service-accounts", {"name": _of(40).lower()}),
         ("quotas", {"project": "long", "kind": "money", "period": "month", "limit": "100"}),
+        ("quotas", {"project": "arabic", "kind": "gpus", "limit": "2"}),
         ("quotas", {"user": EMAIL, "kind": "gpus", "limit": "4"}),
         ("templates", {"name": _of(60), "project": "long", "file": {"model_type": "digits_mlp", "total_steps": 9}}),
         ("notifications/destinations", {"name": _of(60), "kind": "webhook", "url": HOOK, "events": ["job.failed"]}),
@@ -78,8 +80,10 @@ def name_everything(portal: LivePortal) -> Names:
     hebrew = portal.submit(name=HEBREW, project="arabic", **two)["number"]
     for number in (running, hebrew):
         portal.wait_state(number, "running")
+    capped = portal.submit(name=HEBREW, project="arabic", **two)["number"]
+    portal.wait_for("why it waits", lambda: ARABIC in portal.job(capped)["reason"]["text"])
     waiting = portal.submit(name=JOB, project="long", **endless, gpus={"min": 6, "max": 6})["number"]
-    return Names(running, waiting, failed, hebrew)
+    return Names(running, waiting, failed, hebrew, capped)
 
 
 @pytest.fixture(scope="module")
@@ -112,14 +116,17 @@ def test_a_name_keeps_its_direction_to_itself(page: Page, names: Names) -> None:
     assert page.locator(".title .num").evaluate(left) < page.locator(".title bdi").evaluate(left)
     assert page.locator(".title bdi").evaluate(left) < page.locator(".title .st").evaluate(left)
     page.goto("/projects/arabic")
-    say = page.locator("h1.say")
-    expect(say).to_contain_text(f"\u2068{ARABIC}\u2069 holds")
-    assert say.evaluate("(e) => getComputedStyle(e).direction") == "ltr"
-    assert say.evaluate(_FIRST_WORD_IS_LEFT, ["holds", "GPUs"])
+    expect(page.locator("h1.say")).to_contain_text(f"{ARABIC} holds")
+    assert page.locator("h1.say").evaluate(_FIRST_IS_LEFT, [ARABIC, "holds"])
+    page.goto(f"/jobs/{names.capped}")
+    reason = page.locator("header p").first
+    expect(reason).to_contain_text(f"{ARABIC}\u2069 may hold 2 GPUs")
+    assert reason.evaluate(_FIRST_IS_LEFT, [ARABIC, "may hold"])
+    assert reason.evaluate(_FIRST_IS_LEFT, ["may hold", "2 GPUs"])
 
 
-#: Where two words of a sentence are seen.
-_FIRST_WORD_IS_LEFT = """(sentence, [one, other]) => {
+#: Whether the first of two parts of a sentence is seen left of the other.
+_FIRST_IS_LEFT = """(sentence, [one, other]) => {
   const texts = document.createTreeWalker(sentence, NodeFilter.SHOW_TEXT);
   const leftOf = {};
   for (let text = texts.nextNode(); text; text = texts.nextNode()) {
