@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.test_what_pages_say import open_page
 from tests.live_portal import GENTLE, LivePortal, running_portal
 
 pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
@@ -33,9 +34,14 @@ _PEOPLE = """
 from accounts.models import User
 from accounts.tokens import create_token
 User.objects.filter(is_superuser=True).update(first_name={person!r}, last_name="")
-User.objects.create_user({email!r}, first_name={person!r})
+admin = User.objects.get(is_superuser=True)
+User.objects.create_user({email!r}, first_name={person!r}, invited_by=admin)
 User.objects.create_user("arabic@example.org", first_name={arabic!r})
-create_token(user=User.objects.get(is_superuser=True), name={job!r}[:80], scopes=["jobs:read"])
+create_token(user=admin, name={job!r}[:80], scopes=["jobs:read"])
+"""
+_LINKS = """
+from portal.jobs.models import Run
+Run.objects.filter(job__number={number}).update(links={{{name!r}: {url!r}, "TensorBoard": "http://localhost:6006/#scalars"}})
 """
 
 
@@ -80,6 +86,7 @@ def name_everything(portal: LivePortal) -> Names:
     hebrew = portal.submit(name=HEBREW, project="arabic", **two)["number"]
     for number in (running, hebrew):
         portal.wait_state(number, "running")
+    portal.manage("shell", "-v", "0", "-c", _LINKS.format(number=running, name=_of(60), url=HOOK))
     capped = portal.submit(name=HEBREW, project="arabic", **two)["number"]
     portal.wait_for("why it waits", lambda: ARABIC in portal.job(capped)["reason"]["text"])
     waiting = portal.submit(name=JOB, project="long", **endless, gpus={"min": 6, "max": 6})["number"]
@@ -106,6 +113,36 @@ def test_no_page_grows_wider_than_its_window(page: Page, names: Names, path: str
         expect(page.locator(".sk")).to_have_count(0)
         page.wait_for_timeout(300)
         assert too_wide(page) == [], width
+
+
+def test_no_dialog_grows_wider_than_its_window(page: Page, names: Names) -> None:
+    open_page(page, "/admin/people", 390)
+    row = page.get_by_role("row").filter(has_text=EMAIL)
+    row.get_by_role("button", name="Make administrator").click()
+    expect(page.get_by_role("dialog")).to_contain_text("The account was made by invitation")
+    check_dialog_fits(page)
+    open_page(page, "/projects/arabic", 390)
+    page.get_by_role("button", name="Add somebody").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("E-mail").fill(EMAIL)
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(dialog.get_by_role("checkbox", name="I asked them")).to_be_visible()
+    check_dialog_fits(page)
+    dialog.get_by_label("E-mail").fill(f"another-{EMAIL}")
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("region", name="The invitation")).to_be_visible()
+    assert too_wide(page) == []
+    open_page(page, f"/jobs/{names.running}", 390)
+    page.get_by_role("button", name="Cancel job").click()
+    expect(dialog).to_contain_text(JOB)
+    check_dialog_fits(page)
+
+
+def check_dialog_fits(page: Page) -> None:
+    content = page.locator(".mantine-Modal-content")
+    expect(content.get_by_role("button", name="Close").first).to_be_in_viewport(ratio=1)
+    assert content.evaluate("(e) => e.scrollWidth - e.clientWidth") <= 0
+    assert too_wide(page) == []
 
 
 def test_a_name_keeps_its_direction_to_itself(page: Page, names: Names) -> None:

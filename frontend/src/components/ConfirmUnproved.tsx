@@ -12,7 +12,7 @@ export function ConfirmUnproved({ sentence, checked, onChange }: Props) {
   const id = useId();
   if (sentence === undefined) return null;
   return (
-    <div className="fault" role="alert" style={{ margin: 0, flexBasis: "100%", display: "grid", gap: 8 }}>
+    <div className="fault warn" role="alert" style={{ margin: 0, flexBasis: "100%", display: "grid", gap: 8 }}>
       <span>{sentence} Somebody else may have made it.</span>
       <label htmlFor={id} style={{ display: "flex", gap: 8, alignItems: "center" }}>
         <input id={id} type="checkbox" checked={checked} onChange={(event) => onChange(event.target.checked)} />

@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { Fragment, useState } from "react";
 import { usePartitions, useRemovePartition } from "../../api/clusterHooks";
 import type { ClusterNode, Partition } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
@@ -51,7 +51,7 @@ function Row({ partition, isAdmin, onEdit }: { partition: Partition; isAdmin: bo
   return (
     <tr>
       <td className="wide" style={{ fontWeight: 500 }}><Name>{partition.name}</Name>{partition.is_default && <span className="chip" style={{ marginLeft: 6 }}>default</span>}</td>
-      <td data-l="Nodes" title={named.join(", ")}>{integer(partition.node_count)} <span className="sub">{named.slice(0, 3).join(", ")}{named.length > 3 ? ", …" : ""}</span></td>
+      <td data-l="Nodes" className="whole" title={named.join(", ")}>{integer(partition.node_count)} <span className="sub">{named.slice(0, 3).map((name, i) => <Fragment key={name}>{i > 0 && ", "}<Name>{name}</Name></Fragment>)}{named.length > 3 ? ", …" : ""}</span></td>
       <td className="ra" data-l="GPUs">{integer(partition.gpus)}</td>
       <td className="ra" data-l="Priority">{integer(partition.priority)}</td>
       <td className="ra" data-l="Of one job">{limits(partition) || <span className="sub">no limit</span>}</td>

@@ -34,7 +34,7 @@ export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
         <JobActions job={job} session={session} />
       </div>
       {reason && <p className={css.reason} title={job.reason?.token}>{sentenceOf(reason)}</p>}
-      {job.warnings.map((text) => <p key={text} className="fault" role="note" style={{ margin: 0, overflowWrap: "anywhere" }}>{sentenceOf(text)}</p>)}
+      {job.warnings.map((text) => <p key={text} className="fault warn" role="note" style={{ margin: 0 }}>{sentenceOf(text)}</p>)}
       {job.idle && <IdleNote job={job} idle={job.idle} now={now} />}
       <Facts job={job} now={now} />
     </header>
@@ -62,7 +62,7 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
       {job.resubmit_of != null && <span>Repeats <Link className="link" to={`/jobs/${job.resubmit_of}`}>{job.resubmit_of}</Link></span>}
       {job.resumed_from && <span>Began at step <b>{integer(job.resumed_from.step)}</b>{job.resumed_from.job != null && <> of <Link className="link" to={`/jobs/${job.resumed_from.job}`}>{job.resumed_from.job}</Link></>}</span>}
       {Object.keys(job.labels).length > 0 && (
-        <span>Labels {Object.entries(job.labels).map(([key, value]) => <span key={key} className="chip" style={{ marginLeft: 4 }}><Name>{`${key}=${value}`}</Name></span>)}</span>
+        <span className={css.labels}>Labels {Object.entries(job.labels).map(([key, value]) => <span key={key} className="chip"><Name>{`${key}=${value}`}</Name></span>)}</span>
       )}
     </div>
   );

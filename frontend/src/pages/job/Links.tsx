@@ -1,5 +1,6 @@
 import type { JobDetail } from "../../api/types";
 import { Panel } from "../../components/Panel";
+import { Name } from "../../components/Name";
 import css from "./job.module.css";
 
 /** What the program said is to be seen elsewhere. Its word is not ours: where it leads stands beside it. */
@@ -9,11 +10,11 @@ export function Links({ job }: { job: JobDetail }) {
     <Panel title="Links" meta="from its program">
       <ul className={`pb ${css.links}`}>
         {job.links.map((one) => (
-          <li key={one.name}>
+          <li key={one.name} className={leadsHere(one) ? css.noLink : undefined}>
             {leadsHere(one) ? <NoLink name={one.name} url={one.url} /> : (
               <>
-                <a className="link" href={one.url} target="_blank" rel="noopener noreferrer">{one.name}</a>
-                <span className="sub ell" title={one.url}>{hostOf(one.url)}</span>
+                <a className="link" href={one.url} target="_blank" rel="noopener noreferrer"><Name>{one.name}</Name></a>
+                <span className={`sub ell ${css.host}`} title={one.url}>{hostOf(one.url)}</span>
               </>
             )}
           </li>
@@ -31,8 +32,9 @@ function leadsHere({ url, leads_here }: JobDetail["links"][number]): boolean {
 function NoLink({ name, url }: { name: string; url: string }) {
   return (
     <>
-      <span>{name}</span> <code style={{ overflowWrap: "anywhere", fontSize: 12 }}>{url}</code>
+      <span><Name>{name}</Name></span>
       <span className="chip warn" title="It leads to this portal's own machine. Opened in the browser that is signed in here, it would give your session to the program that listens there. Reach it by a tunnel, in a private window.">not a link: leads to the portal's machine</span>
+      <code>{url}</code>
     </>
   );
 }

@@ -39,7 +39,7 @@ export function LimitsTable({ rows, more, currency, onEdit }: LimitsProps) {
           {rows.map((row) => (
             <tr key={row.id}>
               <td className="wide" style={{ fontWeight: 500 }}><Name>{row.name}</Name></td>
-              <td data-l="Level"><Name>{row.level}</Name></td>
+              <td data-l="Level" className="whole"><Name>{row.level}</Name></td>
               <td className="ra" data-l="Used">{shown(row, row.used, currency)}</td>
               <td className="ra" data-l="Of">{shown(row, row.limit, currency)}</td>
               <td data-l="Part used"><UsedBar percent={row.used_percent} bad={row.reached} /></td>

@@ -30,9 +30,9 @@ export function DestinationRow({ row, onEdit, onRotate, onRemove }: Props) {
     <>
       <tr>
         <td className="wide" style={{ fontWeight: 500 }}><Name>{row.name}</Name><span className="sub" style={{ fontWeight: 400 }}>{KIND[row.kind]}</span></td>
-        <td data-l="Address" className="ell" style={{ maxWidth: 220 }} title={row.address}>{row.address}</td>
-        <td data-l="Tells when" className="ell" style={{ maxWidth: 260 }} title={`${tells}: ${scopeOf(row)}`}>{tells}<span className="sub">{scopeOf(row)}</span></td>
-        <td data-l="State"><span className={health.chip}>{health.word}</span>{row.enabled && health.why && <span className="sub">{health.why}</span>}</td>
+        <td data-l="Address" className="whole" style={{ maxWidth: 220 }} title={row.address}><Name>{row.address}</Name></td>
+        <td data-l="Tells when" className="ell whole" style={{ maxWidth: 260 }} title={`${tells}: ${scopeOf(row)}`}>{tells}<span className="sub">{scopeOf(row)}</span></td>
+        <td data-l="State" className="whole"><span className={health.chip}>{health.word}</span>{row.enabled && health.why && <span className="sub">{health.why}</span>}</td>
         <td className="ra whole" style={{ whiteSpace: "nowrap" }}>
           <span style={{ display: "inline-flex", gap: 4, flexWrap: "wrap", justifyContent: "flex-end" }}>
             <button type="button" className="btn sm" disabled={test.isPending} aria-label={`Test ${isolated(row.name)}`} onClick={() => test.mutate(row.id)}>{test.isPending ? "Testing" : "Test"}</button>

@@ -2,6 +2,7 @@ import { memo } from "react";
 import { useNavigate } from "react-router";
 import type { Job } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
+import { Name } from "../../components/Name";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { Icon } from "../../components/icons";
 import { basisOf, clock, count, duration, gangWords, indexRanges, money, moment, momentRange, number, partOf, percent, THIN } from "../../lib/format";
@@ -60,7 +61,7 @@ function Figures({ job, now, mean }: { job: Job; now: Date; mean: number | null 
       <td className="only-wide" style={{ width: 52 }}><span className="bar" style={{ width: 48 }}><i style={{ width: percent(job.progress).replace(/\s/g, "") }} /></span></td>
       <td className="ra" data-l="Progress" title={`${job.step.toLocaleString("en-US")} of ${job.total_steps.toLocaleString("en-US")} steps`}>{percent(job.progress)}</td>
       <td data-l="GPUs" title={where.long}>
-        {job.allocation ? <span>{gangWords(job.allocation)} <span className="sub">{where.short}</span></span> : <span className="sub">none held</span>}
+        {job.allocation ? <span>{gangWords(job.allocation)} <span className="sub"><Name>{where.short}</Name></span></span> : <span className="sub">none held</span>}
       </td>
       <td className="ra" data-l="Steps/s" title={speedTitle(job)}>{paused || speed === null ? <span className="sub">{paused ? "paused" : "–"}</span> : number(speed)}</td>
       <td className="ra" data-l="Relative throughput">{job.relative_throughput === null ? "–" : number(job.relative_throughput, 2)}</td>

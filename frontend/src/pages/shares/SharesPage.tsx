@@ -7,6 +7,8 @@ import { heapOf, partsOfAll, takenOff } from "../../lib/priority";
 import { TopBar } from "../../shell/TopBar";
 import { FIRST_SPAN_DAYS, HistoryPanel } from "./HistoryPanel";
 import { PriorityBar, PriorityLegend } from "./PriorityBar";
+import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 export default function SharesPage({ session }: { session: Session }) {
   const shares = useShares();
@@ -71,7 +73,7 @@ function Row({ row, ranked }: { row: Share; ranked: boolean }) {
   return (
     <tr>
       <td className="wide" style={{ fontWeight: row.is_user ? 400 : 500 }} title={row.user?.email ?? row.project.key}>
-        <span style={{ paddingLeft: 16 * row.level }}>{name}{row.is_user && <span className="sub only-narrow">in {row.project.name}</span>}</span>
+        <span style={{ paddingLeft: 16 * row.level, minWidth: 0 }}><Name>{name}</Name>{row.is_user && <span className="sub only-narrow">in {isolated(row.project.name)}</span>}</span>
       </td>
       <td className="ra" data-l="Shares">{number(row.shares)}</td>
       <td className="ra" data-l="Of the cluster">{percent(row.norm_shares, 1)}</td>

@@ -81,7 +81,7 @@ function Said({ preview, share, forecast, pending }: { preview: JobPreview; shar
         <div aria-live="polite">
           <h2>{says.title}</h2>
           {preview.cluster.choice && <p>{sentenceOf(preview.cluster.choice)}</p>}
-          {preview.warnings.map((text) => <p key={text} className="fault" role="note" style={{ margin: 0, overflowWrap: "anywhere" }}>{sentenceOf(text)}</p>)}
+          {preview.warnings.map((text) => <p key={text} className="fault warn" role="note" style={{ margin: 0 }}>{sentenceOf(text)}</p>)}
           <p>{sentenceOf(preview.reason.text)} {sentenceOf(preview.would_change ?? "")} {preview.prepares && "Its code and environment are made ready first; it queues after that."}</p>
         </div>
         <p className={`sub ${css.asof}`}>By the policy in force, as of {clock(new Date(preview.as_of), true)}</p>
