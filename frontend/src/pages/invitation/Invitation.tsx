@@ -43,7 +43,7 @@ function Accept({ secret, invitation, session }: { secret: string; invitation: O
       </p>
       {user ? <p className={css.hint}>You are signed in as {user.email}.</p> : (
         <>
-          <p className={css.hint}>Choose a password, and you are in. Whoever has an account here <a href="/">signs in</a> first and opens the link again.</p>
+          <p className={css.hint}>Choose a password, and you are in. If you have an account here, <a href="/">sign in</a> first and open the link again.</p>
           <div className="f">
             <label htmlFor="name">Name</label>
             <input id="name" name="name" className="in" autoComplete="name" maxLength={150} value={name} onChange={(event) => setName(event.target.value)} />

@@ -38,7 +38,7 @@ export function ViewTabs({ params, filters, columns, onState, onView }: Props) {
         <Menu position="bottom-start" width={200}>
           <Menu.Target><button type="button" className="btn sm">View</button></Menu.Target>
           <Menu.Dropdown>
-            <Menu.Label>{current.name}</Menu.Label>
+            <Menu.Label><Name>{current.name}</Name></Menu.Label>
             <Menu.Item onClick={() => setAsking({ kind: "rename", view: current })}>Rename</Menu.Item>
             <Menu.Item onClick={() => setAsking({ kind: "save" })}>Save under another name</Menu.Item>
             <Menu.Item onClick={() => setAsking({ kind: "remove", view: current })}>Remove</Menu.Item>

@@ -11,6 +11,7 @@ import { TopBar } from "../../shell/TopBar";
 import { DestinationForm } from "./DestinationForm";
 import { DestinationRow } from "./DestinationRow";
 import { RemoveDialog } from "./RemoveDialog";
+import { Name } from "../../components/Name";
 
 const SIGNED = "signs with this secret.";
 
@@ -29,7 +30,7 @@ export default function NotificationsPage({ session }: { session: Session }) {
       <TopBar title="Notifications" />
       <div className="page" style={{ maxWidth: 1080 }}>
         {rows ? <Sentence parts={noticeSentence(rows, query.data?.email_available ?? false)} /> : <h1 className="say"><b>Notifications</b> tell you of your jobs by webhook, chat or mail.</h1>}
-        {made && <OnceShown label="The secret of the webhook" secret={made.secret} onDone={() => setMade(null)}><b style={{ fontWeight: 600 }}>{made.name}</b> {SIGNED}</OnceShown>}
+        {made && <OnceShown label="The secret of the webhook" secret={made.secret} onDone={() => setMade(null)}><b style={{ fontWeight: 600 }}><Name>{made.name}</Name></b> {SIGNED}</OnceShown>}
         {rotate.error && <div className="fault" role="alert" style={{ margin: 0 }}>{rotate.error.message}</div>}
         <Panel
           title="Your destinations" meta={rows && rows.length > 0 && count(rows.length, "destination")}

@@ -37,7 +37,7 @@ export function GpuBlock({ block, job, nodeName, emulated, freeReason, small, no
   return (
     <HeldBlock number={block.job} job={job} moving={block.face === "moving"} guarded={block.protected} emulated={emulated} where={where} className={size} style={span}>
       {Array.from({ length: block.size - 1 }, (_, i) => <i key={i} className="tick" style={{ left: `${((i + 1) / block.size) * 100}%` }} />)}
-      <div className="lab">{block.job} <span>{job?.name ?? job?.project ?? ""}</span></div>
+      <div className="lab">{block.job} <span><bdi>{job?.name ?? job?.project ?? ""}</bdi></span></div>
       {job && !small && <div className="lab">{secondLine(block, job, now)}</div>}
       {block.face === "held" && !small && block.utilisation.map((share, i) => share !== null && (
         <span key={i} className="u" style={{ left: `calc(${(i / block.size) * 100}% + 8px)`, width: `calc(${100 / block.size}% - 16px)` }}>

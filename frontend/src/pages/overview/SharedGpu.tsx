@@ -29,7 +29,7 @@ export function SharedGpu({ block, jobs, nodeName, emulated, freeReason, small }
             key={part.job} number={part.job} job={job} moving={isMoving(part.kind)} guarded={part.kind === "protected"} emulated={emulated}
             where={`${share} of ${where}`} style={{ flexGrow: part.share_percent }}
           >
-            <div className="lab">{part.job}{!small && <> <span>{share}</span> <span className="who">{job?.name ?? job?.project ?? ""}</span></>}</div>
+            <div className="lab">{part.job}{!small && <> <span>{share}</span> <span className="who"><bdi>{job?.name ?? job?.project ?? ""}</bdi></span></>}</div>
           </HeldBlock>
         );
       })}

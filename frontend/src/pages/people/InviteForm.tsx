@@ -25,7 +25,7 @@ export function InviteForm({ onInvited, onClose }: { onInvited: (invitation: New
       <Text label="E-mail" type="email" value={email} onChange={setEmail} required placeholder="ada@example.org" error={at.email} />
       <Choice label="To project" value={project} onChange={setChosen} options={projects.map((one) => [one.key, one.name])} />
       <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />
-      <p className="sub" style={{ flexBasis: "100%" }}>{projects.length === 0 ? "There is no project yet: make one first." : "They get a link that works once. Whoever has an account already joins with it."}</p>
+      <p className="sub" style={{ flexBasis: "100%" }}>{projects.length === 0 ? "There is no project yet: make one first." : "They get a link that works once. People with an account join with it too."}</p>
     </FormDialog>
   );
 }

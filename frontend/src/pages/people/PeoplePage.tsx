@@ -67,7 +67,7 @@ export default function PeoplePage({ session }: { session: Session }) {
 
 function Sentence({ rows, more }: { rows: Account[]; more: boolean }) {
   const many = more ? `More than ${integer(rows.length)} people administer` : `${count(rows.length, "person", "people")} ${rows.length === 1 ? "administers" : "administer"}`;
-  return <h1 className="say"><b>{many} this cluster</b>{rows.length <= 3 && `: ${rows.map((one) => one.name).join(", ")}`}. {rows.length === 1 && !more ? "If they leave nobody can: make somebody else one too." : "Whoever leaves is deactivated here; their jobs stay with their projects."}</h1>;
+  return <h1 className="say"><b>{many} this cluster</b>{rows.length <= 3 && `: ${rows.map((one) => isolated(one.name)).join(", ")}`}. {rows.length === 1 && !more ? "If they leave nobody can: make somebody else one too." : "Deactivate people who leave; their jobs stay with their projects."}</h1>;
 }
 
 function Table({ rows, me, onAct }: { rows: Account[]; me: string; onAct: (act: Act) => void }) {

@@ -31,7 +31,7 @@ export function AccountTokens({ project, account, manages }: Props) {
   return (
     <section className="block" aria-label={`Tokens of ${isolated(account.name)}`}>
       <h3 className="lab1">Tokens of <Name>{account.name}</Name></h3>
-      {made && <OnceShown label="The new token" secret={made.secret} onDone={() => setMade(null)}><b style={{ fontWeight: 600 }}>{made.name}</b> is made.</OnceShown>}
+      {made && <OnceShown label="The new token" secret={made.secret} onDone={() => setMade(null)}><b style={{ fontWeight: 600 }}><Name>{made.name}</Name></b> is made.</OnceShown>}
       <Loadable query={query} what="The list of tokens" skeleton={<Skeleton height={26} count={2} />}>
         {(data) => rowsOf(data).length === 0 ? <p className="sub">It has none, so nothing can use it.</p> : <Table rows={rowsOf(data)} manages={manages} busy={rotate.isPending} onRotate={(token) => rotate.mutate(token.id, { onSuccess: setMade })} onRevoke={setRevoking} />}
       </Loadable>

@@ -1,9 +1,10 @@
 import type { NewInvitation } from "../../api/types";
 import { OnceShown } from "../../components/OnceShown";
+import { Name } from "../../components/Name";
 
 /** What came of an invitation: it was mailed, or there is a link to pass on. */
 export function InvitationLink({ invitation, onDone }: { invitation: NewInvitation; onDone: () => void }) {
-  const who = <><b style={{ fontWeight: 600 }}>{invitation.email}</b> is invited as {invitation.role}.</>;
+  const who = <><b style={{ fontWeight: 600 }}><Name>{invitation.email}</Name></b> is invited as {invitation.role}.</>;
   if (invitation.link !== null) {
     return <OnceShown label="The invitation" secret={invitation.link} onDone={onDone}>{who} The portal sends no e-mail: pass the link on. The person who opens it gets the account, so the address stays marked as unproved.</OnceShown>;
   }

@@ -99,7 +99,7 @@ function AddForm({ project, onInvited, onClose }: { project: ProjectDetail; onIn
     <FormDialog title={`Add somebody to ${isolated(project.name)}`} action="Add" fault={rest} busy={add.isPending} onSubmit={submit} onClose={onClose}>
       <Text label="E-mail" type="email" value={email} onChange={changeEmail} required placeholder="ada@example.org" error={at.email} />
       <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />
-      <p className="sub" style={{ flexBasis: "100%" }}>Whoever has an account is in at once, here and in all projects below. Whoever has none gets an invitation, a link that works once.</p>
+      <p className="sub" style={{ flexBasis: "100%" }}>A person with an account is a member at once, here and in all projects below. Others get an invitation: a link that works once.</p>
       <ConfirmUnproved sentence={at.confirm_unproved} checked={confirmed} onChange={setConfirmed} />
     </FormDialog>
   );

@@ -26,7 +26,7 @@ function Found({ name, session }: { name: string; session: Session }) {
   if (query.error instanceof ApiError && query.error.status === 404 && !query.data) return <Missing name={name} />;
   return (
     <>
-      <TopBar title={query.data?.name ?? name} crumb={<><Link to="/projects">Projects</Link><i>/</i>{query.data?.name ?? name}</>} />
+      <TopBar title={query.data?.name ?? name} crumb={<><Link to="/projects">Projects</Link><i>/</i><bdi>{query.data?.name ?? name}</bdi></>} />
       <div className="page">
         <Loadable query={query} what="The project" skeleton={<Skeleton height={34} count={4} />}>
           {(project) => <Whole project={project} session={session} />}

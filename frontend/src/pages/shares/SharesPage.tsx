@@ -107,8 +107,8 @@ function Queue({ found }: { found: Priorities }) {
             <tr key={row.number} data-row>
               <td className="ra" data-l="Place">{integer(row.rank)}</td>
               <td className="wide"><JobRef number={row.number} name={row.name} array={row.array} /></td>
-              <td data-l="Project">{row.project.name}</td>
-              <td data-l="Owner">{row.owner?.name ?? <span className="sub">nobody</span>}</td>
+              <td data-l="Project"><Name>{row.project.name}</Name></td>
+              <td data-l="Owner">{row.owner ? <Name>{row.owner.name}</Name> : <span className="sub">nobody</span>}</td>
               <td className="ra" data-l="Priority">{integer(row.priority)}</td>
               <td data-l="Made of"><PriorityBar made={row} most={most} /></td>
             </tr>

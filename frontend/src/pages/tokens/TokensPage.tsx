@@ -24,7 +24,7 @@ export default function TokensPage({ projects }: { projects: Session["projects"]
       <TopBar title="API tokens" />
       <div className="page" style={{ maxWidth: 920 }}>
         <h1 className="say"><b>Tokens let programs act as you</b>: the evenkeel command, scripts and CI. Each is shown once, when it is made.</h1>
-        {made && <OnceShown label="The new token" secret={made.secret} onDone={() => setMade(null)}><b style={{ fontWeight: 600 }}>{made.name}</b> is made.</OnceShown>}
+        {made && <OnceShown label="The new token" secret={made.secret} onDone={() => setMade(null)}><b style={{ fontWeight: 600 }}><Name>{made.name}</Name></b> is made.</OnceShown>}
         <CreateForm projects={projects} onMade={setMade} />
         {rotate.error && <div className="fault" role="alert">{rotate.error.message}</div>}
         <Panel title="Your tokens">
