@@ -243,14 +243,14 @@ def test_commands_are_closed_by_observations_only(world: World) -> None:
 
 
 def test_one_unreadable_exit_does_not_stop_the_facts_of_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = tasks.observation.record_fact
+    record = observation.record_fact
 
     def refuse(fact: Fact) -> None:
         if fact.exit and fact.exit.message == "unreadable":
             raise ValueError
         record(fact)
 
-    monkeypatch.setattr(tasks.observation, "record_fact", refuse)
+    monkeypatch.setattr(observation, "record_fact", refuse)
     first, second = world.submit(gpus={"min": 1, "max": 2}), world.submit(gpus={"min": 1, "max": 2})
     world.train(first)
     now = timezone.now().timestamp()

@@ -35,14 +35,14 @@ AT_ONCE_S = 10.0
 MAX_NAMES = 5
 MAX_LISTED = 1_000
 #: Real and saved id are one that nobody has, so that processes of the account cannot stop it.
-_END_ACCOUNT = """
-import os, signal, sys
-uid, nobody = map(int, sys.argv[1:])
+_SIGNAL_ACCOUNT = """
+import os, sys
+uid, nobody, number = map(int, sys.argv[1:])
 os.setgroups([])
 os.setresgid(nobody, nobody, nobody)
 os.setresuid(nobody, uid, nobody)
 try:
-    os.kill(-1, signal.SIGKILL)
+    os.kill(-1, number)
 except ProcessLookupError:
     pass
 """
@@ -131,20 +131,22 @@ class Strays:
 
     def _end_all(self, account: Account, found: Found, patience_s: float) -> None:
         give_up_at = time.monotonic() + patience_s
+        # Also where none is seen: one may change its number faster than we look. Stopped they hold still to be listed.
+        self._signal_account(account, signal.SIGSTOP)
         for process in self._of(account)[:MAX_LISTED]:
             found.add(process)
-        self._kill_account(account)  # also where none was seen: one may change its number faster than we look
+        self._signal_account(account, signal.SIGKILL)
         while left := self._of(account):
             if time.monotonic() > give_up_at:
                 raise ExecutorError(f"process {left[0].pid} cannot be killed", permanent=False)
             time.sleep(REST_S)
 
-    def _kill_account(self, account: Account) -> None:
+    def _signal_account(self, account: Account, number: signal.Signals) -> None:
         """The kernel forks nothing while it delivers this: none escapes."""
         first = self._accounts.first_uid
         if first is None or account.uid is None or not self._accounts.owns(account):
             return
-        command = [sys.executable, "-I", "-S", "-c", _END_ACCOUNT, str(account.uid), str(first)]
+        command = [sys.executable, "-I", "-S", "-c", _SIGNAL_ACCOUNT, str(account.uid), str(first), str(int(number))]
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(command, check=False, timeout=AT_ONCE_S, stdin=subprocess.DEVNULL, cwd="/", env={})
 
