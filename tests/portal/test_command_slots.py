@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from celery import current_app
 from django.conf import settings
 from django.db import connection
 from django.utils import timezone
@@ -142,7 +143,7 @@ def test_a_queue_without_a_worker_is_to_be_put_right(
         def active_queues(self) -> dict[str, Any]:
             return answers
 
-    monkeypatch.setattr("celery.app.control.Control.inspect", lambda *_, **__: Inspector())
+    monkeypatch.setattr(current_app.control, "inspect", lambda *_, **__: Inspector())
     [finding] = queue_findings()
     assert (finding.ok, "commands" in finding.seen) == (ok, not ok)
 

@@ -68,13 +68,17 @@ def real_uid(pid: int) -> int | None:
     return None
 
 
+def process_ids() -> list[int]:
+    """Newest first, until numbers begin anew: what lives for milliseconds is gone before a long list comes to it."""
+    return [int(name) for name in reversed(os.listdir("/proc")) if name.isdigit()]  # noqa: PTH208 (names are all)
+
+
 def all_processes() -> Iterator[Process]:
-    """Newest first: a process that lives for milliseconds is gone before a long list comes to it."""
-    for name in reversed(os.listdir("/proc")):  # noqa: PTH208 (names are all we want)
-        if name.isdigit():
-            process = read_process(int(name))
-            if process:
-                yield process
+    """In the order of `process_ids`."""
+    for pid in process_ids():
+        process = read_process(pid)
+        if process:
+            yield process
 
 
 def descendants(pid: int) -> list[Process]:

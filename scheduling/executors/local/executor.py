@@ -60,7 +60,6 @@ KILL_GRACE_S = 3.0  # most programs end at once when asked; the others are looke
 TAKING = ((0.2, True), (3.0, False), (1.0, False))
 OBSERVE_S, LOOK_S = 3.0, 0.5  # for ending what lost its runner in one look at all runs, and at one
 SWEEP_S = 10.0
-STRUGGLE_S = 10.0  # after which other runs of the project are not spared
 #: What optimisers, DistributedDataParallel and the catalogue's data sets would import at their first use.
 PRELOAD = ("numpy", "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sklearn.datasets")
 ISOLATION = ("auto", "accounts", "none")
@@ -436,14 +435,12 @@ class LocalExecutor(SiteSoftware):
             if process and process.alive:
                 found.add(process)
         self._cgroups.remove(record.run_id, epoch)
-        since = self._layout.strays_since(record.run_id, epoch)
-        for_long = since is not None and time.time() - since > STRUGGLE_S
         try:
-            self._strays.end(record.account, patience_s, at_any_price=for_long, found=found)
+            self._strays.end(record.account, patience_s, found=found)
         finally:
             if text := found.in_words():
                 log.warning("run %s epoch %s: %s", record.run_id, epoch, text)
-                self._layout.note_strays(record.run_id, epoch, text, since)
+                self._layout.note_strays(record.run_id, epoch, text)
 
     def _leave_exit(
         self, record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, *, by: int | None = None

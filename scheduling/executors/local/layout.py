@@ -131,22 +131,12 @@ class Layout:
 
     # What outlived its run and was ended, as a sentence
 
-    def note_strays(self, run_id: str, epoch: int, text: str, since: float | None) -> None:
-        """`since`: when something was first noted; None: now."""
-        path = self._strays_file(run_id, epoch)
-        write_atomically(path, {"text": text})
-        if since is not None:
-            os.utime(path, (since, since))
+    def note_strays(self, run_id: str, epoch: int, text: str) -> None:
+        write_atomically(self._strays_file(run_id, epoch), {"text": text})
 
     def strays(self, run_id: str, epoch: int) -> str:
         content = read_object(self._strays_file(run_id, epoch))
         return str(content["text"]) if content else ""
-
-    def strays_since(self, run_id: str, epoch: int) -> float | None:
-        """When that was first noted."""
-        with contextlib.suppress(FileNotFoundError):
-            return self._strays_file(run_id, epoch).stat().st_mtime
-        return None
 
     def _strays_file(self, run_id: str, epoch: int) -> Path:
         return self.own / f"{checked_name(run_id)}.{int(epoch)}.strays"

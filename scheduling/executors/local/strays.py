@@ -3,7 +3,8 @@
 A process may leave its runner's session, drop its environment and kill its runner; its account it keeps. Where nothing
 of the account is to live, the kernel ends all of it in one go: kill(-1) as that very account, from which no fork
 escapes. Beside live runs these are explained: their runners with sessions, descendants and marks; what holds the lock
-of a launch or a preparation, likewise. Everything else is killed, again and again until nothing is left.
+of a launch or a preparation, likewise. Everything else is killed; what starts anew faster than it is found is killed
+while the account is stopped for a moment.
 """
 
 from __future__ import annotations
@@ -19,12 +20,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evenkeel.runner.processes import Process, all_processes, real_uid, signal_quietly
+from evenkeel.runner.processes import (
+    Process,
+    all_processes,
+    process_ids,
+    read_process,
+    real_uid,
+    signal_quietly,
+)
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.accounts import Account, Accounts
 from scheduling.executors.local.layout import Layout, RunRecord
-from scheduling.executors.local.sweeping import RunnerIdentity, owned, sdk_dir_of
+from scheduling.executors.local.sweeping import RunnerIdentity, sdk_dir_of
 from scheduling.executors.local.watching import open_below
 
 log = logging.getLogger(__name__)
@@ -84,28 +92,22 @@ class Strays:
         self._accounts, self._runner_of = accounts, runner_of
         self._gone: set[Path] = set()  # launches whose runner is known to have ended
 
-    def end(
-        self,
-        account: Account,
-        patience_s: float,
-        *,
-        min_age_s: float = 0.0,
-        at_any_price: bool = False,
-        found: Found | None = None,
-    ) -> Found:
-        """Afterwards every process of the account is explained; ExecutorError where that takes longer. `at_any_price`:
-        rather than leave some, live runs of the same project are ended with them. `found`: to be added to."""
+    def end(self, account: Account, patience_s: float, *, min_age_s: float = 0.0, found: Found | None = None) -> Found:
+        """Afterwards every process of the account is explained; ExecutorError where one cannot be killed. What starts
+        anew for longer than `patience_s` is ended while the account is stopped. `found`: to be added to."""
         found = Found() if found is None else found
-        if not self._accounts.owns(account):  # who else runs as it is nobody's business
+        if not self._accounts.owns(account):  # processes of other portals and of people stay
             return found
         if min_age_s <= 0 and self._ended_as_one(account, found, patience_s):
             return found
         give_up_at, before = time.monotonic() + patience_s, set[tuple[int, int]]()
-        while suspects := self._unexplained(account, min_age_s):
+        while True:
+            suspects, missed = self._unexplained(account, min_age_s)
+            if not suspects and not missed:
+                return found
             if time.monotonic() > give_up_at:
-                for process in suspects[:MAX_LISTED]:
-                    found.add(process)
-                self._give_up(account, found, at_any_price=at_any_price)
+                if suspects or min_age_s <= 0:
+                    self._end_while_stopped(account, min_age_s, found)
                 return found
             for process in suspects:  # seen twice: what is read of a tree that changes may not fit together
                 if (process.pid, process.start_ticks) in before:
@@ -113,7 +115,6 @@ class Strays:
                     signal_quietly(process.pid, signal.SIGKILL)
             before = {(process.pid, process.start_ticks) for process in suspects}
             time.sleep(REST_S)
-        return found
 
     def _ended_as_one(self, account: Account, found: Found, patience_s: float) -> bool:
         """False where something of the account is to live."""
@@ -123,20 +124,36 @@ class Strays:
             self._end_all(account, found, patience_s)
             return True
 
-    def _give_up(self, account: Account, found: Found, *, at_any_price: bool) -> None:
-        found.uncounted = True
-        if not at_any_price:
-            raise ExecutorError(f"processes of account {account.uid} start anew faster than they end", permanent=False)
-        self._end_all(account, found, AT_ONCE_S)
+    def _end_while_stopped(self, account: Account, min_age_s: float, found: Found) -> None:
+        """A stopped process forks nothing: all that is unexplained is seen and killed. Live runs of the project stand
+        still meanwhile, for some hundredths of a second; what was stopped before stays so."""
+        stopped = {process.pid for process in self._of(account) if process.state in "Tt"}
+        self._signal_account(account, signal.SIGSTOP)
+        try:
+            suspects, _ = self._unexplained(account, min_age_s)
+            for process in suspects:
+                signal_quietly(process.pid, signal.SIGKILL)
+        finally:
+            for process in self._of(account):
+                if process.pid not in stopped:
+                    signal_quietly(process.pid, signal.SIGCONT)
+        for process in suspects[:MAX_LISTED]:
+            found.add(process)
+        found.uncounted = found.uncounted or bool(suspects)
+        self._wait_for_none(lambda: self._unexplained(account, min_age_s)[0], AT_ONCE_S)
 
     def _end_all(self, account: Account, found: Found, patience_s: float) -> None:
-        give_up_at = time.monotonic() + patience_s
         # Also where none is seen: one may change its number faster than we look. Stopped they hold still to be listed.
         self._signal_account(account, signal.SIGSTOP)
         for process in self._of(account)[:MAX_LISTED]:
             found.add(process)
         self._signal_account(account, signal.SIGKILL)
-        while left := self._of(account):
+        self._wait_for_none(lambda: self._of(account), patience_s)
+
+    @staticmethod
+    def _wait_for_none(look: Callable[[], list[Process]], patience_s: float) -> None:
+        give_up_at = time.monotonic() + patience_s
+        while left := look():
             if time.monotonic() > give_up_at:
                 raise ExecutorError(f"process {left[0].pid} cannot be killed", permanent=False)
             time.sleep(REST_S)
@@ -151,20 +168,33 @@ class Strays:
             subprocess.run(command, check=False, timeout=AT_ONCE_S, stdin=subprocess.DEVNULL, cwd="/", env={})
 
     def _of(self, account: Account) -> list[Process]:
-        return [process for process in all_processes() if process.alive and owned(process.pid, account)]
+        return self._look(account)[0]
+
+    @staticmethod
+    def _look(account: Account) -> tuple[list[Process], bool]:
+        """Living processes of the account, and whether some process, of any account, ended before it was read: with it
+        those that live for milliseconds only may all have been missed."""
+        found, missed = [], False
+        for pid in process_ids():
+            process, uid = read_process(pid), real_uid(pid)
+            if process is None or uid is None:
+                missed = True
+            elif process.alive and (account.uid is None or uid == account.uid):
+                found.append(process)
+        return found, missed
 
     def accounts_in_use(self) -> set[Account]:
         found = {Account(real_uid(process.pid)) for process in all_processes()}
         return {account for account in found if self._accounts.owns(account)}
 
-    def _unexplained(self, account: Account, min_age_s: float) -> list[Process]:
-        mine = self._of(account)
+    def _unexplained(self, account: Account, min_age_s: float) -> tuple[list[Process], bool]:
+        mine, missed = self._look(account)
         if not mine:
-            return []
+            return [], missed
         explained = _Explained({process.pid: process for process in mine}, self._runners(account))
         left = [process for process in mine if not explained.covers(process) and process.age_s >= min_age_s]
         holding = self._beginning(left)
-        return [process for process in left if not explained.covers(process, holding)]
+        return [process for process in left if not explained.covers(process, holding)], missed
 
     def _beginning(self, processes: Iterable[Process]) -> set[int]:
         """Those that hold the lock of a launch that may still come about, or of a preparation."""
