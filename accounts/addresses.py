@@ -25,7 +25,7 @@ def is_proved(user: User) -> bool:
 
 
 def is_doubtful(user: User) -> bool:
-    """Whoever had the link of the invitation made the account, and nobody but its sender knows who that was. Accounts
+    """Anyone who had the invitation's link could make the account; only its sender knows who had it. Accounts
     that administrators made are unproved too, and marked, but administrators know whom they made them for."""
     return not is_proved(user) and (user.invited_by_id is not None or user.invited_into_id is not None)
 

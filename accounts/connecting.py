@@ -1,5 +1,5 @@
 """The first sign-in of an existing account at the identity provider: from then on it is the person's whom the provider
-names. Whoever made it before knows its password and may have left themselves other ways in."""
+names. The person who made it before knows its password and may have left themselves other ways in."""
 
 from __future__ import annotations
 

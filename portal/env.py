@@ -20,7 +20,7 @@ from accounts.grants import Grant
 
 
 class BadSetting(ImproperlyConfigured):
-    """One sentence for whoever set the variable."""
+    """One sentence for the person who set the variable."""
 
 
 _env = environ.Env()

@@ -211,7 +211,7 @@ def has_metrics_token(request: HttpRequest) -> bool:
 
 
 class MetricsView(APIView):
-    """For whoever has the token of `EVENKEEL_METRICS_TOKEN`, and for administrators."""
+    """For holders of the token of `EVENKEEL_METRICS_TOKEN`, and for administrators."""
 
     schema = None
 

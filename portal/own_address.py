@@ -1,7 +1,7 @@
 """Under which addresses people reach this portal, and which addresses lead to its machine.
 
-A browser sends a host's cookies to every port of it, so a program that listens there receives the session of whoever
-opens its page.
+A browser sends a host's cookies to every port of it, so a program that listens there receives the session of anyone
+who opens its page.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def is_own_origin(origin: str, *, host: str, secure: bool) -> bool:
 
 
 def own_address(request: HttpRequest) -> str:
-    """Begin of links for others, such as `https://portal.example.org`. Whoever sends a request chooses its host and
+    """Begin of links for others, such as `https://portal.example.org`. The sender of a request chooses its host and
     port among all that lead here, a job's own port too: others are sent to a port of the portal's only.
 
     Raises UnknownAddress where it is not known which that is.

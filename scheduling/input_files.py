@@ -13,6 +13,7 @@ import io
 import json
 import lzma
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -217,7 +218,7 @@ def read_json(path: Path, most_bytes: int = LARGEST_JSON_BYTES) -> Any:
     """A JSON document in which no key is given twice and no number is endless. Raises InvalidInput."""
     text = read_text(path, most_bytes)
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        return parse_json(text)
     except json.JSONDecodeError as error:
         raise InvalidInput(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
@@ -226,11 +227,15 @@ def read_json(path: Path, most_bytes: int = LARGEST_JSON_BYTES) -> Any:
         raise InvalidInput(f"{path}: {error}") from None
 
 
+def parse_json(text: str) -> Any:
+    """As `json.loads`; ValueError also where an object has a key twice, and for NaN and Infinity."""
+    return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"the key {twice[:60]!r} is given twice in one object")
     return found
 

@@ -77,7 +77,7 @@ class MembersView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, project: str, query: Query, body: MemberWish) -> Response:
-        """Give somebody who has an account a role. Whoever has none is invited. 409 where the account's address was
+        """Give somebody who has an account a role. A person without an account is invited. 409 where the account's address was
         never proved, unless that is confirmed."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
@@ -14,6 +13,7 @@ from rest_framework.request import Request
 
 from portal.api.errors import Refused
 from portal.jobs.schema import MAX_BYTES, FieldProblem, load_yaml
+from scheduling.input_files import parse_json
 
 
 class AlwaysJson(BaseContentNegotiation):
@@ -50,21 +50,9 @@ def malformed(detail: str) -> Refused:
     return Refused(400, detail, [FieldProblem("body", detail, "syntax")])
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        ((doubled, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"{doubled!r} is given twice")
-    return values
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
-
-
 def load_json(text: str) -> Any:
     try:
-        document = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        document = parse_json(text)
         json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair cannot be stored
     except RecursionError:
         raise malformed("The body is nested too deeply.") from None

@@ -113,7 +113,7 @@ class ServiceAccountView(APIView):
         body=AccountChange,
     )
     def patch(self, request: Request, project: str, account: int, query: Query, body: AccountChange) -> Response:
-        """Another role, out of use, or in use again. Its jobs stay with the project."""
+        """Another role, deactivated, or activated again. Its jobs stay with the project."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         found = _accounts(row).get(pk=account)
@@ -162,7 +162,7 @@ class ServiceTokensView(APIView):
         row, _ = access_project(user, project, role=MANAGER)
         found = _accounts(row).get(pk=account)
         if not found.is_active:
-            raise Refused(409, f"{found.first_name} is out of use.")
+            raise Refused(409, f"{found.first_name} is deactivated.")
         bound = _below(row, body.project) if body.project else row
         try:
             token, secret = create_token(

@@ -64,4 +64,7 @@ def _is_dump(path: Path) -> bool:
 
 
 def _is_open(path: Path) -> bool:
-    return bool(path.stat().st_mode & _OTHERS)
+    try:
+        return bool(path.stat().st_mode & _OTHERS)
+    except OSError:  # removed meanwhile
+        return False

@@ -351,7 +351,6 @@ _SECRETS = (
     (re.compile(r"(?i)\bbearer\s+\S+"), "Bearer ***"),
     (re.compile(r"://[^/\s@]*@"), "://***@"),
     (re.compile(r"(?i)\b(\w*(?:password|passwd|secret|token|api[_-]?key|authorization))(\s*[=:]\s*)\S+"), r"\1\2***"),
-    (re.compile(r"\bek[a-z]?_[A-Za-z0-9_.-]{8,}"), "***"),
 )
 
 
@@ -363,6 +362,7 @@ def in_a_sentence(error: Exception) -> str:
         said = ""
     for pattern, instead in _SECRETS:
         said = pattern.sub(instead, said[:2_000])
+    said = logs.masked(said)
     kind = type(error).__name__
     return _printable(f"{kind}: {said}" if said else kind, _LONGEST_ERROR)
 

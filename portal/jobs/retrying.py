@@ -12,7 +12,7 @@ _TOKENS = frozenset({"RETRY", "back_off", "NEW", "ACCEPTED", "waits_for_contact"
 
 
 def describe_retry(run: Run) -> dict[str, Any] | None:
-    """None unless it waits for its next attempt. The same at any moment: whoever shows it counts down."""
+    """None unless it waits for its next attempt. The same at any moment: the page counts down."""
     if not run.awaits_retry:
         return None
     at = run.not_before.isoformat(timespec="milliseconds").replace("+00:00", "Z") if run.not_before else None

@@ -24,7 +24,7 @@ def is_pending(run_id: UUID | str, epoch: int) -> bool:
 
 
 def hand_out(run_id: str, epoch: int) -> bool:
-    """True for whoever shall send a task; False while another is on its way."""
+    """True where the caller shall send a task; False while another is on its way."""
     return bool(cache.add(_key("pending", run_id, epoch), True, PENDING_S))
 
 

@@ -290,7 +290,7 @@ def _program(evenkeel: Shell) -> None:
     second = evenkeel.json(*make)
     assert evenkeel.json(*accounts, "deactivate", "speech", "ci")["is_active"] is False
     evenkeel.using(second["secret"])("projects", "ls", code=1)
-    assert "out of use" in evenkeel(*make, code=1)
+    assert "deactivated" in evenkeel(*make, code=1)
     assert evenkeel.json(*accounts, "activate", "speech", "ci")["tokens"] == 0
     assert [row["name"] for row in evenkeel.json(*accounts, "ls", "speech")] == ["ci"]
     assert "no service account" in evenkeel(*accounts, "tokens", "speech", "robot", code=1)

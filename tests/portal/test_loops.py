@@ -194,11 +194,11 @@ def test_what_nobody_tries_any_more_is_neither_shown_nor_kept() -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (ValueError("https://build:t0psecret@packages.example.org/simple"), "ValueError: https://***@packages"),
+        (ValueError("https://build:t0psecret@packages.example.org/x"), "ValueError: https://***@packages"),
         (ValueError("password=t0psecret refused"), "ValueError: password=*** refused"),
         (ValueError("Authorization: Bearer t0psecret"), "ValueError: Authorization: ***"),
         (ValueError("Bearer t0psecret was sent"), "ValueError: Bearer *** was sent"),
-        (ValueError("ekr_t0psecrett0psecret is no token"), "ValueError: *** is no token"),
+        (ValueError("ekr_t0psecrett0psecretXX is no token"), "ValueError: ekr_[redacted] is no token"),
         (ValueError("first\nt0psecret"), "ValueError: first"),
         (ValueError("a\0b\udc80c\x1b[2J"), "ValueError: a b c [2J"),
         (ValueError(), "ValueError"),

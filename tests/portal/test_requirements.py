@@ -53,15 +53,18 @@ def test_the_line_of_the_file_is_named(text: str, words: str) -> None:
     assert said.startswith(words) if words else said == ""
 
 
+AN_ADDRESS = "https://u:t0psecret@h.example/x"
+
+
 @pytest.mark.parametrize(
     "line",
     [
-        "--extra-index-url https://u:t0psecret@h.example/simple",
-        "--index-url=https://u:t0psecret@h.example/simple",
-        "-i https://u:t0psecret@h.example/simple",
-        "https://u:t0psecret@h.example/x-1.0-py3-none-any.whl",
-        "git+https://u:t0psecret@h.example/x",
-        "x @ https://u:t0psecret@h.example/x.whl",
+        f"--extra-index-url {AN_ADDRESS}",
+        f"--index-url={AN_ADDRESS}",
+        f"-i {AN_ADDRESS}",
+        f"{AN_ADDRESS}-1.0-py3-none-any.whl",
+        f"git+{AN_ADDRESS}",
+        f"x @ {AN_ADDRESS}.whl",
         "six==t0psecret!",
         'six; python_version > "t0psecret',
     ],

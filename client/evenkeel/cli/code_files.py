@@ -167,7 +167,7 @@ def _git(here: Path, *arguments: str, given: str | None = None) -> list[str]:
 
 
 def _run(here: Path, arguments: Iterable[str], given: str | None = None) -> subprocess.CompletedProcess[bytes]:
-    """Only what lists files is ever run, so that whoever owns the directory does not matter."""
+    """Only what lists files is ever run, so that the owner of the directory does not matter."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1"}
     command = ["git", "-c", "safe.directory=*", "-c", "core.fsmonitor=false", *arguments]

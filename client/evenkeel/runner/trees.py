@@ -222,7 +222,7 @@ def walk(
 
 
 def _ascend(directory: int, level: _Level) -> int:
-    """Whoever owns the directory may have moved it: then what is above it is not what we came from."""
+    """The owner of the directory may have moved it: then its parent is not the one that we came from."""
     above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     found = os.fstat(above)
     if (found.st_dev, found.st_ino) != (level.device, level.inode):

@@ -1957,7 +1957,7 @@ export interface paths {
         put?: never;
         /**
          * Give somebody who has an account a role
-         * @description Give somebody who has an account a role. Whoever has none is invited. 409 where the account's address was never proved, unless that is confirmed.
+         * @description Give somebody who has an account a role. A person without an account is invited. 409 where the account's address was never proved, unless that is confirmed.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -2150,8 +2150,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Another role, out of use, or in use again
-         * @description Another role, out of use, or in use again. Its jobs stay with the project.
+         * Another role, deactivated, or activated again
+         * @description Another role, deactivated, or activated again. Its jobs stay with the project.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */

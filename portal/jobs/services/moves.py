@@ -173,7 +173,7 @@ def in_batches(
 ) -> list[Done]:
     """What `write` says of those it could write: so many at once, in a transaction or savepoint. Where that fails, by
     a conflict (a GPU that is still somebody's, a run that moved on) or anything else, each half has its own, so that
-    only the item at fault is left as it was; `refuse` is told of it."""
+    only the item at fault is left as it was; `refuse` is called with it."""
     starts = range(0, len(items), size)
     return [done for start in starts for done in _by_halves(items[start : start + size], write, refuse)]
 
@@ -195,7 +195,7 @@ def _by_halves(
 
 
 def _lock(runs: Iterable[Run]) -> None:
-    """In one order, whoever else does so; keys are not changed."""
+    """In the order that every writer uses, against deadlocks; keys are not changed."""
     known = {run.pk: (run.state, run.epoch) for run in runs}
     rows = Run.objects.select_for_update(no_key=True).filter(pk__in=known).order_by("pk")
     found = {pk: (state, epoch) for pk, state, epoch in rows.values_list("pk", "state", "epoch")}

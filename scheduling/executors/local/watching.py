@@ -1,6 +1,6 @@
 """Waits for processes of a job's account, which other processes of that account can stop at any moment.
 
-A process that was stopped (SIGSTOP, or by a debugger) is not waited for: it is killed, and whoever waits goes on.
+A process that was stopped (SIGSTOP, or by a debugger) is not waited for: it is killed, and the caller goes on.
 """
 
 from __future__ import annotations

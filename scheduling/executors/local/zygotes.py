@@ -131,7 +131,7 @@ class Zygotes:
 
     @contextlib.contextmanager
     def _starting(self, account: Account) -> Iterator[int]:
-        """Whoever starts one holds the lock, and so does the new one until it has imported everything."""
+        """The process that starts one holds the lock, and so does the new one until it has imported everything."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         path = self._lock_path(account)
         with path.open("w") as lock:

@@ -58,7 +58,7 @@ function Table({ rows, manages, tokensOf, onTokens, onOpen }: TableProps) {
         <tbody>
           {rows.map((one) => (
             <tr key={one.id}>
-              <td className="wide" style={{ fontWeight: 500 }}><Name>{one.name}</Name>{!one.is_active && <span className="chip warn" style={{ marginLeft: 6 }}>out of use</span>}</td>
+              <td className="wide" style={{ fontWeight: 500 }}><Name>{one.name}</Name>{!one.is_active && <span className="chip warn" style={{ marginLeft: 6 }}>deactivated</span>}</td>
               <td className="mono wide" style={{ fontSize: 12 }}><Name>{one.email}</Name></td>
               <td data-l="Role">{one.role}</td>
               <td className="ra" data-l="Tokens">{integer(one.tokens)}</td>
@@ -66,7 +66,7 @@ function Table({ rows, manages, tokensOf, onTokens, onOpen }: TableProps) {
               <td className="ra acts">
                 <button type="button" className="btn sm" aria-expanded={tokensOf === one.id} aria-label={`Tokens of ${isolated(one.name)}`} onClick={() => onTokens(tokensOf === one.id ? null : one.id)}>Tokens</button>{" "}
                 {manages && <button type="button" className="btn sm" aria-label={`Change ${isolated(one.name)}`} onClick={() => onOpen({ kind: "change", account: one })}>Change</button>}{" "}
-                {manages && one.is_active && <button type="button" className="btn sm bad" aria-label={`Put ${isolated(one.name)} out of use`} onClick={() => onOpen({ kind: "stop", account: one })}>Out of use</button>}
+                {manages && one.is_active && <button type="button" className="btn sm bad" aria-label={`Deactivate ${isolated(one.name)}`} onClick={() => onOpen({ kind: "stop", account: one })}>Deactivate</button>}
               </td>
             </tr>
           ))}
@@ -107,7 +107,7 @@ function StopDialog({ project, account, onClose }: { project: ProjectDetail; acc
   const change = useChangeAccount(project.key);
   return (
     <AskDialog
-      title={`Put ${isolated(account.name)} out of use?`} keep="Keep it" action="Put out of use" error={change.error} busy={change.isPending}
+      title={`Deactivate ${isolated(account.name)}?`} keep="Keep it" action="Deactivate" error={change.error} busy={change.isPending}
       onDo={() => change.mutate({ id: account.id, is_active: false }, { onSuccess: onClose })} onClose={onClose}
     >
       Its {account.tokens === 1 ? "token stops" : `${integer(account.tokens)} tokens stop`} working at once, for good. Its jobs stay with <Name>{project.name}</Name> and go on.

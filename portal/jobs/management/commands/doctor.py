@@ -20,7 +20,7 @@ QUEUES_TIMEOUT_S = 2.0
 
 
 def queue_findings() -> Iterator[Finding]:
-    """Queues that nobody takes from, where any worker answers at all; at least one line then."""
+    """Queues without a worker, where any worker answers at all; at least one line then."""
     answers = current_app.control.inspect(timeout=QUEUES_TIMEOUT_S).active_queues() or {}
     if not answers:
         return
