@@ -77,8 +77,8 @@ class MembersView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, project: str, query: Query, body: MemberWish) -> Response:
-        """Give somebody who has an account a role. A person without an account is invited. 409 where the account's address was
-        never proved, unless that is confirmed."""
+        """Give somebody who has an account a role. A person without an account is invited. 409 where the account's
+        address was never proved, unless that is confirmed."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         person = User.objects.filter(email__iexact=body.email, kind=User.Kind.PERSON, is_active=True).first()
