@@ -46,6 +46,7 @@ class Played:
 
     clock: Clock
     rank: int = 0
+    pid: int = -1
     running: bool = True
     failed: bool = False
     killed: bool = False
