@@ -80,13 +80,13 @@ def test_a_directory_that_the_job_has_closed_asks_for_nothing(
 def test_a_signal_wakes_the_runner_and_nothing_stays_open() -> None:
     handler = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
-        opened = len(os.listdir("/proc/self/fd"))
+        opened = len(list(Path("/proc/self/fd").iterdir()))
         with engine.woken_by_signals() as woken:
             os.kill(os.getpid(), signal.SIGUSR1)
             assert os.read(woken, 100) == bytes([signal.SIGUSR1])
             with pytest.raises(BlockingIOError):
                 os.read(woken, 100)
-        assert len(os.listdir("/proc/self/fd")) == opened
+        assert len(list(Path("/proc/self/fd").iterdir())) == opened
         assert signal.set_wakeup_fd(-1) == -1
     finally:
         signal.signal(signal.SIGUSR1, handler)
@@ -189,6 +189,18 @@ def test_a_program_is_given_the_places_of_its_data_and_its_launch_counts_from_th
     assert [report["fetching"] for report in run.reports.reports] == ["3 of 9 GB"]
     log = (run.place / "logs" / "rank0.log").read_text()
     assert "[evenkeel] cached\n" in log
+
+
+def test_a_node_alone_fetches_its_data_and_says_how_far_it_is(course: Callable[..., Course]) -> None:
+    def bring(place: Path, tell: Callable[[str], None], is_over: Callable[[], bool]) -> dict[str, str]:
+        tell("3 of 9 GB")
+        return {"DATA": "x"}
+
+    run = course()
+    run.runner._data = Data(bring)
+    run.runner._bring_data()
+    assert run.runner._spec.environment["DATA"] == "x"
+    assert [report["fetching"] for report in run.reports.reports] == ["3 of 9 GB"]
 
 
 def test_who_is_over_while_other_nodes_fetch_waits_no_longer(course: Callable[..., Course]) -> None:
@@ -330,9 +342,10 @@ def test_nobody_below_survives_and_the_other_nodes_are_let_go(
     run, calls = course(), list[str]()
     alone(run, monkeypatch, watch=lambda: calls.append("watch"))
     monkeypatch.setattr(run.runner, "_end_descendants", lambda: calls.append("end"))
+    monkeypatch.setattr(run.runner._sampler, "start", lambda: calls.append("sample"))
     run.runner._party = Nodes()
     run.runner.run()
-    assert (calls, run.runner._party.calls) == (["watch", "end"], ["dismiss"])
+    assert (calls, run.runner._party.calls) == (["sample", "watch", "end"], ["dismiss"])
 
 
 @pytest.mark.parametrize(
