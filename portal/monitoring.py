@@ -158,6 +158,9 @@ def _rounds() -> Iterator[Metric]:
     variance = GaugeMetricFamily("evenkeel_slowdown_variance", "Of relative throughput, by the last plan.", labels=_BY)
     failed = GaugeMetricFamily("evenkeel_solver_failed", "The last round fell back, for the solver failed.", labels=_BY)
     policy = GaugeMetricFamily("evenkeel_policy_info", "The policy in force.", labels=[*_BY, "policy"])
+    said = "For how long the engine has not answered; 0: it does."
+    away = GaugeMetricFamily("evenkeel_engine_away_seconds", said, labels=_BY)
+    now = timezone.now()
     for cluster in active_clusters():
         name = cluster.name
         rounds.add_metric([name], cluster.rounds, cluster.rounds_s)
@@ -167,7 +170,9 @@ def _rounds() -> Iterator[Metric]:
             variance.add_metric([name], value)
         failed.add_metric([name], 1.0 if cluster.figures.get("solver_failed") else 0.0)
         policy.add_metric([name, cluster.policy_name], 1)
-    yield from (rounds, last, variance, failed, policy)
+        since = cluster.engine_away_since
+        away.add_metric([name], max(0.0, (now - since).total_seconds()) if since else 0.0)
+    yield from (rounds, last, variance, failed, policy, away)
 
 
 def _commands(names: Sequence[str]) -> Iterator[Metric]:

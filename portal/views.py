@@ -13,6 +13,7 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 
 from portal.jobs.clusters import active_clusters
+from portal.jobs.models import Cluster
 from portal.jobs.trust import single_trust_mode
 
 NOT_BUILT = "The front end is not built yet: run `make frontend`, then start again. The API is at /api/v1/.\n"
@@ -46,10 +47,17 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def readyz(request: HttpRequest) -> HttpResponse:
-    """This process and what it needs answer."""
+    """This process and what it needs answer. An engine that does not keeps no page from being served: it is named."""
     checks = {"database": _says(_ask_database), "redis": _says(_ask_redis)}
     ready = all(answer == "ok" for answer in checks.values())
-    return JsonResponse({"status": "ok" if ready else "unavailable", **checks}, status=200 if ready else 503)
+    engines = {one.name: _engine(one) for one in active_clusters()} if ready else {}
+    status = "ok" if ready else "unavailable"
+    return JsonResponse({"status": status, **checks, "engines": engines}, status=200 if ready else 503)
+
+
+def _engine(cluster: Cluster) -> str:
+    since = cluster.engine_away_since
+    return f"has not answered since {since:%Y-%m-%dT%H:%M:%SZ}" if since else "ok"
 
 
 def _says(ask: Callable[[], None]) -> str:

@@ -1668,6 +1668,8 @@ class SessionCluster(TypedDict):
 class SessionClusterRef(TypedDict):
     name: str
     stream: str
+    engine: str
+    engine_away_since_at: str | None
 
 
 class SessionProject(TypedDict):
@@ -2802,6 +2804,8 @@ class LiveClusterHead(TypedDict):
     policy: LivePolicy
     last_event_at: NotRequired[str]
     problem: NotRequired[str]
+    engine: str
+    engine_away_since_at: NotRequired[str]
     rejected: NotRequired[str]
 
 

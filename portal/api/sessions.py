@@ -30,10 +30,11 @@ from portal.api.parsing import JsonParser
 from portal.api.rates import RateThrottle
 from portal.api.shapes.accounts import Session
 from portal.jobs.clusters import active_clusters, is_emulated, speedup
-from portal.jobs.describe import CURRENCY
+from portal.jobs.describe import CURRENCY, iso
+from portal.jobs.engine_names import engine_name
 from portal.jobs.fields import OneLine
 from portal.jobs.live_state import stream_of
-from portal.jobs.models import Accelerator
+from portal.jobs.models import Accelerator, Cluster
 from portal.jobs.trust import single_trust_mode
 
 MOST_PROJECTS = 200
@@ -105,6 +106,15 @@ class SessionView(APIView):
         return Response(status=204)
 
 
+def _in_session(cluster: Cluster, place: int) -> dict[str, Any]:
+    return {
+        "name": cluster.name,
+        "stream": stream_of(cluster, place),
+        "engine": engine_name(cluster),
+        "engine_away_since_at": iso(cluster.engine_away_since),
+    }
+
+
 def describe_session(user: User | AnonymousUser) -> dict[str, Any]:
     clusters = list(active_clusters())
     cluster = clusters[0] if clusters else None
@@ -127,7 +137,7 @@ def describe_session(user: User | AnonymousUser) -> dict[str, Any]:
             "nodes": gpus.values("node").distinct().count(),
             "gpus": gpus.count(),
         },
-        "clusters": [{"name": one.name, "stream": stream_of(one, place)} for place, one in enumerate(clusters)],
+        "clusters": [_in_session(one, place) for place, one in enumerate(clusters)],
         "single_trust_mode": single_trust_mode(cluster),
         "emulated": is_emulated(cluster.pk if cluster else None),
         "speedup": speedup(cluster.pk if cluster else None),

@@ -20,6 +20,7 @@ from accounts.quotas import gpu_limits, month_budget_micro, period_of
 from portal.jobs import events
 from portal.jobs.clusters import active_clusters, is_emulated, speedup
 from portal.jobs.describe import CURRENCY, Context, describe_job, gather, iso, settled_times, variance
+from portal.jobs.engine_names import engine_name
 from portal.jobs.gang_words import gpus_of
 from portal.jobs.holding import product_of
 from portal.jobs.loops import Item, Loop, LoopName, of_job
@@ -151,6 +152,8 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
             },
             "last_event_at": iso(newest),
             "problem": cluster.last_error or None,
+            "engine": engine_name(cluster),
+            "engine_away_since_at": iso(cluster.engine_away_since),
             "rejected": cluster.figures.get("rejected"),
         },
         "tiles": _tiles(cluster, live, described, nodes, ctx),

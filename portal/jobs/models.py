@@ -61,6 +61,10 @@ class Cluster(models.Model):
     next_wake_at = models.DateTimeField(null=True, editable=False)
     figures = models.JSONField(default=dict, blank=True, editable=False)
     last_error = models.TextField(blank=True, default="", editable=False)
+    #: Since when its engine has not answered; null: it does. Nothing is planned meanwhile.
+    engine_away_since = models.DateTimeField(null=True, editable=False)
+    #: When it last answered again: states that lasted while it was away have their whole time from then on.
+    engine_back_at = models.DateTimeField(null=True, editable=False)
     isolation = models.CharField(max_length=200, blank=True, default="", editable=False)
     #: Of jobs that name none.
     default_partition = models.ForeignKey(Partition, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")

@@ -41,7 +41,7 @@ from portal.jobs.loops import (
 from portal.jobs.models import Cluster, Command, Handover, Hold, Job, Run
 from portal.jobs.round_plans import plan_cluster
 from portal.jobs.round_signal import round_committed
-from portal.jobs.services import administration, budgets, checks, handovers, limits, observation, plans
+from portal.jobs.services import administration, budgets, checks, engine_contact, handovers, limits, observation, plans
 from portal.jobs.services.hopeless import cancel_hopeless
 from portal.material import preparation
 from scheduling.domain import Plan
@@ -101,16 +101,20 @@ def _round(cluster: Cluster) -> None:
         executor = executor_for(cluster)
     except ExecutorError as error:
         logger.warning("cluster %s has no executor: %s", cluster, error)
-        Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
+        engine_contact.note_away(cluster, str(error), timezone.now())
         return
     pk, steps = cluster.pk, _steps(cluster)
-    seen = steps.run(step("observe", pk), observe, cluster, executor)
+    answered = steps.run(step("observe", pk), observe, cluster, executor)
     now = timezone.now()
+    if answered is False:
+        steps.run(step("give notice of budgets", pk), budgets.give_notices, now)
+        steps.run(step("count runs", pk), reporting.note_runs)
+        return
     steps.run(step("ask for node checks", pk), _ask_for_checks, pk, now)
     steps.run(step("accept", pk), accept, cluster, executor, now)
     steps.run(step("end overdue states", pk), observation.advance_clock, cluster_id=pk, now=now)
     steps.run(step("enforce limits", pk), limits.enforce, cluster_id=pk, now=now)
-    if seen:  # else they may have ended long ago, and well
+    if answered:  # else they may have ended long ago, and well
         steps.run(step("enforce max_duration", pk), limits.end_overdue, cluster_id=pk, now=now)
     steps.run(step("give notice of budgets", pk), budgets.give_notices, now)
     steps.run(step("cancel unschedulable jobs", pk), cancel_hopeless, cluster_id=pk)
@@ -163,10 +167,11 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
         for fact in itertools.filterfalse(_is_all_said, facts):
             with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):
                 take_in_later_or_now(cluster, fact, loop)
+        engine_contact.note_back(cluster, timezone.now())
         answered = True
     except ExecutorError as error:
         logger.warning("cluster %s, executor %s: %s", cluster, cluster.executor, error)
-        Cluster.objects.filter(pk=cluster.pk).update(last_error=str(error))
+        engine_contact.note_away(cluster, str(error), timezone.now())
     _note_isolation(cluster, executor)
     return answered
 

@@ -175,7 +175,8 @@ def test_one_whose_engine_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatc
     world.cluster.refresh_from_db()
     assert world.cluster.rounds == 1
     assert world.cluster.last_error == ""
-    assert other.rounds == 1  # what is known of it is planned with
+    assert (other.engine_away_since is None) is isinstance(bad, Broken)
+    assert other.rounds == isinstance(bad, Broken)  # nothing is planned without an engine; with a fault of ours, it is
 
 
 def test_a_retired_cluster_has_no_rounds(monkeypatch: pytest.MonkeyPatch) -> None:

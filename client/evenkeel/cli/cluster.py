@@ -9,7 +9,7 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.checks import STATES, check_rows, check_text
-from evenkeel.cli.clusters import are_several, cluster_names, clusters_table, of_cluster
+from evenkeel.cli.clusters import are_several, cluster_names, clusters_table, note_engines_away, of_cluster
 from evenkeel.cli.config import connect, current_login
 from evenkeel.cli.output import (
     age,
@@ -65,6 +65,8 @@ def queue(limit: int, output: str, **filters: str | None) -> None:
             click.echo(table(heads, rows, right=frozenset(right)))
         if len(jobs) > limit:
             note(f"and {len(jobs) - limit:,} more; --limit shows them")
+    if output != "json":
+        note_engines_away(client)
 
 
 def _waiting(job: schemas.Job) -> list[object]:
@@ -101,6 +103,8 @@ def nodes(name: str | None, cluster: str | None, output: str) -> None:
         _show(connect().node(name, cluster=cluster), output)
         return
     client = connect()
+    if output != "json":
+        note_engines_away(client, cluster)
     names = cluster_names(client)
     if len(names) < 2:
         _list(client.nodes(cluster=cluster), [], output)

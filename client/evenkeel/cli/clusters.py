@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from evenkeel.cli.output import table
+from evenkeel.cli.output import moment, note, table
 from evenkeel.client import Client
 
 #: Without it the API takes the first one; which names there are is the API's to say.
@@ -20,6 +20,19 @@ def cluster_names(client: Client) -> list[str]:
 
 def are_several(client: Client) -> bool:
     return len(cluster_names(client)) > 1
+
+
+def note_engines_away(client: Client, cluster: str | None = None) -> None:
+    """One line for each cluster (or for this one) whose engine does not answer, beside what is printed."""
+    found = client.session().get("clusters", [])
+    for one in found:
+        since = one.get("engine_away_since_at")
+        if since and cluster in (None, one["name"]):
+            where = f"Cluster {one['name']}: " if len(found) > 1 else ""
+            note(
+                f"{where}{one.get('engine', 'the engine')} has not answered since {moment(since)}. What runs goes "
+                "on; nothing is started, stopped or resized until it answers."
+            )
 
 
 def clusters_table(

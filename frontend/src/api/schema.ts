@@ -5575,6 +5575,13 @@ export interface components {
             /** Format: date-time */
             last_event_at?: string;
             problem?: string;
+            /** @example Slurm */
+            engine: string;
+            /**
+             * Format: date-time
+             * @description Since when the engine has not answered; nothing is planned meanwhile.
+             */
+            engine_away_since_at?: string;
             rejected?: string;
         };
         LiveCostNow: {
@@ -7850,6 +7857,10 @@ export interface components {
              * @example cluster:lab
              */
             stream: string;
+            /** @example Slurm */
+            engine: string;
+            /** @description Since when the engine has not answered: nothing is started, stopped or resized until it does. */
+            engine_away_since_at: string | null;
         };
         SessionProject: {
             key: string;

@@ -24,6 +24,8 @@ const MARKS: Record<string, Mark> = {
   cancel: ofState("cancelled"),
   round: quiet("scales"),
   policy_changed: quiet("sliders"),
+  engine_away: { icon: "warn", colour: "var(--bad)" },
+  engine_back: { icon: "node", colour: "var(--good)" },
   node_lost: { icon: "warn", colour: "var(--bad)" },
   node_drained: { icon: "warn", colour: "var(--warn)" },
   node_drain_due: { icon: "warn", colour: "var(--warn)" },

@@ -11,7 +11,7 @@ function cluster(tiles: Partial<FullTiles>, queue: number[] = [], holding = tile
     gpus_total: 32, gpus_busy: 29, utilisation: 0.9, running: 12, queued: queue.length, oldest_wait_since_at: null, variance: 0.014, v_bound: 0.04,
     mean_relative_throughput: 0.4, relative_throughputs: [], spend_per_hour: "1", spend_month: "1", budget_month: null, ...tiles,
   };
-  return { cluster: { name: "north", speedup: 1, emulated: false, currency: "USD", round: 1, policy: { name: "f_scheduling", parameters: {} } }, tiles: all, nodes: {}, jobs, queue, events: {} };
+  return { cluster: { name: "north", speedup: 1, engine: "This machine", emulated: false, currency: "USD", round: 1, policy: { name: "f_scheduling", parameters: {} } }, tiles: all, nodes: {}, jobs, queue, events: {} };
 }
 
 const node = { type: "l40s", gpus: 8, emulated: false, schedulable: true, drained: false, lost: false, memory_mib: 0, cpus: 0, host_memory_mib: 0, held: 0, price_per_hour: "1", accelerators: {} };

@@ -3,6 +3,7 @@ import { Link, useLocation } from "react-router";
 import { useSession } from "../api/hooks";
 import { Icon } from "../components/icons";
 import { ClusterSwitch } from "./ClusterSwitch";
+import { EngineBar } from "./EngineBar";
 import { ConnectionBar } from "./LostBar";
 import { SearchBox } from "./SearchBox";
 import { ShellContext } from "./context";
@@ -35,6 +36,7 @@ export function TopBar({ title, crumb }: { title: string; crumb?: ReactNode }) {
         )}
       </div>
       <ConnectionBar />
+      <EngineBar />
     </>
   );
 }

@@ -26,6 +26,10 @@ class SessionProject(Shape):
 class SessionClusterRef(Shape):
     name: str
     stream: str = Field(description="Its live stream.", examples=["cluster", "cluster:lab"])
+    engine: str = Field(examples=["Slurm"])
+    engine_away_since_at: datetime | None = Field(
+        description="Since when the engine has not answered: nothing is started, stopped or resized until it does."
+    )
 
 
 class SessionCluster(Shape):

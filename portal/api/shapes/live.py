@@ -55,6 +55,8 @@ class LiveClusterHead(Shape):
     policy: LivePolicy
     last_event_at: datetime = _missing()
     problem: str = _missing()
+    engine: str = Field(examples=["Slurm"])
+    engine_away_since_at: datetime = _missing("Since when the engine has not answered; nothing is planned meanwhile.")
     rejected: str = _missing()
 
 

@@ -18,7 +18,7 @@ from portal import logs
 from portal.jobs import checkpoint_store, events, holding, spooling, wakeups
 from portal.jobs.describe import cluster_types
 from portal.jobs.loops import Item, Loop, LoopName, of_run, of_run_id
-from portal.jobs.models import Assignment, Command, Hold, Run
+from portal.jobs.models import Assignment, Cluster, Command, Hold, Run
 from portal.jobs.relative import final_slowdown
 from portal.jobs.services.endings import and_then, explain_exit
 from portal.jobs.services.moves import StaleRun, Transition, Why, kept_why, move, move_who_can
@@ -234,11 +234,14 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
         now,
         loop,
     )
+    back_at = Cluster.objects.values_list("engine_back_at", flat=True).get(pk=cluster_id)
     for state, event in ON_OVERDUE.items():
         limit_s = TIME_LIMIT_S[state]
         assert limit_s is not None
         if state is State.CHECKPOINTING:
             limit_s += upload_s(cluster_id)
+        if back_at is not None and back_at > now - timedelta(seconds=limit_s):
+            continue  # while the engine was away nothing could move
         overdue = runs.filter(state=state, state_since__lt=now - timedelta(seconds=limit_s))
         fetches = ~Q(fetching="") & Q(last_report_at__gte=now - FETCHING_SILENCE)
         for run in overdue.exclude(reason_token=PREPARING).exclude(fetches):

@@ -24,7 +24,7 @@ export function Overview({ session }: { session: Session }) {
         {cluster ? <Sentence parts={overviewSentence(cluster, jobs, now)} /> : <Waiting />}
         {cluster && (
           <>
-            {cluster.cluster.problem && <p className="fault" role="alert" style={{ margin: 0 }}>{cluster.cluster.problem}</p>}
+            {cluster.cluster.problem && !cluster.cluster.engine_away_since_at && <p className="fault" role="alert" style={{ margin: 0 }}>{cluster.cluster.problem}</p>}
             <Tiles cluster={cluster} jobs={jobs} now={now} />
             <div className={`cols ${css.top}`}>
               <Accelerators cluster={cluster} jobs={jobs} now={now} />

@@ -1,0 +1,40 @@
+"""Whether a cluster's engine answers, and since when it has not: meanwhile nothing is planned.
+
+What runs goes on without the engine's controller; a decision could stop a job that the engine then cannot start again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from portal.jobs import events
+from portal.jobs.engine_names import engine_name
+from portal.jobs.models import Cluster, Run
+from scheduling.lifecycle import WAITING
+
+AWAY = "ENGINE_AWAY"
+
+
+@transaction.atomic
+def note_away(cluster: Cluster, error: str, now: datetime) -> None:
+    """The engine did not answer, as `error` says. Waiting jobs say that it is the reason."""
+    row = Cluster.objects.filter(pk=cluster.pk)
+    row.update(last_error=error)
+    name = engine_name(cluster)
+    if row.filter(engine_away_since=None).update(engine_away_since=now):
+        text = f"{name} does not answer: nothing is started, stopped or resized until it does ({error})"
+        events.append(kind="engine_away", text=text, at=now, detail={"cluster": cluster.name})
+    waiting = Run.objects.filter(job__cluster=cluster, state__in=[state.value for state in WAITING])
+    text = f"{name} does not answer, so nothing is started until it does."
+    waiting.exclude(reason_token=AWAY).update(reason_token=AWAY, reason_text=text, reason_detail={})
+
+
+@transaction.atomic
+def note_back(cluster: Cluster, now: datetime) -> None:
+    """The engine answered."""
+    away = Cluster.objects.filter(pk=cluster.pk, engine_away_since__isnull=False)
+    if away.update(engine_away_since=None, engine_back_at=now):
+        text = f"{engine_name(cluster)} answers again"
+        events.append(kind="engine_back", text=text, at=now, detail={"cluster": cluster.name})

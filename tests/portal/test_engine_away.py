@@ -1,0 +1,121 @@
+"""While a cluster's engine does not answer nothing is planned, launched, stopped or ended; every place says so."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from portal.jobs import live, tasks
+from portal.jobs.models import Cluster, Command, JobEvent, Run
+from portal.jobs.services import observation
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import Fact
+from scheduling.lifecycle import State
+from tests.portal.api import Api
+from tests.portal.world import World, check_invariants
+
+pytestmark = pytest.mark.django_db
+
+
+class Engine:
+    """Answers while `here`."""
+
+    single_trust_mode = supports_warm_start = supports_containers = supports_modules = False
+    supports_git = supports_bundles = supports_environments = supports_secrets = supports_sharing = True
+    supports_multi_node = supports_artifacts = True
+    isolation_problem = None
+
+    def __init__(self, world: World) -> None:
+        self._world, self.here, self.facts = world, True, list[Fact]()
+
+    def inventory(self) -> list[Any]:
+        if not self.here:
+            raise ExecutorError("slurmctld is away", permanent=False)
+        return self._world.node_infos()
+
+    def observe(self, known: object, renewed_at: object) -> list[Fact]:
+        return self.facts
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def engine(world: World, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    made = Engine(world)
+    monkeypatch.setattr(tasks, "executor_for", lambda _: made)
+    monkeypatch.setattr("portal.jobs.wakeups.rest_left_s", lambda _: 0.0)
+    return made
+
+
+def test_nothing_is_planned_until_the_engine_answers(world: World, engine: Engine) -> None:
+    runs = world.submit(gpus={"min": 1, "max": 4})
+    world.train(runs)
+    before = (world.state(runs), world.run(runs).epoch, list(Command.objects.values_list("pk", flat=True)))
+    engine.here = False
+    waits = world.submit()
+    for _ in range(3):
+        tasks.run_round()
+    assert (world.state(runs), world.run(runs).epoch, list(Command.objects.values_list("pk", flat=True))) == before
+    assert world.run(waits).reason_token == "ENGINE_AWAY"
+    assert JobEvent.objects.filter(kind="engine_away").count() == 1
+    engine.here = True
+    tasks.run_round()
+    assert world.state(waits) in (State.STANDBY, State.LAUNCHING)
+    assert world.run(waits).reason_token != "ENGINE_AWAY"
+    assert JobEvent.objects.filter(kind="engine_back").count() == 1
+    check_invariants(world)
+
+
+def test_a_launch_is_not_overdue_for_the_time_that_the_engine_was_away(world: World, engine: Engine) -> None:
+    job = world.submit()
+    world.round()
+    assert world.state(job) is State.LAUNCHING
+    engine.here = False
+    tasks.run_round()
+    long_ago = timezone.now() - timedelta(hours=2)
+    Run.objects.filter(job=job).update(state_since=long_ago)
+    tasks.run_round()
+    assert world.state(job) is State.LAUNCHING
+    engine.here = True
+    tasks.run_round()
+    assert world.state(job) is State.LAUNCHING
+    later = timezone.now() + timedelta(seconds=700)
+    observation.advance_clock(cluster_id=world.cluster.pk, now=later)
+    assert Run.objects.get(job=job, attempt=1).state == State.FAILED  # it has had its whole time since
+
+
+def test_the_live_stream_the_session_metrics_and_readyz_say_since_when(
+    world: World, engine: Engine, settings: Any
+) -> None:
+    api = Api(world.user)
+
+    def told() -> list[Any]:
+        live.publish_changes(timezone.now(), only="cluster", wait=True)
+        head = api.get("live/cluster").json["state"]["cluster"]
+        session = api.get("session").json["clusters"][0]
+        ready = json.loads(Client().get("/readyz").content)
+        return [head.get("engine_away_since_at"), session["engine_away_since_at"], ready["engines"][world.cluster.name]]
+
+    tasks.run_round()
+    assert told() == [None, None, "ok"]
+    engine.here = False
+    tasks.run_round()
+    since = Cluster.objects.get().engine_away_since
+    assert since is not None
+    in_head, in_session, ready = told()
+    assert in_head == in_session == since.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert ready == f"has not answered since {since:%Y-%m-%dT%H:%M:%SZ}"
+    tasks.run_round()
+    assert Cluster.objects.get().engine_away_since == since
+    Cluster.objects.update(engine_away_since=timezone.now() - timedelta(seconds=95))
+    settings.EVENKEEL_METRICS_TOKEN = "scrape-me"
+    text = Client().get("/metrics", headers={"Authorization": "Bearer scrape-me"}).content.decode()
+    assert f'evenkeel_engine_away_seconds{{cluster="{world.cluster.name}"}} 9' in text
