@@ -94,6 +94,7 @@ GROUPS = {
             "tests/client/test_verdict.py",
             "tests/client/test_training_run.py",
             "tests/client/test_sdk.py",
+            "tests/client/test_sdk_exactly.py",
             "tests/client/test_sdk_exit.py",
             "tests/client/test_runner.py",
         ),
