@@ -97,6 +97,7 @@ GROUPS = {
             "tests/client/test_sdk_exactly.py",
             "tests/client/test_sdk_exit.py",
             "tests/client/test_runner.py",
+            "tests/client/test_runner_parts.py",
         ),
         apart=True,
         servers=False,
