@@ -111,11 +111,12 @@ def _accelerators(names: Sequence[str]) -> Iterator[Metric]:
         "node__lost",
         "node__drained",
         "node__check_state",
+        "node__unclear",
     )
-    for pk, name, kind, lost, drained, checked in present.values_list(*columns).order_by():
+    for pk, name, kind, lost, drained, checked, unclear in present.values_list(*columns).order_by():
         for state in ("held", "free", "drained", "lost", "withheld"):
             counts[name, kind, state] += 0
-        closed = "lost" if lost else "drained" if drained else "withheld" if checked else None
+        closed = "lost" if lost else "drained" if drained else "withheld" if checked or unclear else None
         counts[name, kind, closed or ("held" if pk in held else "free")] += 1
     for key, count in sorted(counts.items()):
         gauge.add_metric(key, count)

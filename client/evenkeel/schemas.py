@@ -2916,7 +2916,7 @@ class LiveNode(TypedDict):
     held: int
     price_per_hour: str
     first_waiting: NotRequired[int]
-    withheld: NotRequired[Literal["checking", "failed"]]
+    withheld: NotRequired[Literal["checking", "failed", "unclear"]]
     free_reason: NotRequired[str]
 
 
@@ -3562,6 +3562,8 @@ class Node(TypedDict):
     schedulable: bool
     drained: bool
     lost: bool
+    unclear: str | None
+    unclear_since_at: str | None
     cpus: int
     memory_mib: int
     last_seen_at: str | None
@@ -3578,6 +3580,8 @@ class NodeDetail(TypedDict):
     schedulable: bool
     drained: bool
     lost: bool
+    unclear: str | None
+    unclear_since_at: str | None
     cpus: int
     memory_mib: int
     last_seen_at: str | None

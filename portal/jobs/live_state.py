@@ -219,7 +219,7 @@ def _nodes(cluster: Cluster, ctx: Context, first: Mapping[str, int], *, hungry: 
                 "type": gpu.node.accelerator_type,
                 "emulated": gpu.node.emulated,
                 "schedulable": gpu.node.schedulable,
-                "withheld": gpu.node.check_state or None,
+                "withheld": gpu.node.check_state or ("unclear" if gpu.node.unclear else None),
                 "drained": gpu.node.drained,
                 "lost": gpu.node.lost,
                 "memory_mib": gpu.memory_mib,
@@ -288,13 +288,20 @@ def _shared(parts: list[_Part]) -> dict[str, Any]:
     return {"parts": [part.shown() for part in parts], "free_percent": free} if len(parts) > 1 or free else {}
 
 
+_WITHHELD = {
+    "checking": "being checked",
+    "failed": "failed its check",
+    "unclear": "its engine does not say whether the node is up",
+}
+
+
 def _free_reason(node: dict[str, Any], hungry: bool) -> str:
     if node["lost"]:
         return "lost"
     if node["drained"]:
         return "drained"
     if node["withheld"]:
-        return "being checked" if node["withheld"] == "checking" else "failed its check"
+        return _WITHHELD[node["withheld"]]
     if node["first_waiting"] is not None:
         return "too few for the queue"
     return "no job that waits could have them now" if hungry else "no job gains"

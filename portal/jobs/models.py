@@ -121,6 +121,9 @@ class Node(models.Model):
     #: The event of its deadline was written.
     drain_came_due = models.BooleanField(default=False, editable=False)
     lost = models.BooleanField(default=False)
+    #: The engine's word for a node of which it cannot say whether it is up, and since when; empty: it can.
+    unclear = models.CharField(max_length=60, blank=True, default="", editable=False)
+    unclear_since = models.DateTimeField(null=True, editable=False)
     last_seen_at = models.DateTimeField(null=True)
     #: Nothing new is placed there: its first check is awaited, or the last one failed. Empty: neither.
     check_state = models.CharField(max_length=10, choices=CheckState, blank=True, default="")
@@ -145,11 +148,13 @@ class Node(models.Model):
 
     @property
     def schedulable(self) -> bool:
-        return not (self.drained or self.lost or self.check_state)
+        return not (self.drained or self.lost or self.check_state or self.unclear)
 
     @property
     def withheld(self) -> str:
-        """Why nothing new is placed there, where that is for a check."""
+        """Why nothing new is placed there, where that is for a check or for what its engine cannot say."""
+        if self.unclear and not self.check_state:
+            return f"its engine says {self.unclear}"
         return {"": "", CheckState.CHECKING: "being checked", CheckState.FAILED: "failed its check"}[self.check_state]
 
 

@@ -170,6 +170,8 @@ def _node(node: Node, gpus: list[_Gpu], held: Occupants, assigned: Occupants) ->
         "schedulable": node.schedulable,
         "drained": node.drained,
         "lost": node.lost,
+        "unclear": node.unclear or None,
+        "unclear_since_at": iso(node.unclear_since),
         "cpus": node.cpus,
         "memory_mib": node.memory_mib,
         "last_seen_at": iso(node.last_seen_at),

@@ -27,6 +27,9 @@ class NodeInfo:
     cpus: int
     memory_mib: int
     reachable: bool = True
+    #: The engine's word where it cannot say at this moment whether the node is up: what runs there stays, and nothing
+    #: new begins. Empty: it can.
+    unclear: str = ""
     #: Why the engine starts nothing new there, in its words; None: it does.
     drain_reason: str | None = None
 

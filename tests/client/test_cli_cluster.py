@@ -38,6 +38,8 @@ NODE: schemas.Node = {
     "schedulable": True,
     "drained": False,
     "lost": False,
+    "unclear": None,
+    "unclear_since_at": None,
     "cpus": 16,
     "memory_mib": 65_536,
     "last_seen_at": None,

@@ -104,24 +104,49 @@ def test_processors_and_memory_are_asked_for_on_each_node(tmp_path: Path) -> Non
     assert [word for word in words if word.startswith(("--cpus", "--mem"))] == ["--cpus-per-task=6", "--mem=8192M"] * 2
 
 
-@pytest.mark.parametrize(
-    ("state", "reachable", "drain_reason"),
-    [
-        ("IDLE", True, None),
-        ("MIXED+DRAIN", True, "fan broken"),
-        ("ALLOCATED*", False, None),
-        ("DOWN*+DRAIN", False, "fan broken"),
-        ("IDLE~", False, None),
-        ("IDLE+CLOUD+POWERED_DOWN", False, None),
-        ("IDLE$", True, "fan broken"),
-        ("IDLE+MAINTENANCE", True, "fan broken"),
-        ("UNKNOWN", False, None),
-    ],
-)
-def test_states_of_nodes(state: str, reachable: bool, drain_reason: str | None) -> None:
+#: What `scontrol show node` and `sinfo` print of Slurm 22.05 to 25.11: base states, flags, marks.
+UP = (None, "", True)
+STATES = {
+    "IDLE": UP, "ALLOCATED": UP, "MIXED": UP, "MIXED+PLANNED": UP, "IDLE+COMPLETING": UP, "ALLOCATED+COMPLETING": UP,
+    "IDLE+CLOUD": UP, "IDLE+DYNAMIC_NORM": UP, "IDLE+EXTERNAL": UP, "IDLE+UNDRAIN": UP, "IDLE+RESUME": UP, "MIXED-": UP,
+    "IDLE~": UP, "IDLE+CLOUD+POWERED_DOWN": UP, "IDLE#": UP, "ALLOCATED+CLOUD+POWERING_UP": UP, "IDLE+POWER_UP": UP,
+    "IDLE+REBOOT_CANCEL": UP,
+    "UNKNOWN": (None, "UNKNOWN", True), "UNKNOWN*": (None, "NOT_RESPONDING", True),
+    "ALLOCATED*": (None, "NOT_RESPONDING", True), "IDLE+NOT_RESPONDING": (None, "NOT_RESPONDING", True),
+    "MIXED+NO_RESPOND": (None, "NO_RESPOND", True), "UNKNOWN+CLOUD+POWERING_UP": (None, "UNKNOWN", True),
+    "FUTURE": (None, "FUTURE", True), "FUTURE+DYNAMIC_FUTURE": (None, "DYNAMIC_FUTURE", True),
+    "IDLE%": (None, "POWERING_DOWN", True), "IDLE+CLOUD+POWERING_DOWN": (None, "POWERING_DOWN", True),
+    "IDLE!": (None, "POWER_DOWN", True), "MIXED+POWER_DOWN": (None, "POWER_DOWN", True),
+    "MIXED+POWER_DRAIN": (None, "POWER_DRAIN", True),
+    "IDLE^": (None, "REBOOT_ISSUED", True), "MIXED+REBOOT_ISSUED": (None, "REBOOT_ISSUED", True),
+    "SOMETHING_NEW": (None, "SOMETHING_NEW", True), "": (None, "UNKNOWN", True),
+    "MIXED+DRAIN": ("fan broken", "", True), "IDLE+DRAIN": ("fan broken", "", True),
+    "UNKNOWN+DRAIN": ("fan broken", "UNKNOWN", True), "ALLOCATED*+DRAIN": ("fan broken", "NOT_RESPONDING", True),
+    "IDLE$": ("fan broken", "", True), "IDLE+MAINTENANCE": ("fan broken", "", True),
+    "IDLE+MAINT": ("fan broken", "", True),
+    "IDLE+FAIL": ("fan broken", "", True), "MIXED+FAILING": ("fan broken", "", True),
+    "IDLE+INVALID_REG": ("fan broken", "", True), "IDLE+INVAL": ("fan broken", "", True),
+    "IDLE+BLOCKED": ("fan broken", "", True), "MIXED@": ("fan broken", "", True),
+    "MIXED+REBOOT_REQUESTED": ("fan broken", "", True),
+    "DOWN": (None, "", False), "DOWN*": (None, "", False), "DOWN+NOT_RESPONDING": (None, "", False),
+    "DOWN*+DRAIN": ("fan broken", "", False), "DOWN+CLOUD+POWERED_DOWN": (None, "", False),
+    "DOWN^": (None, "", False), "ERROR": (None, "", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_states_of_nodes(state: str) -> None:
+    """Only DOWN and ERROR are final; every word that is not known changes nothing for what runs there."""
     text = NODE.replace("State=IDLE", f"State={state}").strip() + " Reason=fan broken [root@2026-11-24T17:00:00]\n"
     [node] = parse_nodes(text)
-    assert (node.info.reachable, node.info.drain_reason) == (reachable, drain_reason)
+    assert (node.info.drain_reason, node.info.unclear, node.info.reachable) == STATES[state]
+
+
+@pytest.mark.parametrize(
+    ("state", "silent"), [("IDLE", False), ("IDLE%", False), ("UNKNOWN", True), ("MIXED*", True), ("DOWN", True)]
+)
+def test_nodes_of_which_slurm_hears_nothing(state: str, silent: bool) -> None:
+    assert parse_nodes(NODE.replace("State=IDLE", f"State={state}"))[0].silent is silent
 
 
 def test_a_reserved_node_is_closed_unless_jobs_go_into_the_reservation() -> None:

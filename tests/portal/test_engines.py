@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from django.utils import timezone
 from portal import env
 from portal.engines import read_engine, read_ray_options, read_slurm_options
 from portal.jobs import tasks
-from portal.jobs.models import Cluster, Node
+from portal.jobs.models import Cluster, Hold, Job, JobEvent, Node
 from portal.jobs.services import administration, drains
 from scheduling.executors.base import NO_SOFTWARE, AcceleratorInfo, Finding, NodeInfo, Software
 from scheduling.executors.ray.executor import RayExecutor
+from scheduling.lifecycle import HOLDING
 from tests.portal.world import World
 
 NODE = NodeInfo("a", (AcceleratorInfo(0, "a100", "slurm-a-0", 0, False),), cpus=16, memory_mib=64_000)
@@ -196,3 +198,85 @@ def test_without_a_word_of_them_ray_has_neither_tls_nor_token(tmp_path: Path, mo
     monkeypatch.setenv("EVENKEEL_RAY_ADDRESS", "10.0.0.1:6379")
     way = RayExecutor(**read_ray_options(tmp_path)).connection
     assert (way.namespace, way.variables()) == ("evenkeel", {})
+
+
+def holding(world: World) -> Node:
+    """The node on which a job of the world trains."""
+    job = world.submit(gpus=1)
+    world.train(job)
+    hold = Hold.objects.select_related("accelerator__node").get(run__job=job)
+    return hold.accelerator.node
+
+
+def look(world: World, **changes: Any) -> None:
+    nodes = [replace(info, **changes) for info in world.node_infos()]
+    administration.record_inventory(cluster=world.cluster, nodes=nodes, now=timezone.now())
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("word", ["UNKNOWN", "NOT_RESPONDING", "SOMETHING_NEW"])
+def test_a_node_of_which_the_engine_knows_nothing_keeps_its_jobs_and_gets_no_others(word: str) -> None:
+    world = World({"a": 4})
+    Cluster.objects.update(executor="slurm")
+    world.cluster.refresh_from_db()
+    node = holding(world)
+    job = Job.objects.get()
+    world.round()
+    before = (world.state(job), world.run(job).epoch)
+    other = world.submit(gpus=1)
+    seen_at = node.last_seen_at
+    look(world, unclear=word)
+    Node.objects.update(unclear_since=timezone.now() - timedelta(days=1))  # however long: the job is there
+    look(world, unclear=word)
+    world.round()
+    assert (world.state(job), world.run(job).epoch) == before
+    assert world.state(other) not in HOLDING
+    node = Node.objects.get()
+    assert (node.lost, node.unclear, node.last_seen_at) == (False, word, seen_at)
+    look(world)
+    world.round()
+    assert Node.objects.get().unclear == ""
+    assert Node.objects.get().unclear_since is None
+    assert world.state(other) in HOLDING
+    assert not JobEvent.objects.filter(kind__in=["node_lost", "node_back", "REALLOCATED"]).exists()
+
+
+@pytest.mark.django_db
+def test_a_node_without_jobs_that_stays_unclear_is_lost(settings: Any, cluster: Cluster) -> None:
+    settings.EVENKEEL_NODE_UNCLEAR_S = 900.0
+    observe(cluster, NODE)
+    assert not observe(cluster, replace(NODE, unclear="UNKNOWN")).lost
+    Node.objects.update(unclear_since=timezone.now() - timedelta(seconds=890))
+    assert not observe(cluster, replace(NODE, unclear="NOT_RESPONDING")).lost
+    Node.objects.update(unclear_since=timezone.now() - timedelta(seconds=901))
+    assert observe(cluster, replace(NODE, unclear="NOT_RESPONDING")).lost
+    assert observe(cluster, replace(NODE, unclear="UNKNOWN")).lost  # it is back only when the engine says so
+    assert not observe(cluster, NODE).lost
+
+
+@pytest.mark.django_db
+def test_a_node_that_is_down_is_lost_at_once_also_after_it_was_unclear(cluster: Cluster) -> None:
+    observe(cluster, replace(NODE, unclear="NOT_RESPONDING"))
+    node = observe(cluster, replace(NODE, reachable=False))
+    assert (node.lost, node.unclear) == (True, "")
+
+
+@pytest.mark.django_db
+def test_a_node_that_is_no_longer_listed_is_lost_where_nothing_is_there(cluster: Cluster) -> None:
+    world = World({"a": 4})
+    Cluster.objects.filter(pk=world.cluster.pk).update(executor="slurm")
+    world.cluster.refresh_from_db()
+    holding(world)
+    administration.record_inventory(cluster=world.cluster, nodes=[], now=timezone.now())
+    node = Node.objects.get(name="a")
+    assert (node.lost, node.unclear) == (False, "not listed")
+    Hold.objects.all().delete()
+    administration.record_inventory(cluster=world.cluster, nodes=[], now=timezone.now())
+    assert Node.objects.get(name="a").lost
+
+
+@pytest.mark.django_db
+def test_an_unclear_node_that_was_drained_by_its_engine_stays_so(cluster: Cluster) -> None:
+    observe(cluster, replace(NODE, drain_reason="fan broken"))
+    assert observe(cluster, replace(NODE, unclear="UNKNOWN")).drained
+    assert not observe(cluster, NODE).drained

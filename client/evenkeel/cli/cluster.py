@@ -194,7 +194,8 @@ def _node(node: schemas.Node) -> list[object]:
 def _state(node: schemas.Node | schemas.NodeDetail) -> str:
     drain, withheld = node["drain"], node["check"]["state"]
     if node["lost"] or drain is None:
-        return "lost" if node["lost"] else STATES[withheld] if withheld else "up"
+        unclear = f"unclear ({word})" if (word := node.get("unclear")) else "up"
+        return "lost" if node["lost"] else STATES[withheld] if withheld else unclear
     until = f" until {moment(drain['deadline_at'])}" if drain["state"] == "draining" and drain["deadline_at"] else ""
     reason = f" ({drain['reason']})" if drain["reason"] else ""
     return f"{drain['state']}{until}{reason}"

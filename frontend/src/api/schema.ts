@@ -5817,10 +5817,10 @@ export interface components {
             /** @description The first in the queue that waits for GPUs and could have some of this node. */
             first_waiting?: number;
             /**
-             * @description Its check is awaited, or failed.
+             * @description Its check is awaited, or failed; or its engine cannot say whether it is up.
              * @enum {string}
              */
-            withheld?: "checking" | "failed";
+            withheld?: "checking" | "failed" | "unclear";
             free_reason?: string;
         };
         LivePerson: {
@@ -6074,6 +6074,12 @@ export interface components {
             schedulable: boolean;
             drained: boolean;
             lost: boolean;
+            /**
+             * @description The engine's word where it cannot say whether the node is up: what runs there goes on, and nothing new begins.
+             * @example UNKNOWN
+             */
+            unclear: string | null;
+            unclear_since_at: string | null;
             cpus: number;
             memory_mib: number;
             last_seen_at: string | null;
@@ -6116,6 +6122,12 @@ export interface components {
             schedulable: boolean;
             drained: boolean;
             lost: boolean;
+            /**
+             * @description The engine's word where it cannot say whether the node is up: what runs there goes on, and nothing new begins.
+             * @example UNKNOWN
+             */
+            unclear: string | null;
+            unclear_since_at: string | null;
             cpus: number;
             memory_mib: number;
             last_seen_at: string | null;

@@ -26,6 +26,7 @@ it("says that it is lost or drained before anything else", () => {
   expect(said({ drain: { state: "drained", deadline_at: null }, jobs: [] })).toContain("oak-01 is drained: nothing new starts there; no job is there.");
   expect(said({ check: { state: "failed" } })).toContain("oak-01 failed its check: nothing new starts there; 1 job is there.");
   expect(said({ drain, check: { state: "checking" } })).toContain("oak-01 is draining");
+  expect(said({ unclear: "UNKNOWN", unclear_since_at: new Date(2026, 10, 22, 11, 50).toISOString() })).toContain("oak-01 is unclear: its engine says UNKNOWN since 11:50; what runs there goes on, and nothing new starts; 1 job is there.");
   expect(said({ drain, lost: true })).toContain("oak-01 is lost, last seen 5 min ago; 1 job is there.");
 });
 

@@ -19,6 +19,12 @@ export function faultsMeta(node: Pick<NodeDetail, "faults" | "faults_by_reason">
 
 const jobsThere = (node: NodeDetail): string => (node.jobs.length === 0 ? "no job is there" : `${count(node.jobs.length, "job")} ${node.jobs.length === 1 ? "is" : "are"} there`);
 
+/** What its engine says where it cannot tell whether the node is up. */
+export function unclearWords(node: Pick<NodeDetail, "unclear" | "unclear_since_at">, now: Date): string {
+  const since = node.unclear_since_at ? ` since ${moment(new Date(node.unclear_since_at), now)}` : "";
+  return `its engine says ${node.unclear}${since}; what runs there goes on, and nothing new starts`;
+}
+
 function standing(node: NodeDetail, now: Date): { head: string; rest: string } {
   const busy = busyGpus(node);
   if (node.lost) return { head: `${node.name} is lost`, rest: `${node.last_seen_at ? `, last seen ${relative(new Date(node.last_seen_at), now)}` : ""}; ${jobsThere(node)}.` };
@@ -27,6 +33,7 @@ function standing(node: NodeDetail, now: Date): { head: string; rest: string } {
     return { head: `${node.name} is ${node.drain.state}${until}`, rest: `: nothing new starts there; ${jobsThere(node)}.` };
   }
   if (node.check.state) return { head: `${node.name} ${node.check.state === "failed" ? "failed its check" : "is being checked"}`, rest: `: nothing new starts there; ${jobsThere(node)}.` };
+  if (node.unclear) return { head: `${node.name} is unclear`, rest: `: ${unclearWords(node, now)}; ${jobsThere(node)}.` };
   if (node.gpus === 0) return { head: `${node.name} has no GPU`, rest: " that it reports." };
   if (busy === 0) return { head: `Nobody uses ${node.name}`, rest: `: ${node.gpus === 1 ? "its GPU is" : `all ${node.gpus} GPUs are`} free.` };
   return { head: `${busy} of ${count(node.gpus, "GPU")} of ${node.name} ${busy === 1 ? "is" : "are"} in use`, rest: ` by ${count(node.jobs.length, "job")}.` };

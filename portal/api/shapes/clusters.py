@@ -107,6 +107,12 @@ class Node(Shape):
     schedulable: bool
     drained: bool
     lost: bool
+    unclear: str | None = Field(
+        description="The engine's word where it cannot say whether the node is up: what runs there goes on, and "
+        "nothing new begins.",
+        examples=["UNKNOWN"],
+    )
+    unclear_since_at: datetime | None
     cpus: int
     memory_mib: int
     last_seen_at: datetime | None

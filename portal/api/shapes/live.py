@@ -106,7 +106,9 @@ class LiveNode(Shape):
     held: int
     price_per_hour: Money
     first_waiting: int = _missing("The first in the queue that waits for GPUs and could have some of this node.")
-    withheld: Literal["checking", "failed"] = _missing("Its check is awaited, or failed.")
+    withheld: Literal["checking", "failed", "unclear"] = _missing(
+        "Its check is awaited, or failed; or its engine cannot say whether it is up."
+    )
     free_reason: str = _missing()
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 from pydantic import BaseModel
@@ -16,7 +17,7 @@ from accounts.audit import record_audit
 from accounts.models import User
 from portal.jobs import events, wakeups
 from portal.jobs.loops import Loop, LoopName, of_node_name
-from portal.jobs.models import Accelerator, Cluster, Node, NodeCheck, PolicyChange
+from portal.jobs.models import Accelerator, Cluster, Hold, Node, NodeCheck, PolicyChange
 from portal.jobs.services.checks import open_check
 from portal.jobs.services.drains import drain_node, engine_prefix, note_due, resume_node
 from scheduling.errors import InvalidParameters
@@ -129,12 +130,16 @@ def _record_nodes(
         node = known.pop(info.name, None)
         if node is None:
             node = _join(cluster, info, now, check_first)
-        if info.reachable:
+        if info.reachable and not info.unclear:
             seen.append(node.pk)
         _store_node(cluster, node, info, gpus[node.pk], now, check_first)
     Node.objects.filter(pk__in=seen).update(last_seen_at=now)
-    for node in known.values():
-        _set_lost(node, True, now)
+    for node in known.values():  # the engine names them no longer
+        if cluster.executor == "local":
+            _set_lost(node, True, now)
+        else:
+            _set_unclear(node, "not listed", now)
+            _set_lost(node, _is_given_up(node, now) or not _is_held(node), now)
     return list(names)
 
 
@@ -177,8 +182,11 @@ def _store_node(
     gone = [gpu.pk for gpu in have.values() if gpu.present]
     if gone:
         Accelerator.objects.filter(pk__in=gone).update(present=False)
-    returned = node.lost and info.reachable
-    _set_lost(node, not info.reachable, now)
+    returned = node.lost and info.reachable and not info.unclear
+    _set_unclear(node, info.unclear, now)
+    _set_lost(node, _is_given_up(node, now) if info.unclear else not info.reachable, now)
+    if info.unclear and info.drain_reason is None:
+        return  # neither is it resumed
     resumed = _follow_engine(node, engine_prefix(cluster.executor), info.drain_reason, now)
     if check_first and (returned or resumed):
         open_check(node, NodeCheck.Cause.RETURNED, now, withhold=True)
@@ -194,6 +202,29 @@ def _follow_engine(node: Node, prefix: str, reason: str | None, now: datetime) -
         resume_node(actor=None, node=node, now=now)
         return True
     return False
+
+
+def _set_unclear(node: Node, word: str, now: datetime) -> None:
+    """`word`: of the engine, where it cannot say whether the node is up."""
+    if node.unclear == word:
+        return
+    node.unclear, node.unclear_since = word, (node.unclear_since or now) if word else None
+    node.save(update_fields=["unclear", "unclear_since"])
+    transaction.on_commit(wakeups.wake)
+
+
+def _is_given_up(node: Node, now: datetime) -> bool:
+    """A node that has been unclear for long counts as lost, as one that was lost does: unless something of ours may run
+    there, which is the engine's to say."""
+    if node.lost:
+        return True
+    limit = timedelta(seconds=settings.EVENKEEL_NODE_UNCLEAR_S)
+    long = node.unclear_since is not None and node.unclear_since <= now - limit
+    return long and not _is_held(node)
+
+
+def _is_held(node: Node) -> bool:
+    return Hold.objects.filter(accelerator__node=node, during__upper_inf=True).exists()
 
 
 def _set_lost(node: Node, lost: bool, now: datetime) -> None:

@@ -94,7 +94,7 @@ def examine(commands: Commands, options: Options, shared: Path, api_url: str) ->
     yield from _gres(nodes, options)
     yield _accounting(commands)
     yield _lost_nodes(commands, options)
-    usable = [node for node in nodes if not node.gone and node.info.drain_reason is None]
+    usable = [node for node in nodes if node.usable]
     if taken := [node for node in usable if node.state.startswith("ALLOCATED")]:
         names = ", ".join(node.info.name for node in taken[:MAX_NODES])
         yield Finding("busy nodes", True, f"not probed, jobs take all of them: {names}", known=False)
@@ -111,11 +111,12 @@ def check_node(commands: Commands, options: Options, shared: Path, wish: NodeChe
         where = f"the partition {options.partition}" if options.partition else "Slurm"
         yield Finding("state", False, f"no node {wish.node} with GPUs is in {where}", "scontrol show node")
         return
-    usable = not node.gone and node.info.drain_reason is None
-    yield Finding("state", usable, node.state, f"put right what Slurm says, then: scontrol update {wish.node} resume")
+    yield Finding(
+        "state", node.usable, node.state, f"put right what Slurm says, then: scontrol update {wish.node} resume"
+    )
     counts = Counter(device.type for device in node.info.accelerators)
     yield Finding("GPUs", True, ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items())))
-    if not usable:
+    if not node.usable:
         return
     left_s = max(2.0, wish.timeout_s - (time.monotonic() - began))
     wait_s = max(1, min(PROBE_WAIT_S, int(left_s / 2)))
@@ -172,7 +173,7 @@ def _gres(nodes: Sequence[SlurmNode], options: Options) -> Iterator[Finding]:
         yield Finding(
             "gres", False, f"GPUs of several types in {', '.join(mixed)}", "one type a node is what is planned with"
         )
-    gone = [node.info.name for node in nodes if node.gone]
+    gone = [node.info.name for node in nodes if not node.info.reachable or node.info.unclear]
     words = f"{len(nodes) - len(gone)} of {len(nodes)} answer" + (f"; not {', '.join(gone)}" if gone else "")
     yield Finding("nodes", not gone, words, "scontrol show node, start slurmd there")
 

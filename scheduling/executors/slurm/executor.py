@@ -319,7 +319,7 @@ class SlurmExecutor(SiteSoftware):
         epoch_dir = self._layout.epoch_dir(record, epoch)
         if not exists(epoch_dir / "claim" / "job"):
             return False
-        if left is not None and not ((others := silent(epoch_dir)) and others & self._gone()):
+        if left is not None and not ((others := silent(epoch_dir)) and others & self._silent_nodes()):
             return False
         if job is not None and not (job.ended("NODE_FAIL") or self._on_lost_node(job)):
             return False
@@ -341,10 +341,10 @@ class SlurmExecutor(SiteSoftware):
 
     def _on_lost_node(self, job: SlurmJob) -> bool:
         listed = self._commands.run("scontrol", "show", "hostnames", job.nodes).split() if job.nodes else []
-        return not self._gone().isdisjoint(listed)
+        return not self._silent_nodes().isdisjoint(listed)
 
-    def _gone(self) -> set[str]:
-        return {name for name, node in self._nodes().items() if node.gone}
+    def _silent_nodes(self) -> set[str]:
+        return {name for name, node in self._nodes().items() if node.silent}
 
     def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
         ending = ending_of(job, epoch_dir, killed=self._notes.kill_mark(record.run_id, epoch).exists())

@@ -11,10 +11,32 @@ from scheduling.executors.local.inventory import type_name
 
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][\w:/]*)=")
 _GPU = re.compile(r"gpu(?::(?P<type>[A-Za-z][\w.-]*))?:(?P<count>[0-9]+)(?:\([^)]*\))?$")
-#: A node with one of these runs nothing, or nobody knows.
-_GONE = frozenset({"DOWN", "FAIL", "ERROR", "FUTURE", "UNKNOWN", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN"})
+#: Final: Slurm has given the node up, and ends what ran there.
+_DOWN = frozenset({"DOWN", "ERROR"})
+#: Its base states in which it is up.
+_UP = frozenset({"IDLE", "ALLOCATED", "ALLOC", "MIXED", "MIX", "COMPLETING", "PLANNED", "RESERVED"})
+#: For some time Slurm itself does not know, or the node is on its way: after a restart of slurmctld each is UNKNOWN
+#: until its slurmd has registered again.
+_UNCLEAR = frozenset(
+    {
+        "UNKNOWN", "NOT_RESPONDING", "NO_RESPOND", "FUTURE", "DYNAMIC_FUTURE", "POWER_DOWN", "POWERING_DOWN",
+        "POWER_DRAIN", "REBOOT_ISSUED",
+    }
+)  # fmt: skip
+_SILENT = frozenset({"UNKNOWN", "NOT_RESPONDING", "NO_RESPOND"})
 #: What runs there goes on, nothing new begins.
-_CLOSED = frozenset({"DRAIN", "DRAINING", "DRAINED", "FAILING", "MAINTENANCE", "MAINT", "RESERVED", "REBOOT_ISSUED"})
+_CLOSED = frozenset(
+    {
+        "DRAIN", "DRAINING", "DRAINED", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "RESERVED", "INVAL", "INVALID_REG",
+        "BLOCKED", "REBOOT_REQUESTED",
+    }
+)  # fmt: skip
+
+
+_MARKS = {
+    "*": "NOT_RESPONDING", "%": "POWERING_DOWN", "!": "POWER_DOWN", "^": "REBOOT_ISSUED", "@": "REBOOT_REQUESTED",
+    "$": "MAINT",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +50,14 @@ class SlurmNode:
     state: str = ""
 
     @property
-    def gone(self) -> bool:
-        return not self.info.reachable
+    def usable(self) -> bool:
+        """New jobs may begin there, as far as Slurm can say."""
+        return self.info.reachable and not self.info.unclear and self.info.drain_reason is None
+
+    @property
+    def silent(self) -> bool:
+        """Its slurmd says nothing, as far as Slurm knows: what its runners leave in files counts."""
+        return not self.info.reachable or self.info.unclear in _SILENT
 
 
 def parse_nodes(
@@ -57,11 +85,20 @@ def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, s
         accelerators,
         cpus=_integer(fields, "CPUEfctv") or _integer(fields, "CPUTot"),
         memory_mib=_integer(fields, "RealMemory"),
-        reachable=not states & _GONE,
+        reachable=not states & _DOWN,
+        unclear=_unclear(states),
         drain_reason=_drain_reason(states, fields),
     )
     state = ": ".join(filter(None, (fields.get("State", "UNKNOWN"), _reason(fields))))
     return SlurmNode(info, fields.get("NodeAddr") or name, types, state), set(fields.get("Partitions", "").split(","))
+
+
+def _unclear(states: frozenset[str]) -> str:
+    """A word of a newer Slurm that is not known here changes nothing either."""
+    if states & _DOWN:
+        return ""
+    found = sorted(states & _UNCLEAR, key=lambda word: (word not in _SILENT, word))
+    return found[0] if found else "" if states & _UP else " ".join(sorted(states))[:60] or "UNKNOWN"
 
 
 def _drain_reason(states: frozenset[str], fields: Mapping[str, str]) -> str | None:
@@ -82,13 +119,13 @@ def _fields(line: str) -> Iterator[tuple[str, str]]:
 
 
 def _states(text: str) -> frozenset[str]:
-    """`IDLE+DRAIN`, `DOWN*`: a mark behind the word says more. `*` does not answer, `~` and `%` are powered down."""
+    """`IDLE+DRAIN`, `DOWN*`: a mark behind the word says more. `*` does not answer, `%` and `!` are about to be powered
+    down, `^` reboots, `@` shall, `$` is maintained. One that is powered down (`~`) or comes up (`#`) is used like any
+    other: Slurm wakes it for a job."""
     found = set()
     for word in text.split("+"):
         found.add(word.rstrip("*~#!%$@^-"))
-        found |= {"NOT_RESPONDING"} if "*" in word else set()
-        found |= {"POWERED_DOWN"} if "~" in word or "%" in word else set()
-        found |= {"MAINT"} if "$" in word else set()
+        found |= {_MARKS[mark] for mark in set(word) & _MARKS.keys()}
     return frozenset(found)
 
 

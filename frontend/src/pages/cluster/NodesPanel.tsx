@@ -5,7 +5,7 @@ import { NodeLink } from "../../components/NodeLink";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { count, dateTime, moment, relative, typeName } from "../../lib/format";
-import { busyGpus } from "../../lib/nodePage";
+import { busyGpus, unclearWords } from "../../lib/nodePage";
 import { nextWindow } from "../../lib/windows";
 import { WithheldMark } from "./ChecksPanel";
 import { DrainForm } from "./DrainForm";
@@ -59,6 +59,7 @@ export function NodeState({ node, now }: { node: ClusterNode; now: Date }) {
   const { drain } = node;
   if (node.lost) return <span className="chip bad" title={node.last_seen_at ? `last seen ${relative(new Date(node.last_seen_at), now)}` : undefined}>lost</span>;
   if (!drain && node.check.state) return <WithheldMark state={node.check.state} />;
+  if (!drain && node.unclear) return <span className="chip warn" title={unclearWords(node, now)}>unclear</span>;
   return drain ? <DrainMark node={{ ...node, drain }} now={now} /> : <span className="sub">in service</span>;
 }
 
