@@ -151,7 +151,11 @@ def test_each_cluster_has_a_stream(world: World) -> None:
 
 def test_the_session_names_the_clusters(world: World) -> None:
     said = Api(world.user).get("session").json
-    assert said["clusters"] == [{"name": "test", "stream": "cluster"}, {"name": "other", "stream": "cluster:other"}]
+    engine = {"engine": "This machine", "engine_away_since_at": None}
+    assert said["clusters"] == [
+        {"name": "test", "stream": "cluster", **engine},
+        {"name": "other", "stream": "cluster:other", **engine},
+    ]
     assert said["cluster"]["name"] == "test"
 
 
