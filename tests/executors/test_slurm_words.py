@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.slurm.commands import Commands
+from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import ending_of
 from scheduling.executors.slurm.inventory import parse_nodes
 from scheduling.executors.slurm.launching import arguments, parts_of
@@ -19,14 +18,16 @@ from tests.executors.test_sharing import make_request
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "slurm"
 NODE = (RECORDED / "node-22.05.txt").read_text()
-NEWER: dict[str, Any] = {
-    "job_id": 7,
-    "name": "evenkeel-a-1",
-    "job_state": ["CANCELLED", "COMPLETING"],
-    "nodes": "gpu1",
-    "state_reason": "None",
-    "end_time": {"set": True, "infinite": False, "number": 1_795_541_300},
-}
+#: As 22.05.8 printed it, and a name of somebody's with the separator in it.
+QUEUE = """\
+6|COMPLETED|gpu2|1795850770|None|evenkeel-f-1
+2|PENDING||1796023570|Resources|evenkeel-b-1
+3|PENDING||N/A|JobHeldUser|evenkeel-c-1
+1|RUNNING|gpu[1-2]|1795937170|None|evenkeel-abc-1
+4|SUSPENDED|gpu2|1795937170|None|a|b evenkeel-d-1
+of two lines|evenkeel-e-1
+7|COMPLETING|gpu1|1795541300|None|evenkeel-a-1
+"""
 
 
 class Printed(Commands):
@@ -38,21 +39,28 @@ class Printed(Commands):
         return self._text
 
 
+def job_of(run: str) -> SlurmJob:
+    [job] = Printed(QUEUE).jobs("evenkeel-")[f"evenkeel-{run}-1"]
+    return job
+
+
 def test_a_recorded_queue_is_read() -> None:
-    [[job]] = Printed((RECORDED / "squeue-22.05.json").read_text()).jobs("evenkeel-").values()
-    assert (job.job_id, job.name, job.nodes) == (1, "evenkeel-abc-1", "gpu[1-2]")
-    assert (job.states, job.over) == (frozenset({"RUNNING"}), False)
+    job = job_of("abc")
+    assert (job.job_id, job.nodes, job.reason) == (1, "gpu[1-2]", "")
+    assert (job.states, job.over, job.pending) == (frozenset({"RUNNING"}), False, False)
+    assert (job_of("b").reason, job_of("b").pending) == ("Resources", True)
+    assert (job_of("c").reason, job_of("c").ended_at) == ("JobHeldUser", None)
+    assert (job_of("f").over, job_of("f").ended_at) == (True, 1_795_850_770)
 
 
 def test_jobs_of_others_are_left_out() -> None:
-    assert Printed((RECORDED / "squeue-22.05.json").read_text()).jobs("another-") == {}
+    assert set(Printed(QUEUE).jobs("evenkeel-")) == {f"evenkeel-{run}-1" for run in ("f", "b", "c", "abc", "a")}
+    assert Printed(QUEUE).jobs("another-") == {}
+    assert Printed("").jobs("evenkeel-") == {}
 
 
-def test_the_newer_form_is_read_and_completing_is_not_over() -> None:
-    [[job]] = Printed(json.dumps({"jobs": [NEWER]})).jobs("evenkeel-").values()
-    assert (job.ended_at, job.over) == (1_795_541_300, False)
-    [[job]] = Printed(json.dumps({"jobs": [NEWER | {"job_state": ["CANCELLED"]}]})).jobs("evenkeel-").values()
-    assert job.over
+def test_completing_is_not_over() -> None:
+    assert (job_of("a").ended_at, job_of("a").over) == (1_795_541_300, False)
 
 
 def test_accounting_is_read_and_may_be_missing() -> None:
@@ -63,10 +71,20 @@ def test_accounting_is_read_and_may_be_missing() -> None:
     assert Printed("Slurm accounting storage is disabled\n").past_jobs("n") is None
 
 
-@pytest.mark.parametrize("text", ["", "slurm_load_jobs error", "[]"])
-def test_what_is_no_json_is_an_error_that_may_pass(text: str) -> None:
-    with pytest.raises(ExecutorError, match="no JSON") as refusal:
+@pytest.mark.parametrize("text", ["slurm_load_jobs error", "[]", "6|COMPLETED|gpu2"])
+def test_what_is_no_queue_is_an_error_that_may_pass(text: str) -> None:
+    with pytest.raises(ExecutorError, match="no jobs") as refusal:
         Printed(text).jobs("evenkeel-")
+    assert not refusal.value.permanent
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{} {}"])
+def test_what_is_no_json_is_an_error_that_may_pass(text: str) -> None:
+    if not text.startswith("{"):
+        assert Printed(text).past_jobs("n") is None  # what Slurm says where it keeps none
+        return
+    with pytest.raises(ExecutorError, match="no JSON") as refusal:
+        Printed(text).past_jobs("n")
     assert not refusal.value.permanent
 
 
@@ -181,7 +199,7 @@ def test_generic_resources(gres: str, types: list[str]) -> None:
     ],
 )
 def test_endings_without_the_runners_word_are_told_apart(tmp_path: Path, state: str, reason: str) -> None:
-    [[job]] = Printed(json.dumps({"jobs": [NEWER]})).jobs("evenkeel-").values()
+    job = job_of("a")
     (tmp_path / "claim").mkdir()
     (tmp_path / "claim" / "job").write_text("7")
     (tmp_path / "logs").mkdir()

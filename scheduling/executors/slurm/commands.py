@@ -1,13 +1,15 @@
 """Slurm's commands, each with a timeout, never through a shell; what they print becomes typed values.
 
-The JSON of `squeue` and `sacct` differs between versions: a state is a word (22.05) or a list of them (23.11), a
-number is itself or {"set", "infinite", "number"}. In 22.05 `squeue --json` ignores filters: ours come afterwards.
+`squeue` is asked for lines: with `--json` 22.05 ignores filters, so that the controller would send the jobs of the
+whole cluster at each look; `--me` has it send ours alone. The JSON of `sacct` differs between versions: a state is a
+word (22.05) or a list of them (23.11), a number is itself or {"set", "infinite", "number"}.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,9 @@ from scheduling.errors import ExecutorError
 #: Commands try for minutes to reach a controller that is gone.
 TIMEOUT_S = 20.0
 MAX_WORDS = 300
+#: Number, state, nodes, end, reason, and last the name, which may hold anything.
+_QUEUE_FORMAT = "%A|%T|%N|%e|%r|%j"
+_QUEUED = re.compile(r"([0-9]+)\|([A-Z_+ ]+)\|([^|]*)\|([^|]*)\|([^|]*)\|(.*)")
 #: What Slurm says of requests that it will refuse again.
 LASTING = (
     "invalid account", "invalid partition", "invalid qos", "invalid generic resource", "invalid node name",
@@ -41,6 +46,8 @@ class SlurmJob:
     states: frozenset[str]
     nodes: str
     ended_at: float | None
+    #: Why it waits, in Slurm's word, as far as it does.
+    reason: str = ""
 
     @property
     def over(self) -> bool:
@@ -83,16 +90,18 @@ class Commands:
         prefixes = ("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SRUN_", "EVENKEEL_", "DJANGO_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
         conf = self._conf or os.environ.get("SLURM_CONF", "")
-        return kept | {"LC_ALL": "C"} | ({"SLURM_CONF": conf} if conf else {})
+        return kept | {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"} | ({"SLURM_CONF": conf} if conf else {})
 
     def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
-        """Jobs whose name begins so, by name, those included that ended within Slurm's MinJobAge."""
-        content = _object(self.run("squeue", "--json", "--states=all"), "squeue")
+        """Our jobs whose name begins so, by name, those included that ended within Slurm's MinJobAge."""
+        text = self.run("squeue", "--noheader", "--states=all", "--me", f"--format={_QUEUE_FORMAT}")
+        lines = [_QUEUED.fullmatch(line) for line in text.splitlines()]
+        if lines and not any(lines):
+            raise ExecutorError(f"squeue printed no jobs: {text[:100]!r}", permanent=False)
         found: dict[str, list[SlurmJob]] = {}
-        for entry in content.get("jobs", ()):
-            job = _queued(entry)
-            if job.name.startswith(prefix):
-                found.setdefault(job.name, []).append(job)
+        for line in lines:  # others of the same user may have a line end in their name
+            if line and line[6].startswith(prefix):
+                found.setdefault(line[6], []).append(_queued(line))
         return found
 
     def past_jobs(self, name: str) -> list[SlurmJob] | None:
@@ -151,13 +160,15 @@ def _states(value: Any) -> frozenset[str]:
     return frozenset(part for word in words for part in str(word).upper().replace("+", " ").split())
 
 
-def _queued(entry: Mapping[str, Any]) -> SlurmJob:
+def _queued(line: re.Match[str]) -> SlurmJob:
+    job_id, state, nodes, end, reason, name = line.groups()
     return SlurmJob(
-        job_id=number(entry.get("job_id")) or 0,
-        name=str(entry.get("name") or ""),
-        states=_states(entry.get("job_state")),
-        nodes=str(entry.get("nodes") or ""),
-        ended_at=number(entry.get("end_time")) or None,
+        job_id=int(job_id),
+        name=name,
+        states=_states(state),
+        nodes=nodes,
+        ended_at=float(end) if end.isdecimal() else None,
+        reason="" if reason == "None" else reason[:60],
     )
 
 
