@@ -223,6 +223,14 @@ def test_another_invitation_ends_the_open_one_and_leaves_what_was_accepted(
     assert len(entries("invitation.revoke")) == 1
 
 
+def test_an_invitation_that_has_ended_keeps_its_time(root: User, project: Project) -> None:
+    ended, _ = invited(root, project)
+    for later in (NOW + DAY, NOW + 2 * DAY):
+        invite(actor=root, project=project, email="ana@example.org", role="member", now=later)
+    ended.refresh_from_db()
+    assert ended.revoked_at == NOW + DAY
+
+
 # Tokens -----------------------------------------------------------------------------------------------------
 
 
@@ -295,6 +303,16 @@ def test_when_a_token_was_used_is_noted_once_a_minute(ana: User, clock: Callable
     assert token.last_used_address == "192.0.2.7"
     other.refresh_from_db()
     assert other.last_used_at is None
+
+
+def test_what_is_done_with_a_token_says_with_which(ana: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, text = create_token(user=ana, name="ci")
+    noted = list[str]()
+    monkeypatch.setattr("accounts.tokens.note_token", noted.append)
+    TokenAuthentication().authenticate(asking(f"Bearer {text}"))
+    with pytest.raises(AuthenticationFailed):
+        TokenAuthentication().authenticate(asking(f"Bearer {text}x"))
+    assert noted == [token.prefix]
 
 
 @pytest.mark.parametrize("known", [True, False])

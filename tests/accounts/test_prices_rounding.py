@@ -120,8 +120,9 @@ def test_a_discount_of_nothing_is_none_and_the_nearest_counts(project: Project) 
 def test_a_book_asks_for_the_tree_of_projects_only_where_there_are_discounts(
     project: Project, django_assert_num_queries: Any
 ) -> None:
+    Discount.objects.create(project=project, percent_hundredths=1, valid_from=START - 2 * HOUR, valid_to=START - HOUR)
     with django_assert_num_queries(2):
-        ledger.PriceBook(START).price_at(project.pk, "gpu", "k1", START)
+        assert ledger.PriceBook(START).price_at(project.pk, "gpu", "k1", START) == (0, 10_000)
     Discount.objects.create(project=project, percent_hundredths=2_500, valid_from=START - HOUR)
     with django_assert_num_queries(3):
         assert ledger.PriceBook(START).price_at(project.pk, "gpu", "k1", START) == (0, 7_500)
@@ -252,6 +253,9 @@ def test_a_period_is_used_up_at_exactly_its_limit(used: int, closed: bool, waits
     refused = quotas.refusal(row, Fraction(used), min_gpus=1, types=(), currency="USD", closed=closed)
     assert (bool(spent), bool(refused)) == (waits, waits)
     assert ("2026-01-12 00:00" in (spent or "")) == waits
+    for count, words in ((1, "What this job uses"), (2, "What these jobs use")):
+        many = quotas.refusal(row, Fraction(100), min_gpus=1, types=(), currency="USD", count=count)
+        assert words in (many or "")
     assert quotas.spent_sentence(quota(limit=1), Fraction(9), START, "USD") is None
 
 

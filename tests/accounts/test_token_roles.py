@@ -250,6 +250,14 @@ def test_a_manager_elsewhere_gets_the_role_of_the_invitation_here(ana: User, pro
     assert {row.project_id: row.role for row in Membership.objects.all()} == {there.pk: "manager", project.pk: "viewer"}
 
 
+def test_where_somebody_else_manages_one_joins_all_the_same(ana: User, project: Project) -> None:
+    bo = User.objects.create_user("bo@example.org", "x")
+    Membership.objects.create(project=project, user=bo, role="manager")
+    accept_invitation(secret=invited(project, role="viewer"), user=ana, now=NOW)
+    roles = {row.user_id: row.role for row in Membership.objects.filter(project=project)}
+    assert roles == {bo.pk: "manager", ana.pk: "viewer"}
+
+
 def test_an_invitation_counts_until_its_last_moment_and_once(ana: User, project: Project) -> None:
     secret = invited(project, expires_in_days=2)
     find_invitation(secret, NOW + 2 * DAY - MICRO)

@@ -5,6 +5,66 @@ A listed mistake has no function.
 
 EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
+        "accounts/ledger.py",
+        "PriceBook.charges",
+        "key not in self._known",
+        "True",
+    ): "What is known is only not worked out again.",
+    (
+        "accounts/ledger.py",
+        "PriceBook.charges",
+        "p in self._reductions",
+        "True",
+    ): "A project without discounts has none in force at any time, so that the next one above counts either way.",
+    (
+        "accounts/ledger.py",
+        "PriceBook.charges",
+        "cluster",
+        "True",
+    ): "Prices of the cluster without a name are those of all, which count where the own ones have none.",
+    (
+        "accounts/ledger.py",
+        "record_holds",
+        "held.from_at < held.to_at",
+        "(held.from_at <= held.to_at)",
+    ): "An empty stretch has no charges, and so no entries.",
+    (
+        "accounts/quotas.py",
+        "shortage",
+        "count > 1 and quota.kind in AT_ONCE and present < quota.limit < present + count",
+        "(quota.kind in AT_ONCE and present < quota.limit < present + count)",
+    ): "What is counted at once is whole: between it and one more there is no limit.",
+    (
+        "accounts/tokens.py",
+        "find_token",
+        "scheme != SCHEME or not secret or not prefix.isalnum()",
+        "(scheme != SCHEME or not prefix.isalnum())",
+    ): "No token has the digest of an empty secret.",
+    (
+        "portal/jobs/services/budgets.py",
+        "_give_all",
+        "(soon or used[quota.pk] * 100 >= quota.limit * percent) and (quota.pk, percent) not in told",
+        "(soon or used[quota.pk] * 100 >= quota.limit * percent)",
+    ): "Whether people were told is looked at again under the lock; this only spares asking.",
+    (
+        "portal/jobs/services/budgets.py",
+        "_give",
+        "not new",
+        "True",
+    ): "A new notice has the limit and the time already that it would be given.",
+    (
+        "accounts/invitations.py",
+        "_create_invited",
+        "True",
+        "False",
+    ): "An account that was made here has no key yet, so it is inserted.",
+    (
+        "accounts/tokens.py",
+        "_note_refusal",
+        "12",
+        "13",
+    ): "A prefix has 10 characters; the bound keeps long nonsense from the query.",
+    (
         "scheduling/timesharing.py",
         "",
         "job for job in recent if job.id not in field.reasons and job.gang and",

@@ -15,7 +15,7 @@ from accounts.models import BudgetNotice, Project, Quota, User
 from accounts.pricing import PRODUCTS_PER_UNIT
 from portal.jobs import reporting
 from portal.jobs.models import Job, JobEvent, Run
-from portal.jobs.services import holds, limits
+from portal.jobs.services import budgets, holds, limits
 from portal.jobs.services.budgets import give_notices
 from scheduling.lifecycle import State
 from tests.portal.world import World
@@ -76,6 +76,69 @@ def test_a_raised_budget_is_told_of_anew_and_a_lowered_one_is_not(world: World) 
         counts.append(JobEvent.objects.filter(kind="budget").count())
     assert counts == [1, 2, 2, 2, 2]  # 9 of 12 is less than 80 %
     assert BudgetNotice.objects.get().limit == 11
+
+
+def spend(world: World, used: timedelta) -> None:
+    job = UUID(int=1)
+    ledger.record_holds([ledger.Held(world.project.pk, world.user.pk, job, job, 1, "k1", START, START + used)])
+
+
+@pytest.mark.parametrize(
+    ("used", "hard", "looked_at"),
+    [(5 * SECOND - MICRO, True, False), (5 * SECOND, True, True), (9 * SECOND, False, False)],
+)
+def test_what_jobs_use_on_their_way_out_is_looked_at_where_half_of_a_hard_budget_is_used(
+    world: World, monkeypatch: pytest.MonkeyPatch, used: timedelta, hard: bool, looked_at: bool
+) -> None:
+    near = list[list[Quota]]()
+
+    def full_soon(some: list[Quota], now: datetime) -> dict[int, bool]:
+        near.append(some)
+        return {}
+
+    monkeypatch.setattr(budgets, "_full_soon", full_soon)
+    quota = Quota.objects.create(project=world.project, kind="gpu_hours", period="day", limit=10, hard=hard)
+    spend(world, used)
+    give_notices(START + timedelta(hours=1))
+    assert near == [[quota] if looked_at else []]
+
+
+@pytest.mark.parametrize(("used_s", "told"), [(9, [80]), (10, [80, 100])])
+def test_of_a_hard_budget_people_are_told_while_nothing_runs(world: World, used_s: int, told: list[int]) -> None:
+    Quota.objects.create(project=world.project, kind="gpu_hours", period="day", limit=10, hard=True)
+    spend(world, used_s * SECOND)
+    give_notices(START + timedelta(hours=1))
+    assert list(BudgetNotice.objects.order_by("percent").values_list("percent", flat=True)) == told
+
+
+@pytest.mark.parametrize(("hard", "soon", "percents"), [(True, True, [80, 100]), (True, False, [80])])
+def test_a_hard_budget_is_closed_before_it_is_crossed_and_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch, hard: bool, soon: bool, percents: list[int]
+) -> None:
+    quota = Quota.objects.create(project=world.project, kind="gpu_hours", period="day", limit=36_000, hard=hard)
+    monkeypatch.setattr(budgets, "_full_soon", lambda near, now: {quota.pk: soon})
+    spend(world, 36_000 * SECOND * 95 // 100)
+    give_notices(START + timedelta(hours=11))
+    first, *others = JobEvent.objects.filter(kind="budget").order_by("pk")
+    assert [event.detail["percent"] for event in (first, *others)] == percents
+    assert first.text.startswith("80 % of the 10 GPU-hours per day on project Vision are used: 9.5.")
+    for event in others:
+        text = "The 10 GPU-hours per day on project Vision are used up by the time that running jobs can have left: "
+        assert event.text.startswith(f"{text}9.5 now. Running jobs write a checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("hard", "then"), [(True, "write a checkpoint and are parked"), (False, "go on and do not grow")]
+)
+def test_at_its_limit_a_budget_says_what_becomes_of_running_jobs(world: World, hard: bool, then: str) -> None:
+    Quota.objects.create(project=world.project, kind="gpu_hours", period="day", limit=3_600, hard=hard)
+    spend(world, 3_600 * SECOND)
+    give_notices(START + timedelta(hours=2))
+    first, last = JobEvent.objects.filter(kind="budget").order_by("pk")
+    assert "Running jobs" not in first.text
+    assert last.text.startswith("100 % of the 1 GPU-hour per day on project Vision are used: 1. Running jobs " + then)
+    detail = {"percent": 100, "used": "1", "limit": "1", "period": "day", "kind": "gpu_hours", "hard": hard}
+    assert detail.items() <= last.detail.items()
 
 
 # What a job may cost ---------------------------------------------------------------------------------------

@@ -306,6 +306,21 @@ def test_of_a_budget_people_are_told_once(world: World) -> None:
     assert JobEvent.objects.filter(kind="budget").count() == 2
 
 
+def test_of_a_raised_budget_people_are_told_once(world: World) -> None:
+    quota = Quota.objects.create(project=world.project, kind="gpu_hours", period="day", limit=10)
+    enter(world.project, START, START + HOUR)
+    give_notices(START + HOUR)
+    Quota.objects.filter(pk=quota.pk).update(limit=20)
+
+    def tell() -> None:
+        give_notices(START + HOUR)
+
+    done = overtaken(tell, tell)
+    assert done.waited
+    assert JobEvent.objects.filter(kind="budget").count() == 4
+    assert set(BudgetNotice.objects.values_list("limit", flat=True)) == {20}
+
+
 # Prices ----------------------------------------------------------------------------------------------------
 
 START, HOUR = datetime(2026, 1, 1, 8, tzinfo=UTC), timedelta(hours=1)
