@@ -47,6 +47,12 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "(soon or used[quota.pk] * 100 >= quota.limit * percent)",
     ): "Whether people were told is looked at again under the lock; this only spares asking.",
     (
+        "portal/jobs/services/limits.py",
+        "_is_overdue",
+        'Run.objects.filter(job=job).aggregate(total=Sum("running_s"))["total"] or 0.0',
+        "(Run.objects.filter(job=job).aggregate(total=Sum('running_s'))['total'])",
+    ): "The job has the run that is looked at, so that there is a sum.",
+    (
         "portal/jobs/services/budgets.py",
         "_give",
         "not new",

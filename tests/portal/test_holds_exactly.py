@@ -121,6 +121,9 @@ def test_what_cost_too_much_is_not_released_until_it_may_cost_more(
     monkeypatch.setattr(holds, "has_cost_its_limit", lambda job, now: True)
     with pytest.raises(JobConflict, match=r"It has cost 1\."):
         release_job(actor=world.user, job=job)
+    Job.objects.filter(pk=job.pk).update(hold_kind=HoldKind.USER)
+    assert release_job(actor=world.user, job=job).hold_kind == ""  # it is parked again once it runs
+    Job.objects.filter(pk=job.pk).update(hold_kind=HoldKind.COST, held_at=timezone.now())
     monkeypatch.setattr(holds, "has_cost_its_limit", lambda job, now: False)
     assert release_job(actor=world.user, job=job).hold_kind == ""
 

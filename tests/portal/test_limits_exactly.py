@@ -14,7 +14,7 @@ from accounts import ledger
 from accounts.models import BudgetNotice, Project, Quota, User
 from accounts.pricing import PRODUCTS_PER_UNIT
 from portal.jobs import reporting
-from portal.jobs.models import Job, JobEvent, Run
+from portal.jobs.models import Cluster, Job, JobEvent, Run
 from portal.jobs.services import budgets, holds, limits
 from portal.jobs.services.budgets import give_notices
 from scheduling.lifecycle import State
@@ -198,7 +198,14 @@ def test_of_a_deadline_that_another_process_told_of_nobody_is_told_again(
 
 
 @pytest.mark.parametrize(
-    ("beyond", "earlier_s", "ended"), [(-SECOND, 0.0, False), (SECOND, 0.0, True), (SECOND - 100 * SECOND, 100.0, True)]
+    ("beyond", "earlier_s", "ended"),
+    [
+        (-MICRO, 0.0, False),
+        (timedelta(), 0.0, True),
+        (SECOND, 0.0, True),
+        (-101 * SECOND, 100.0, False),
+        (-100 * SECOND, 100.0, True),
+    ],
 )
 def test_who_trains_longer_than_it_may_is_ended_with_some_slack(
     world: World, beyond: timedelta, earlier_s: float, ended: bool
@@ -220,6 +227,36 @@ def test_a_limit_that_was_just_changed_counts_from_then(world: World) -> None:
     assert world.state(job) is State.RUNNING_PROTECTED or world.state(job) is State.RUNNING
     limits.end_overdue(cluster_id=world.cluster.pk, now=later + timedelta(hours=1))
     assert world.state(job) is State.FAILED
+
+
+@pytest.mark.parametrize(("upload_s", "ended"), [(0.0, True), (60.0, False)])
+def test_who_uploads_its_last_checkpoint_has_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch, upload_s: float, ended: bool
+) -> None:
+    monkeypatch.setattr(limits, "upload_s", lambda cluster_id: upload_s)
+    job = train(world, max_duration=600, retry={"limit": 0})
+    later = timezone.now() + timedelta(seconds=600 + limits.DURATION_SLACK_S + 2 * reporting.interval_s() + 30)
+    limits.end_overdue(cluster_id=world.cluster.pk, now=later)
+    assert (world.state(job) is State.FAILED) is ended
+
+
+def test_only_jobs_of_the_cluster_are_ended_and_told_of(world: World) -> None:
+    deadline = timezone.now() + timedelta(hours=1)
+    job = train(world, max_duration=600, retry={"limit": 0}, deadline=deadline.isoformat())
+    other = Cluster.objects.create(name="other")
+    for act in (limits.end_overdue, limits.enforce):
+        act(cluster_id=other.pk, now=deadline + timedelta(hours=9))
+    assert world.state(job) is State.RUNNING_PROTECTED or world.state(job) is State.RUNNING
+    assert Job.objects.get(pk=job.pk).deadline_told == ""
+
+
+def test_of_a_deadline_that_will_be_kept_nothing_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    deadline = timezone.now() + timedelta(hours=1)
+    job = train(world, deadline=deadline.isoformat())
+    monkeypatch.setattr(limits, "deadline_sentence", lambda job, ctx: None)
+    limits.enforce(cluster_id=world.cluster.pk, now=deadline - SECOND)
+    assert Job.objects.get(pk=job.pk).deadline_told == ""
+    assert not JobEvent.objects.filter(kind__startswith="deadline").exists()
 
 
 def test_nobody_elses_limit_is_looked_at(world: World) -> None:

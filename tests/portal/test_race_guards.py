@@ -226,6 +226,20 @@ def test_what_takes_too_long_is_ended_by_what_it_is_now(world: World) -> None:
     assert Run.objects.filter(job=job).count() == 1
 
 
+def test_who_is_cancelled_meanwhile_is_not_ended_for_its_time(world: World) -> None:
+    job = world.submit(max_duration=600, gpus={"min": 1, "max": 1})
+    world.train(job)
+    later = timezone.now() + timedelta(days=1)
+    done = overtaken(cancel(job), lambda: limits.end_overdue(cluster_id=world.cluster.pk, now=later))
+    assert done.waited
+    assert (done.error, world.state(job)) == (None, State.CANCELLED)
+    assert Run.objects.filter(job=job).count() == 1
+    other = world.submit(max_duration=600, retry={"limit": 0})
+    world.train(other)
+    limits.end_overdue(cluster_id=world.cluster.pk, now=later)
+    assert world.state(other) is State.FAILED
+
+
 # People's changes ------------------------------------------------------------------------------------------
 
 
