@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from evenkeel.runner import engine
-from evenkeel.runner.leading import RemoteWorker
+from evenkeel.runner.leading import Follower, RemoteWorker
 from evenkeel.runner.reports import CROWDED_INTERVAL_S
 from evenkeel.runner.verdict import Order
 
-from tests.client.engine_stage import Course, Data, Nodes, Store, below, course, make
+from tests.client.engine_stage import Course, Nodes, Store, below, course, make
 from tests.client.test_escalation import Played, Stage
 from tests.client.test_runner import worker
 
@@ -22,6 +23,84 @@ __all__ = ["course", "make"]  # the fixtures
 
 
 # Every turn -------------------------------------------------------------------------------------------------
+
+
+class Output:
+    """What a worker writes: read to its end."""
+
+    def __init__(self) -> None:
+        self.read_fd, self.write_fd = os.pipe()
+        self.read: list[bytes] = []
+
+    def pump(self) -> bool:
+        self.read.append(os.read(self.read_fd, 100))
+        return bool(self.read[-1])
+
+
+def test_what_workers_and_other_nodes_say_is_taken_in_until_nobody_runs_or_leaves(
+    course: Callable[..., Course], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, output, heard, turns = course(), Output(), list[str](), list[int]()
+    here, there = socket.socketpair()
+    channel: Any = SimpleNamespace(fileno=here.fileno, open=True)
+    follower = Follower("n2", channel)
+    leaving = [True, True, False]
+
+    def hear(one: Follower) -> None:
+        heard.append(one.node)
+        channel.open = here.recv(10) != b"bye"
+
+    def tick() -> None:
+        turns.append(len(turns))
+        match len(turns):
+            case 2:
+                os.write(output.write_fd, b"two")
+                there.sendall(b"hello")
+            case 4:
+                os.close(output.write_fd)
+                there.sendall(b"bye")
+            case 6:
+                there.sendall(b"nobody listens")
+            case 8:
+                run.runner._workers[0].ended_at = 1.0
+
+    monkeypatch.setattr(engine, "TICK_S", 0.01)
+    monkeypatch.setattr(run.runner, "_hear", hear)
+    monkeypatch.setattr(run.runner, "_tick", tick)
+    monkeypatch.setattr(run.runner, "_is_leaving", lambda: leaving.pop(0))
+    os.write(output.write_fd, b"one")
+    made = worker(0)
+    made.ended_at, made.output = None, output  # type: ignore[assignment]
+    run.runner._workers = [made, remote(1)]
+    run.runner._workers[1].ended_at = 1.0
+    run.runner._party = Nodes(followers=[follower])
+    run.runner._watch()
+    assert output.read == [b"one", b"two", b""]
+    assert heard == ["n2", "n2"]
+    assert (len(turns), leaving) == (10, [])
+    os.close(output.read_fd)
+    for end in (here, there):
+        end.close()
+
+
+def test_a_turn_takes_in_ends_and_what_other_nodes_lost(
+    course: Callable[..., Course], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, calls = course(), list[Any]()
+    lost = [remote(1)]
+
+    def tick(control: Any, step: int | None) -> list[Any]:
+        calls.append(step)
+        return lost
+
+    run.runner._party = Nodes()
+    run.runner._heard.step = 7
+    monkeypatch.setattr(run.runner._party, "tick", tick)
+    monkeypatch.setattr(run.runner, "_reap", lambda: calls.append("reap"))
+    monkeypatch.setattr(run.runner, "_lose", calls.append)
+    monkeypatch.setattr(run.runner, "_notice_ready", lambda: calls.append("ready"))
+    run.runner._tick()
+    assert calls == ["reap", 7, lost, "ready"]
 
 
 @pytest.mark.parametrize(
@@ -239,51 +318,6 @@ def test_samples_and_the_time_in_training_begin_together_and_once(
     assert (len(begun), run.runner._trains_since, run.runner._ordered) == (1, 7.0, None)
 
 
-# Memory -----------------------------------------------------------------------------------------------------
-
-
-def test_memory_is_looked_at_once_a_second_and_the_gauge_with_it(
-    course: Callable[..., Course], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, sampled, kills = course(), list[float](), [5]
-    monkeypatch.setattr(run.runner._gauge, "sample", lambda: sampled.append(run.stage.clock.now - 1_000))
-    monkeypatch.setattr(engine, "kernel_oom_kills", lambda: kills[0])
-    for _ in range(9):
-        run.runner._check_limits()
-        run.stage.clock.now += 0.25
-    assert sampled == [0.0, 1.0, 2.0]
-    assert run.runner._oom_kills == 5
-    run.runner._oom, kills[0] = True, 6  # what brought a worker down stays known
-    run.stage.clock.now += 5
-    run.runner._check_limits()
-    assert run.runner._oom_kills == 5
-
-
-@pytest.mark.parametrize(
-    ("limit_mib", "resident", "used_mib"), [(None, 300.0, 600.0), (600, 300.0, 600.0), (599, 300.0, 20.0)]
-)
-def test_shared_pages_are_told_apart_only_where_they_matter(
-    course: Callable[..., Course],
-    monkeypatch: pytest.MonkeyPatch,
-    limit_mib: int | None,
-    resident: float,
-    used_mib: float,
-) -> None:
-    run = course(memory_mib=limit_mib)
-    monkeypatch.setattr(engine, "descendants", lambda pid: [below(5, rss_mib=resident), below(6, rss_mib=resident)])
-    monkeypatch.setattr(engine, "proportional_mib", lambda pid: 10.0)
-    assert run.runner._used_mib() == used_mib
-
-
-def test_what_carries_checkpoints_and_data_is_not_the_programs(
-    course: Callable[..., Course], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = course(memory_mib=100)
-    monkeypatch.setattr(engine, "descendants", lambda pid: [below(one) for one in (70, 71, 72)] * (pid == os.getpid()))
-    run.runner._storing, run.runner._data = Store(pid=71), Data(dict)
-    assert [process.pid for process in run.runner._below()] == [70]
-
-
 # Ending the workers -----------------------------------------------------------------------------------------
 
 
@@ -373,70 +407,3 @@ def test_what_is_left_is_killed_until_it_is_gone_and_not_for_ever(
     assert run.stage.clock.now <= 1_010.02
     assert (len(reaped) == gone_after) or run.stage.clock.now >= 1_010
     assert drained == [True]
-
-
-# What is reported -------------------------------------------------------------------------------------------
-
-
-def test_a_report_counts_the_program_and_the_other_nodes(
-    course: Callable[..., Course], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, asked = course(epoch=6), list[Any]()
-
-    def gauge(*given: Any) -> list[float]:
-        asked.append(given)
-        return [0.5]
-
-    processes = [below(5, cpu_s=1.25, rss_mib=10.04), below(6, cpu_s=0.5, rss_mib=20.0)]
-    monkeypatch.setattr(engine, "descendants", lambda pid: processes)
-    monkeypatch.setattr(run.runner._gauge, "take", gauge)
-    run.says(
-        {"kind": "ready", "step": 2},
-        {"kind": "step", "step": 3, "metrics": {"loss": 0.5}},
-        {"kind": "checkpoint", "step": 3, "path": "step-3", "bytes": 7, "seconds": 0.5},
-        {"kind": "notice", "text": "from the program"},
-        {"kind": "link", "name": "board", "url": "https://a.example.org/"},
-    )
-    run.runner._listener.listen()
-    run.runner._notice_ready()
-    found = run.runner._report()
-    assert found | {"metrics": None} == {
-        "epoch": 6,
-        "phase": "running",
-        "step": 3,
-        "ready_at": 5.0,
-        "checkpoint": {"step": 3, "path": "step-3", "bytes": 7, "seconds": 0.5, "at": 5.0},
-        "metrics": None,
-        "usage": {"cpu_s": 1.75, "rss_mib": 30.0},
-        "gpu_utilisation": [0.5],
-        "resources": None,
-        "notices": ["from the program"],
-        "fetching": None,
-        "links": {"board": "https://a.example.org/"},
-        "sdk": True,
-        "exit": None,
-    }
-    assert [line["loss"] for line in found["metrics"]] == [0.5]
-    assert asked == [(run.stage.clock.now, 1.75, 3)]
-    run.runner._party = Nodes()
-    again = run.runner._report()
-    assert again["usage"] == {"cpu_s": 3.75, "rss_mib": 130.0}
-    assert (again["gpu_utilisation"], again["metrics"], again["notices"]) == ([0.25], [], [])
-
-
-def test_with_a_store_only_what_is_in_it_is_a_checkpoint(course: Callable[..., Course]) -> None:
-    run = course()
-    run.runner._heard.checkpoint = {"step": 9}
-    run.runner._storing = Store(stored=None)
-    assert run.runner._report()["checkpoint"] is None
-    run.runner._storing.stored = {"step": 5}
-    assert run.runner._report()["checkpoint"] == {"step": 5}
-
-
-def test_notices_of_the_program_the_store_and_the_data_are_reported_once(course: Callable[..., Course]) -> None:
-    run = course()
-    run.runner._heard.notices.append("a")
-    run.runner._storing, run.runner._data = Store(said=["b"]), Data(dict)
-    run.runner._data.said = ["c", "d"]
-    assert run.runner._take_notices() == ["a", "b", "c", "d"]
-    assert run.runner._take_notices() == []

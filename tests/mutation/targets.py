@@ -88,6 +88,7 @@ GROUPS = {
         (
             "tests/client/test_checkpoint_files.py",
             "tests/client/test_engine.py",
+            "tests/client/test_engine_reports.py",
             "tests/client/test_engine_turns.py",
             "tests/client/test_escalation.py",
             "tests/client/test_reporter.py",
