@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from portal.jobs import events, selectors
+from portal.jobs.describe import people_state
 from portal.jobs.loops import LEFT_OUT
 from portal.jobs.models import Assignment, Cluster, Command, FailingItem, Hold, Job, JobEvent, Run
 from portal.jobs.services import moves, observation, plans
@@ -16,7 +18,7 @@ from portal.jobs.services.moves import Why
 from portal.jobs.services.submission import cancel_job
 from scheduling.domain import Plan, Reason
 from scheduling.executors.base import ExitInfo, Fact
-from scheduling.lifecycle import TIME_LIMIT_S, Event, State
+from scheduling.lifecycle import TIME_LIMIT_S, Event, State, coarse_state
 from tests.portal.test_moves_together import change, commit, gpu_ids, launch, start
 from tests.portal.test_services_exactly import accept, queued
 from tests.portal.world import World, check_invariants
@@ -242,6 +244,50 @@ def test_a_retry_goes_on_where_the_attempt_before_was(world: World, job: Job) ->
     assert "from step 40" in again.reason_text
     before.refresh_from_db()
     assert (State(before.state), before.step) == (State.FAILED, 90)
+
+
+# What is read -----------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_found_by_the_state_that_it_is_shown_in(world: World) -> None:
+    job = world.submit()
+    words = {coarse_state(state, rescaling=trained) for state in State for trained in (False, True)}
+    for state in State:
+        for trained in (False, True):
+            Run.objects.filter(job=job).update(state=state, has_trained=trained)
+            shown = people_state(world.run(job))
+            found = {word for word in words if Job.objects.filter(selectors.in_people_states([word])).exists()}
+            assert found == {shown}, (state, trained)
+    assert Job.objects.filter(selectors.in_people_states(words)).count() == 1
+    assert not Job.objects.filter(selectors.in_people_states([])).exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "hold", "waits"),
+    [
+        ({"state": State.WAITING_FOR_INITIAL_RESOURCE}, "", True),
+        ({"state": State.WAITING_FOR_RESOURCE}, "", True),
+        ({"state": State.WAITING_FOR_INITIAL_CONTACT}, "", False),
+        ({"state": State.RUNNING}, "", False),
+        ({"state": State.WAITING_FOR_RESOURCE, "reason_token": "dependency"}, "", False),
+        ({"state": State.WAITING_FOR_RESOURCE, "reason_token": "capacity"}, "", True),
+        ({"state": State.WAITING_FOR_RESOURCE}, "user", False),
+    ],
+)
+def test_who_could_start_waits_for_gpus(world: World, columns: dict[str, Any], hold: str, waits: bool) -> None:
+    job = world.submit()
+    Run.objects.filter(job=job).update(**columns)
+    Job.objects.filter(pk=job.pk).update(hold_kind=hold, held_at=timezone.now())
+    assert Job.objects.filter(selectors.waiting_for_gpus()).exists() is waits
+
+
+def test_of_one_job_all_that_happened_to_it_is_read_and_nothing_of_others(world: World) -> None:
+    job, other = world.submit(), world.submit()
+    for one in (job, other):
+        events.append(kind="notice", job=one, run=one.run, at=timezone.now(), text=f"of {one.number}")
+    found = selectors.events_of(job)
+    assert {event.job_id for event in found} == {job.pk}
+    assert found.filter(text=f"of {job.number}").exists()
 
 
 # Plans ------------------------------------------------------------------------------------------------------
