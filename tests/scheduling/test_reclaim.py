@@ -1,0 +1,533 @@
+"""Who leaves for an owner of guaranteed GPUs, when, and in which order: each rule at its edge."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduling._reclaim import CLAIMS, LEAVE_S, Reclaim, _fewest, _Reclaiming, in_order, reclaim
+from scheduling._taking import Taking
+from scheduling.domain import Entity, Gang, Guarantee, Job, Limit, Node, Qos, Snapshot
+from scheduling.lifecycle import State
+from scheduling.policies import load_policy
+from scheduling.policies._view import view
+from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+
+GPU = "titan_xp"
+NOW = 1_000.0
+SPEECH = Guarantee("speech", 4)
+TREE = {"lab": Entity(), "speech": Entity("lab"), "audio": Entity("lab"), "vision": Entity()}
+
+
+def borrower(*holds: int, **changes: Any) -> Job:
+    return make_job(holds=holds, gpus=len(holds), project="vision", **changes)
+
+
+def protected(*holds: int, until: float | None, **changes: Any) -> Job:
+    return borrower(*holds, state=State.RUNNING_PROTECTED, protected_until=until, **changes)
+
+
+def owner(gpus: int = 2, **changes: Any) -> Job:
+    return make_job(**{"gpus": gpus, "project": "speech", **changes})
+
+
+def cluster(*jobs: Job, rows: Sequence[Guarantee] = (SPEECH,), waited_s: float | None = None, **more: Any) -> Snapshot:
+    """`waited_s`: for how long whoever queues has claimed already."""
+    memory = {} if waited_s is None else {CLAIMS: {job.id: NOW - waited_s for job in jobs if not job.gpu_ids}}
+    return make_snapshot(*jobs, guarantees=tuple(rows), memory=memory, **more)
+
+
+def found(snapshot: Snapshot, given: Collection[str] = (), policy: str = "fifo_gang") -> Reclaim:
+    return reclaim(snapshot, load_policy(policy), given)
+
+
+def leaving(back: Reclaim) -> dict[str, set[str]]:
+    return {taking.job.id: {job.id for job in taking.borrowers} for taking in back.takings}
+
+
+def names(*jobs: Job) -> set[str]:
+    return {job.id for job in jobs}
+
+
+# Where nothing is taken ------------------------------------------------------------------------------------
+
+
+def test_without_guarantees_or_under_a_policy_of_time_nothing_is_taken() -> None:
+    jobs = borrower(0, 1, 2, 3, 4, 5), owner()
+    assert found(cluster(*jobs, rows=())) == Reclaim()
+    assert found(cluster(*jobs), policy="max_min_fairness") == Reclaim()
+    assert found(cluster(*jobs)).takings
+
+
+@pytest.mark.parametrize(("policy", "taken"), [("first_fit", False), ("fifo_gang", True)])
+def test_where_a_policy_places_parts_of_gpus_nothing_is_taken(policy: str, taken: bool) -> None:
+    on_part = make_job(holds=(5,), gpus=1, project="vision", gpu_milli=500, resizable=False)
+    jobs = borrower(0, 1, 2, 3, 4), owner()
+    assert bool(found(cluster(*jobs, on_part), policy=policy).takings) == taken
+    assert found(cluster(*jobs), policy=policy).takings  # whole ones are
+
+
+def test_who_is_given_gpus_without_it_claims_nothing_and_uses_up_the_guarantee() -> None:
+    holds, given, waits = borrower(0, 1, 2, 3), owner(2), owner(2)
+    back = found(cluster(holds, given, waits, rows=[Guarantee("speech", 2)]), names(given))
+    assert (back.takings, back.claims) == ([], {})
+    back = found(cluster(holds, given, waits, rows=[Guarantee("speech", 4)]), names(given))
+    assert back.claims == {waits.id: NOW}
+    assert found(cluster(holds, given, waits), names(given, waits)) == Reclaim()
+
+
+def test_who_has_no_guarantee_claims_nothing() -> None:
+    back = found(cluster(borrower(0, 1, 2, 3, 4, 5), owner(), make_job(gpus=1, project="audio")))
+    assert len(back.claims) == 1
+
+
+@pytest.mark.parametrize(("guaranteed", "taken"), [(1, 0), (2, 1), (3, 1), (4, 2)])
+def test_owners_take_as_much_as_is_guaranteed_and_no_more(guaranteed: int, taken: int) -> None:
+    jobs = borrower(0, 1), borrower(2, 3), borrower(4, 5), owner(2), owner(2)
+    back = found(cluster(*jobs, rows=[Guarantee("speech", guaranteed)]))
+    assert [len(one) for one in leaving(back).values()] == [1] * taken
+    assert len(back.claims) == taken
+
+
+@pytest.mark.parametrize(("used", "taken"), [(1, True), (2, True), (3, False)])
+def test_what_the_project_has_already_counts(used: int, taken: bool) -> None:
+    own = make_job(holds=range(used), gpus=used, project="speech")
+    back = found(cluster(own, borrower(*range(used, used + 3)), owner(2), nodes=used + 3))
+    assert bool(back.takings) == taken
+
+
+# Who leaves ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"restartable": False},
+        {"held": True},
+        {"state": State.CHECKPOINTING},
+        {"state": State.STOPPING},
+        {"state": State.STANDBY},
+    ],
+)
+def test_who_may_not_be_moved_is_not_taken(changes: dict[str, Any]) -> None:
+    stays = borrower(0, 1, 2, 3, 4, 5, **changes)
+    assert found(cluster(stays, owner(), waited_s=9e9)).takings == []
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING])
+def test_who_has_been_given_gpus_leaves_them_once_the_time_is_over(state: State) -> None:
+    goes = borrower(0, 1, 2, 3, 4, 5, state=state)
+    assert leaving(found(cluster(goes, job := owner(), waited_s=300.0))) == {job.id: names(goes)}
+
+
+def test_who_shares_a_gpu_is_not_taken() -> None:
+    beside = [make_job(holds=(0,), gpus=1, project="vision", gpu_milli=500, resizable=False) for _ in range(2)]
+    alone = borrower(1)
+    snapshot = cluster(*beside, alone, job := owner(1), nodes=2)
+    assert leaving(found(snapshot)) == {job.id: names(alone)}
+    assert found(cluster(*beside, owner(1), nodes=1)).takings == []
+
+
+def test_who_is_on_a_node_that_is_not_in_service_is_not_taken() -> None:
+    nodes = (*make_nodes(2), Node("old", GPU, (10, 11), schedulable=False))
+    partly, here = borrower(0, 10, resizable=False), borrower(1)
+    assert leaving(found(cluster(partly, here, job := owner(1), nodes=nodes))) == {job.id: names(here)}
+
+
+def test_who_runs_within_a_guarantee_of_its_own_is_spared() -> None:
+    rows = [Guarantee("speech", 2), Guarantee("vision", 4)]
+    within = borrower(0, 1, 2, 3, held_since=1.0)
+    beyond = borrower(4, 5, held_since=2.0)
+    assert leaving(found(cluster(within, beyond, job := owner(), rows=rows))) == {job.id: names(beyond)}
+    assert found(cluster(within, owner(), rows=rows, blocked_gpu_ids=frozenset({4, 5}), waited_s=9e9)).takings == []
+
+
+@pytest.mark.parametrize(
+    ("change", "leaves_later"),
+    [
+        ({"priority": 1}, True),
+        ({"qos": "high"}, True),
+        ({"held_since": 10.0}, True),
+        ({"held_since": None}, False),
+        ({"restart_cost_s": 5.0}, True),
+        ({"number": 2}, True),
+        ({"number": 900_001}, False),
+    ],
+)
+def test_who_leaves_first(change: dict[str, Any], leaves_later: bool) -> None:
+    """The less urgent, then the newest, then whose restart costs least, then the one submitted last."""
+    alike: dict[str, Any] = {"held_since": 100.0, "restart_cost_s": 1.0, "number": 900_000}
+    other = borrower(0, 1, **alike)
+    changed = borrower(2, 3, **alike | {"number": 899_999} | change)
+    if "number" not in change:
+        changed = replace(changed, number=900_000)
+    levels = {"high": Qos(3), "": Qos(1)}
+    back = found(cluster(other, changed, job := owner(), qos=levels, nodes=4))
+    assert leaving(back) == {job.id: names(other if leaves_later else changed)}
+
+
+def test_urgency_comes_before_time_and_time_before_cost() -> None:
+    urgent = borrower(0, 1, priority=1, held_since=999.0)
+    old = borrower(2, 3, held_since=1.0, restart_cost_s=0.0)
+    new = borrower(4, 5, held_since=2.0, restart_cost_s=900.0)
+    first, second = owner(2), owner(2)
+    back = found(cluster(urgent, old, new, first, second))
+    assert leaving(back) == {first.id: names(new), second.id: names(old)}
+
+
+def test_the_cost_of_a_restart_is_that_of_all_gpus() -> None:
+    wide = borrower(0, 1, 2, restart_cost_s=10.0, held_since=1.0)
+    narrow = borrower(3, restart_cost_s=20.0, held_since=1.0)
+    assert leaving(found(cluster(wide, narrow, job := owner(1), nodes=4))) == {job.id: names(narrow)}
+
+
+def test_nobody_leaves_for_two_owners() -> None:
+    one, two = borrower(0, 1, 2, 3), borrower(4, 5)
+    first, second = owner(2), owner(2)
+    back = found(cluster(one, two, first, second))
+    assert leaving(back) == {first.id: names(two), second.id: names(one)}
+    four = found(cluster(borrower(0, 1, 2, 3), first, second, nodes=4))
+    assert [len(taking.borrowers) for taking in four.takings] == [1, 0]  # what is left over is the second's
+    assert [taking.gpus for taking in four.takings] == [(0, 1), (2, 3)]
+
+
+def test_what_is_free_is_counted_before_anybody_leaves() -> None:
+    one, two = borrower(0, 1, held_since=1.0), borrower(2, 3, held_since=2.0)
+    back = found(cluster(one, two, job := owner(4)))
+    assert leaving(back) == {job.id: names(two)}  # two are free
+    assert leaving(found(cluster(one, two, job, nodes=4))) == {job.id: names(one, two)}
+    back = found(cluster(one, job := owner(4)))
+    assert leaving(back) == {job.id: set()}
+    assert back.takings[0].gpus == (2, 3, 4, 5)
+
+
+def test_the_first_that_are_enough_are_taken_without_those_that_are_not_needed_then() -> None:
+    pairs = [(borrower(*range(n * 10, n * 10 + size)), SPEECH) for n, size in enumerate((1, 1, 3))]
+
+    def sizes(missing: int) -> list[int]:
+        return [len(job.gpu_ids) for job, _ in _fewest(missing, pairs, lambda job: len(job.gpu_ids))]
+
+    assert [sizes(missing) for missing in (0, 1, 2, 3, 4, 5, 6)] == [[], [1], [1, 1], [3], [1, 3], [1, 1, 3], []]
+
+
+@given(
+    sizes=st.lists(st.integers(1, 5), max_size=6),
+    missing=st.integers(1, 12),
+)
+def test_nobody_leaves_who_is_not_needed(sizes: list[int], missing: int) -> None:
+    pairs = [(borrower(*range(n * 10, n * 10 + size)), SPEECH) for n, size in enumerate(sizes)]
+    chosen = [len(job.gpu_ids) for job, _ in _fewest(missing, pairs, lambda job: len(job.gpu_ids))]
+    assert bool(chosen) == (sum(sizes) >= missing)
+    if chosen:
+        assert sum(chosen) >= missing > sum(chosen) - min(chosen)
+
+
+def test_gpus_of_another_type_are_of_no_use() -> None:
+    nodes = (*make_nodes(2, type="a"), *make_nodes(2, type="b", first_id=10))
+    on_a = borrower(0, 1, type="a", held_since=1.0)
+    on_b = borrower(10, 11, type="b", held_since=900.0)
+    job = owner(2, type="a")
+    assert leaving(found(cluster(on_a, on_b, job, nodes=nodes))) == {job.id: names(on_a)}
+    assert found(cluster(on_b, job, nodes=nodes, blocked_gpu_ids=frozenset({0, 1}), waited_s=9e9)).takings == []
+
+
+def test_of_two_types_the_one_for_which_fewer_gpus_change_hands() -> None:
+    nodes = (*make_nodes(3, type="a"), *make_nodes(2, type="b", first_id=10))
+    on_a, on_b = borrower(0, 1, 2, type="a"), borrower(10, 11, type="b")
+    curves = {"a": make_curve(9.0, 18.0), "b": make_curve()}
+    job = owner(2, curves=curves)
+    assert leaving(found(cluster(on_a, on_b, job, nodes=nodes))) == {job.id: names(on_b)}
+    nodes = (*make_nodes(2, type="a"), *make_nodes(2, type="b", first_id=10))
+    on_a = borrower(0, 1, type="a")
+    assert leaving(found(cluster(on_a, on_b, job, nodes=nodes))) == {job.id: names(on_a)}  # as many, and faster
+    slow = replace(job, curves={"a": make_curve(0.1, 0.2), "b": make_curve()})
+    assert leaving(found(cluster(on_a, on_b, slow, nodes=nodes))) == {job.id: names(on_b)}
+
+
+def test_owners_are_served_in_queue_order() -> None:
+    first, urgent = owner(4), owner(4, priority=5)
+    back = found(cluster(borrower(0, 1, 2, 3, 4, 5), first, urgent))
+    assert [taking.job.id for taking in back.takings] == [urgent.id]
+    late, long = owner(2, submitted_at=5.0), owner(2, submitted_at=900.0)
+    snapshot = cluster(late, long)
+    for name in ("fifo_gang", "multifactor"):
+        policy = load_policy(name)
+        expected = getattr(policy, "in_order", lambda _, queued: queued)(snapshot, view(snapshot).queued)
+        assert [job.id for job in in_order(policy, snapshot, view(snapshot))] == [job.id for job in expected]
+
+
+# By levels of the tree -------------------------------------------------------------------------------------
+
+
+def test_an_owner_below_a_guaranteed_level_takes_within_it_where_that_has_its_own() -> None:
+    rows = [Guarantee("lab", 4), Guarantee("speech", 2)]
+    sibling = make_job(holds=(0, 1, 2, 3), gpus=4, project="audio", held_since=1.0)
+    outside = borrower(4, 5, held_since=900.0)
+    snapshot = cluster(sibling, outside, job := owner(2), rows=rows, entities=TREE)
+    back = found(snapshot)
+    assert leaving(back) == {job.id: names(sibling)}
+    assert back.takings[0].by == rows[1]
+    roomy = cluster(sibling, outside, job, rows=[Guarantee("lab", 6), rows[1]], entities=TREE)
+    back = found(roomy)
+    assert leaving(back) == {job.id: names(outside)}
+    assert back.takings[0].by.project == "lab"
+
+
+# When ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("waited_s", "taken"), [(269.0, False), (270.0, True), (271.0, True)])
+def test_protection_ends_so_long_before_the_time_is_over_that_a_checkpoint_can_be_written(
+    waited_s: float, taken: bool
+) -> None:
+    stays = protected(0, 1, 2, 3, 4, 5, until=9e9)
+    back = found(cluster(stays, job := owner(), rows=[replace(SPEECH, reclaim_within_s=300.0)], waited_s=waited_s))
+    assert leaving(back) == ({job.id: names(stays)} if taken else {})
+    assert back.claims == {job.id: NOW - waited_s}
+    assert back.wake_at == (None if taken else NOW - waited_s + 300.0 - LEAVE_S)
+    assert bool(back.waiting) == (not taken)
+
+
+@pytest.mark.parametrize(
+    ("until", "at"), [(NOW + 20.0, NOW + 20.0), (NOW + 500.0, NOW + 270.0), (None, NOW + 270.0), (NOW - 5.0, NOW)]
+)
+def test_it_wakes_when_protection_ends_or_the_guarantees_time(until: float | None, at: float) -> None:
+    back = found(cluster(protected(0, 1, 2, 3, 4, 5, until=until), job := owner()))
+    assert back.takings == []
+    assert back.wake_at == at
+    assert back.waiting[job.id].detail["reclaimed_at"] == at
+    assert f"in {at - NOW:.0f} s at the latest" in back.waiting[job.id].text
+
+
+def test_it_waits_for_the_last_of_those_that_it_needs() -> None:
+    jobs = [protected(0, 1, until=NOW + 10.0), protected(2, 3, until=NOW + 90.0), borrower(4, 5)]
+    assert found(cluster(*jobs, owner(6), rows=[Guarantee("speech", 6)])).wake_at == NOW + 90.0
+
+
+def test_who_is_not_protected_leaves_before_who_is() -> None:
+    guarded = protected(0, 1, until=NOW + 10.0, held_since=990.0)
+    open_ = borrower(2, 3, held_since=1.0)
+    assert leaving(found(cluster(guarded, open_, job := owner(), nodes=4))) == {job.id: names(open_)}
+
+
+def test_several_that_wait_wake_it_for_the_earliest() -> None:
+    rows = [Guarantee("speech", 2, reclaim_within_s=200.0), Guarantee("audio", 2, reclaim_within_s=100.0)]
+    first, second = owner(2), owner(2, project="audio")
+    stays = protected(0, 1, 2, 3, 4, 5, until=None)
+    back = found(cluster(stays, first, second, rows=rows))
+    assert back.wake_at == NOW + 70.0
+    assert found(cluster(stays, second, first, rows=rows)).wake_at == NOW + 70.0
+    assert back.waiting.keys() == names(first, second)
+    early = replace(first, submitted_at=0.0), replace(second, submitted_at=0.1)
+    swapped = [replace(rows[0], project="audio"), replace(rows[1], project="speech")]
+    assert found(cluster(stays, *early, rows=swapped)).wake_at == NOW + 70.0
+
+
+def test_who_waits_for_protection_to_end_counts_as_served() -> None:
+    """A second one has no claim to what the first is about to get."""
+    stays = protected(0, 1, 2, 3, 4, 5, until=NOW + 10.0)
+    first, second = owner(4), owner(4)
+    back = found(cluster(stays, first, second))
+    assert back.claims.keys() == back.waiting.keys() == names(first)
+
+
+def test_of_two_types_it_waits_for_the_one_that_comes_first() -> None:
+    nodes = (*make_nodes(2, type="a"), *make_nodes(2, type="b", first_id=10))
+    for soon, kind in (("a", "a"), ("b", "b")):
+        until = {"a": NOW + 50.0, "b": NOW + 50.0} | {soon: NOW + 20.0}
+        stay = protected(0, 1, until=until["a"], type="a"), protected(10, 11, until=until["b"], type="b")
+        job = owner(2, curves={"a": make_curve(), "b": make_curve()})
+        back = found(cluster(*stay, job, nodes=nodes))
+        assert (back.wake_at, back.waiting[job.id].detail["type"]) == (NOW + 20.0, kind)
+
+
+@pytest.mark.parametrize(("stopping", "taken"), [(1, True), (2, False), (3, False)])
+def test_processes_on_their_way_out_are_waited_for_where_they_leave_enough(stopping: int, taken: bool) -> None:
+    blocked = frozenset(range(6 - stopping, 6))
+    holds = borrower(*range(6 - stopping))
+    snapshot = cluster(holds, job := owner(), blocked_gpu_ids=blocked)
+    assert leaving(found(snapshot)) == ({job.id: names(holds)} if taken else {})
+    late = replace(snapshot, memory={CLAIMS: {job.id: NOW - 270.0}})
+    assert leaving(found(late)) == {job.id: names(holds)}  # not beyond the guarantee's time
+
+
+def test_processes_that_leave_gpus_of_another_type_are_not_waited_for() -> None:
+    nodes = (*make_nodes(2, type="a"), *make_nodes(2, type="b", first_id=10))
+    holds = borrower(0, 1, type="a")
+    snapshot = cluster(holds, job := owner(2, type="a"), nodes=nodes, blocked_gpu_ids=frozenset({10, 11}))
+    assert leaving(found(snapshot)) == {job.id: names(holds)}
+
+
+# What cannot be laid out -----------------------------------------------------------------------------------
+
+
+def test_where_the_gang_finds_no_node_everybody_keeps_what_they_have() -> None:
+    """The three that would leave are on two nodes, so that a gang of two does not fit where it may not span them."""
+    jobs = borrower(0), borrower(2), make_job(holds=(1, 3), gpus=2, project="audio", restartable=False)
+    snapshot = cluster(*jobs, job := owner(), nodes=make_nodes(2, 2), settings={"multi_node": False})
+    back = found(snapshot)
+    assert (back.takings, back.waiting, back.wake_at) == ([], {}, None)
+    assert back.claims == {job.id: NOW}
+    assert found(replace(snapshot, settings={})).takings
+
+
+def test_after_a_gang_that_finds_no_node_the_next_is_served_as_if_it_had_not_been() -> None:
+    nodes = make_nodes(2, 2)
+    jobs = borrower(0), borrower(2), make_job(holds=(1, 3), gpus=2, project="audio", restartable=False)
+    wide, narrow = owner(2), owner(1)
+    limits = {"q": Limit("gpus", 3)}
+    bound = [replace(job, limits=("q",)) for job in (*jobs[:2], wide, narrow)]
+    snapshot = cluster(*bound, jobs[2], nodes=nodes, settings={"multi_node": False}, limits=limits)
+    back = found(snapshot)
+    assert back.takings[0].gpus in ((0,), (2,))
+    assert [taking.job.id for taking in back.takings] == [narrow.id]
+    taker = _Reclaiming(snapshot, view(snapshot), load_policy("fifo_gang"))
+    used = dict(taker.book.used)
+    taker.run(())
+    assert taker.taken == names(*[job for taking in back.takings for job in taking.borrowers])
+    assert dict(taker.book.used) != used
+
+
+def test_what_a_taking_changes_in_the_books() -> None:
+    rows = [Guarantee("speech", 4), Guarantee("vision", 1)]
+    gone, job = borrower(0, 1, 2, limits=("q",)), owner(2, limits=("q",))
+    snapshot = cluster(gone, job, rows=rows, limits={"q": Limit("gpus", 4)})
+    taker = _Reclaiming(snapshot, view(snapshot), load_policy("fifo_gang"))
+    assert (taker.stock.free[GPU], taker.stock.rooms.left["q"]) == (3, 1)
+    assert taker._take(Taking(job, Gang(GPU, 2), (), rows[0], (gone,)))
+    assert (taker.stock.free[GPU], taker.stock.rooms.left["q"]) == (4, 2)
+    assert {row.project: taker.book.used[row] for row in rows} == {"speech": 2_000, "vision": 0}
+    assert taker.board.free == [[2, 3, 4, 5]]
+    assert taker.taken == {gone.id}
+    assert taker.found.takings == [Taking(job, Gang(GPU, 2), (0, 1), rows[0], (gone,))]
+
+
+@pytest.mark.parametrize(("most", "taken"), [(1, False), (2, True), (6, True)])
+def test_an_owner_gets_no_more_than_its_limits_allow(most: int, taken: bool) -> None:
+    limits = {"q": Limit("gpus", most)}
+    jobs = borrower(0, 1, 2, 3, 4, 5), owner(2, limits=("q",))
+    assert bool(found(cluster(*jobs, limits=limits)).takings) == taken
+
+
+def test_a_limit_that_binds_borrowers_too_has_room_once_they_are_gone() -> None:
+    limits = {"q": Limit("gpus", 6), "own": Limit("gpus", 1)}
+    both = borrower(0, 1, 2, 3, 4, 5, limits=("q",)), owner(2, limits=("q",))
+    assert found(cluster(*both, limits=limits)).takings
+    assert not found(cluster(both[0], replace(both[1], limits=("q", "own")), limits=limits)).takings
+    tight = {"q": Limit("gpus", 3)}
+    partly = borrower(0, 1, held_since=9.0, limits=("q",)), borrower(2, 3, held_since=1.0)
+    assert not found(cluster(*partly, owner(4, limits=("q",)), limits=tight, nodes=4)).takings
+
+
+def test_owners_alike_of_whom_one_can_be_served_under_its_own_limit() -> None:
+    """The second's limit is another, so it is looked at though the first found nothing."""
+    limits = {"one": Limit("gpus", 1), "two": Limit("gpus", 2)}
+    first, second = owner(2, limits=("one",)), owner(2, limits=("two",))
+    back = found(cluster(borrower(0, 1, 2, 3, 4, 5), first, second, limits=limits))
+    assert [taking.job.id for taking in back.takings] == [second.id]
+
+
+def test_a_limit_of_one_type_keeps_nobody_else_from_that_type() -> None:
+    """The first may have none of the type that would be free, and the other type has no borrowers."""
+    nodes = (*make_nodes(2, type="a"), *make_nodes(2, type="b", first_id=10))
+    limits = {"one": Limit("gpus", 0, type="a"), "two": Limit("gpus", 9, type="a")}
+    rigid = make_job(holds=(10, 11), gpus=2, project="audio", type="b", restartable=False)
+    curves = {"a": make_curve(), "b": make_curve()}
+    first, second = (owner(2, curves=curves, limits=(name,)) for name in limits)
+    back = found(cluster(borrower(0, 1, type="a"), rigid, first, second, nodes=nodes, limits=limits))
+    assert [taking.job.id for taking in back.takings] == [second.id]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"project": "audio"},
+        {"gpus": 1},
+        {"excluded_gpus": frozenset[int]()},
+    ],
+)
+def test_one_that_found_nothing_says_nothing_of_one_that_is_not_alike(change: dict[str, Any]) -> None:
+    """The first may not use the GPUs of the only node that will be free."""
+    rows = [Guarantee("speech", 4), Guarantee("audio", 4)]
+    values: dict[str, Any] = {"excluded_gpus": frozenset({0, 1}), "gpus": 2}
+    first = owner(**values)
+    second = owner(**values | {"excluded_gpus": frozenset({9})} | change)
+    back = found(cluster(borrower(0, 1), first, second, nodes=2, rows=rows))
+    assert [taking.job.id for taking in back.takings] == [second.id]
+
+
+def test_who_has_waited_longer_is_served_though_one_alike_was_not() -> None:
+    stays = protected(0, 1, 2, 3, 4, 5, until=9e9)
+    rigid = make_job(holds=(0,), gpus=1, project="audio", restartable=False)
+    stays = replace(stays, gpu_ids=(1, 2, 3, 4, 5), gang=Gang(GPU, 5))
+    rows = [replace(SPEECH, gpus=6), Guarantee("vision", 0)]
+    new, old = owner(2), owner(2)
+    snapshot = cluster(rigid, stays, new, old, rows=rows)
+    snapshot = replace(snapshot, memory={CLAIMS: {old.id: NOW - 300.0, new.id: NOW}})
+    back = found(snapshot)
+    assert back.waiting.keys() == names(new)
+    assert [taking.job.id for taking in back.takings] == [old.id]
+
+
+# What others are told and shown ----------------------------------------------------------------------------
+
+
+def test_a_policy_sees_owners_with_their_gpus_and_borrowers_as_if_they_waited() -> None:
+    goes = protected(0, 1, 2, 3, 4, 5, until=9e9)
+    back = found(cluster(goes, job := owner(), waited_s=300.0))
+    seen = back.changed
+    assert seen.keys() == names(goes, job)
+    own, other = seen[job.id], seen[goes.id]
+    assert (own.state, own.gpu_ids, own.gang) == (State.STANDBY, (0, 1), Gang(GPU, 2))
+    assert (other.state, other.gpu_ids, other.gang) == (State.WAITING_FOR_RESOURCE, (), None)
+    assert other.protected_until is None
+    assert Reclaim().changed == {}
+
+
+def test_all_sides_are_told() -> None:
+    goes, soon = borrower(0, 1), protected(2, 3, 4, 5, until=NOW + 10.0)
+    first, second = owner(2), owner(2)
+    back = found(cluster(goes, soon, first, second))
+    reasons = back.reasons({goes.id: Gang(GPU, 1)})
+    tokens = {key: reason.token for key, reason in reasons.items()}
+    assert tokens == {first.id: "reclaims", goes.id: "reclaimed", second.id: "reclaiming"}
+    assert reasons[goes.id].text.startswith("Shrunk")
+    assert back.reasons({})[goes.id].text.startswith("Preempted")
+    assert reasons[goes.id].detail["reclaimed"] == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_takings_are_within_guarantees_and_free_of_overlaps(data: st.DataObject) -> None:
+    """Of borrowers of one to three GPUs on one node: enough leave, nobody beyond need, GPUs are given once."""
+    sizes = data.draw(st.lists(st.integers(1, 3), max_size=4))
+    holds, at = [], 0
+    for size in sizes:
+        holds.append(borrower(*range(at, at + size), held_since=data.draw(st.sampled_from([None, 1.0, 2.0]))))
+        at += size
+    owners = [owner(data.draw(st.integers(1, 4))) for _ in range(data.draw(st.integers(1, 3)))]
+    guaranteed = data.draw(st.integers(0, 8))
+    total = max(1, at + data.draw(st.integers(0, 3)))
+    back = found(cluster(*holds, *owners, rows=[Guarantee("speech", guaranteed)], nodes=total))
+    gone = [job for taking in back.takings for job in taking.borrowers]
+    assert len({job.id for job in gone}) == len(gone)
+    given = [gpu for taking in back.takings for gpu in taking.gpus]
+    assert len(given) == len(set(given)) <= guaranteed
+    kept = {gpu for job in holds if job not in gone for gpu in job.gpu_ids}
+    assert kept.isdisjoint(given)
+    assert all(len(taking.gpus) == taking.gang.count == taking.job.min_gpus for taking in back.takings)
+    free = total - at
+    for taking in back.takings:
+        left = free + sum(len(job.gpu_ids) for job in taking.borrowers) - taking.gang.count
+        assert left >= 0
+        assert all(left < len(job.gpu_ids) for job in taking.borrowers)
+        free = left
+    served, used = {taking.job.id for taking in back.takings}, sum(taking.gang.count for taking in back.takings)
+    for job in owners:
+        rest = total - used
+        assert job.id in served or used + job.min_gpus > guaranteed or job.min_gpus > rest
