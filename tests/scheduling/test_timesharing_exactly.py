@@ -1,0 +1,505 @@
+"""When rounds of fractions of time begin, who keeps its GPUs, who is ahead, and what is counted, at the edges."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduling import timesharing
+from scheduling._hands import Hands
+from scheduling._ledger import EDGE_S, Ledger
+from scheduling.domain import Allocation, Curve, Gang, Job, Limit, Snapshot
+from scheduling.errors import SolverError
+from scheduling.lifecycle import State
+from scheduling.policies import load_policy
+from scheduling.policies._books import Books
+from scheduling.policies._memory import MEMORY
+from scheduling.policies._view import view
+from scheduling.policies.base import Policy
+from scheduling.policies.max_min_fairness import MaxMinFairness
+from scheduling.rounds import plan_round
+from scheduling.timesharing import round_end, with_least_gangs
+from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.scheduling.test_timesharing import ROUND_S, Cluster, jobs_of
+
+NOW = 1_000.0
+ONE = Curve((1.0,))
+
+
+class Counting(MaxMinFairness):
+    """How often it was asked; it fails where it is told to."""
+
+    asked = 0
+    fails = False
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        self.asked += 1
+        if self.fails:
+            raise SolverError("kTimeLimit")
+        return super().allocate(snapshot)
+
+
+class Ageing(Counting):
+    ages: ClassVar[bool] = True
+
+
+class Packing(Counting):
+    packs: ClassVar[bool] = True
+
+
+def policy(kind: type[Counting] = Counting, **changes: Any) -> Counting:
+    return kind(kind.Parameters(**{"round_seconds": ROUND_S, **changes}))
+
+
+def books(jobs: Mapping[str, Mapping[str, tuple[float, float]]]) -> Books:
+    """{job: {type: (share, seconds had)}}."""
+    kinds = tuple(sorted({kind for by_type in jobs.values() for kind in by_type}))
+    figures = np.array([[by_type.get(kind, (0.0, 0.0)) for kind in kinds] for by_type in jobs.values()])
+    return Books(tuple(jobs), kinds, figures[:, :, 0], figures[:, :, 1])
+
+
+# When a round begins ---------------------------------------------------------------------------------------
+
+
+def test_a_round_ends_a_little_early_rather_than_late() -> None:
+    assert round_end({MEMORY: {"round_end": 500.0}}) == 500.0 - EDGE_S
+    assert round_end({}) == -math.inf
+    assert round_end({"other": {}}) == -math.inf
+
+
+@pytest.mark.parametrize(("before_s", "turns"), [(50.0, False), (2 * EDGE_S, False), (EDGE_S / 2, True), (0.0, True)])
+def test_turns_change_at_the_round_s_end_and_not_before(before_s: float, turns: bool) -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, two, a=1)
+    cluster.step()
+    cluster.wait(ROUND_S - before_s)
+    cluster.step()
+    assert (cluster.holds(one) == ()) == turns
+
+
+def test_the_next_round_is_as_long_as_the_policy_says_from_when_it_began() -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, two, a=1)
+    assert cluster.step().next_wake_at == NOW + ROUND_S
+    cluster.wait(ROUND_S + 7.0)
+    cluster.step()
+    assert cluster.snapshot.memory[MEMORY]["round_end"] == NOW + 2 * ROUND_S + 7.0
+    cluster.wait(10.0)
+    cluster.step()
+    assert cluster.snapshot.memory[MEMORY]["round_end"] == NOW + 2 * ROUND_S + 7.0
+
+
+def test_other_settings_begin_a_round_at_once() -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, two, a=1)
+    cluster.step()
+    cluster.wait(30.0)
+    cluster.policy = load_policy("max_min_fairness", {"round_seconds": 2 * ROUND_S})
+    cluster.step()
+    assert cluster.snapshot.memory[MEMORY]["round_end"] == NOW + 30.0 + 2 * ROUND_S
+    assert cluster.holds(two) == (0,)
+    cluster.wait(30.0)
+    cluster.step()
+    assert cluster.holds(two) == (0,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wakes"),
+    [
+        ({}, True),
+        ({"holds": (0,)}, True),
+        ({"holds": (0,), "restartable": False}, False),
+        ({"holds": (0,), "resizable": False}, False),
+        ({"holds": (0,), "held": True}, False),
+        ({"held": True}, False),
+        ({"restartable": False}, True),
+        ({"holds": (0,), "state": State.LAUNCHING}, True),
+    ],
+)
+def test_rounds_go_on_while_somebody_has_turns(changes: dict[str, Any], wakes: bool) -> None:
+    snapshot = make_snapshot(make_job(gpus=1, curve=ONE, **changes), nodes=1)
+    at = plan_round(snapshot, policy()).next_wake_at
+    assert at == (NOW + ROUND_S if wakes else None)
+
+
+# Which gang is the least -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("curve", "min_gpus", "least"),
+    [((1.0, 2.0), 1, 1), ((0.0, 2.0), 1, 2), ((0.0, 2.0), 2, 2), ((0.0, 0.0, 2.0), 2, 3), ((0.0, 0.0), 1, 1)],
+)
+def test_the_least_gang_is_one_on_which_the_job_trains(curve: tuple[float, ...], min_gpus: int, least: int) -> None:
+    job = make_job(min_gpus=min_gpus, curve=Curve(curve))
+    other = make_job(gpus=1)
+    snapshot = make_snapshot(job, other)
+    for _ in range(2):  # once found it is not looked for again
+        found = with_least_gangs(snapshot)
+        assert [one.min_gpus for one in found.jobs] == [least, 1]
+        assert found.jobs[1] is other
+        assert (found is snapshot) == (least == min_gpus)
+
+
+# When fractions are computed -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "after_s", "asked"),
+    [
+        (Counting, 5 * ROUND_S, 1),
+        (Ageing, 3 * ROUND_S - 1.0, 1),
+        (Ageing, 3 * ROUND_S, 2),
+        (Ageing, 3 * ROUND_S + 1.0, 2),
+        (Packing, 3 * ROUND_S - 1.0, 1),
+        (Packing, 3 * ROUND_S, 2),
+    ],
+)
+def test_fractions_that_time_changes_are_computed_again_once_they_are_old(
+    kind: type[Counting], after_s: float, asked: int
+) -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, two, policy=policy(kind, recompute_seconds=3 * ROUND_S), a=1)
+    cluster.step()
+    cluster.wait(after_s)
+    cluster.step()
+    assert cluster.policy.asked == asked  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("after_s", "computed_at"), [(ROUND_S, NOW), (3 * ROUND_S, NOW + 3 * ROUND_S)])
+def test_what_was_promised_is_settled_once_it_is_old_though_nothing_is_computed(
+    after_s: float, computed_at: float
+) -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, two, policy=policy(recompute_seconds=3 * ROUND_S), a=1)
+    cluster.step()
+    cluster.wait(after_s)
+    cluster.step()
+    assert cluster.snapshot.memory[MEMORY]["computed_at"] == computed_at
+
+
+def test_old_fractions_are_left_alone_within_a_round() -> None:
+    """Two wait for an idle GPU, and nothing but time has passed."""
+    one, two, three = jobs_of(3, a=1.0)
+    settings: Any = {"recompute_seconds": 10.0}
+    cluster = Cluster(one, two, three, policy=policy(Ageing, **settings), a=1)
+    cluster.step()
+    cluster.wait(50.0)
+    jobs = (replace(cluster.snapshot.jobs[0], gpu_ids=(), gang=None, state=State.WAITING_FOR_RESOURCE),)
+    cluster.snapshot = replace(cluster.snapshot, jobs=(*jobs, *cluster.snapshot.jobs[1:]))
+    cluster.step()
+    assert cluster.policy.asked == 1  # type: ignore[attr-defined]
+
+
+def test_a_computation_that_failed_is_tried_again_once_it_is_old() -> None:
+    one, two, three = jobs_of(3, a=1.0)
+    failing = policy(recompute_seconds=3 * ROUND_S)
+    cluster = Cluster(one, two, policy=failing, a=1)
+    cluster.step()
+    failing.fails = True
+    cluster.arrive(three)
+    cluster.wait(ROUND_S)
+    assert cluster.step().figures["solver_failed"] == 1.0
+    cluster.wait(ROUND_S)
+    cluster.step()
+    assert failing.asked == 2
+    failing.fails = False
+    cluster.wait(2 * ROUND_S)
+    assert "solver_failed" not in cluster.step().figures
+    assert failing.asked == 3
+
+
+@pytest.mark.parametrize(
+    ("gpus", "waiting", "asked"),
+    [(1, 2, 1), (2, 1, 1), (2, 2, 2), (2, 3, 2)],
+)
+def test_within_a_round_it_is_computed_only_where_two_wait_for_what_is_idle(
+    gpus: int, waiting: int, asked: int
+) -> None:
+    first, *others = jobs_of(1 + waiting, a=1.0)
+    cluster = Cluster(first, policy=policy(), a=gpus)
+    cluster.step()
+    cluster.wait(10.0)
+    for job in others:
+        cluster.arrive(job)
+    cluster.step()
+    assert cluster.policy.asked == asked  # type: ignore[attr-defined]
+
+
+def test_who_does_not_fit_what_is_idle_competes_for_nothing() -> None:
+    first, small = jobs_of(2, a=1.0)
+    large = make_job(gpus=2, curves={"a": make_curve()})
+    bound = replace(small, id="bound", limits=("l",))
+    for second in (large, bound):
+        cluster = Cluster(first, policy=policy(), a=2)
+        cluster.snapshot = replace(cluster.snapshot, limits={"l": Limit("gpus", 0, level="project Speech")})
+        cluster.step()
+        cluster.wait(10.0)
+        cluster.arrive(small)
+        cluster.arrive(second)
+        cluster.step()
+        assert cluster.policy.asked == 1  # type: ignore[attr-defined]
+        assert cluster.holds(small) == (1,)
+
+
+def test_the_deviation_is_what_is_owed_most() -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, two, a=1)
+    cluster.step()
+    cluster.wait(ROUND_S)
+    assert cluster.step().figures["deviation"] == pytest.approx(ROUND_S / 2)
+    ledger = Ledger(computed_at=NOW, books=books({"x": {"a": (0.5, 10.0)}, "y": {"a": (0.0, 0.0), "b": (0.25, 0.0)}}))
+    assert timesharing._most_owed(ledger, NOW + 100.0) == 40.0
+    assert timesharing._most_owed(ledger, NOW - 100.0) == 0.0
+    assert timesharing._most_owed(Ledger(books=books({"x": {"a": (0.0, -9.0)}})), NOW) == 0.0
+
+
+# Who keeps its GPUs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "had_s", "stays"),
+    [(8.0, 319.0, True), (8.0, 320.0, False), (8.0, 321.0, False), (0.0, ROUND_S, False), (2.5, ROUND_S, False)],
+)
+def test_a_lease_ends_when_the_restart_is_a_fortieth_of_the_time_since(
+    cost_s: float, had_s: float, stays: bool
+) -> None:
+    one, two = (replace(job, restart_cost_s=cost_s) for job in jobs_of(2, a=1.0))
+    cluster = Cluster(one, two, a=1)
+    cluster.step()
+    cluster.wait(had_s)
+    cluster.step()
+    assert (cluster.holds(one) == (0,)) == stays
+
+
+def test_another_part_for_restarts_makes_leases_shorter() -> None:
+    one, two = (replace(job, restart_cost_s=8.0) for job in jobs_of(2, a=1.0))
+    cluster = Cluster(one, two, policy=policy(restart_part=0.1), a=1)
+    cluster.step()
+    cluster.wait(ROUND_S)
+    cluster.step()
+    assert cluster.holds(two) == (0,)
+
+
+def lease(job: Job, *, share: float, given_at: float | None, **more: Any) -> list[str]:
+    ledger = Ledger(books=books({job.id: {"a": (share, 0.0)}}))
+    if given_at is not None:
+        ledger.began[job.id] = given_at
+    snapshot = make_snapshot(job, nodes=make_nodes(2, type="a"), **more)
+    settings: Any = policy().parameters
+    return [one.id for one in timesharing._on_lease(ledger, snapshot, view(snapshot), settings)]
+
+
+def test_on_lease_is_who_is_promised_time_on_what_it_was_given_lately() -> None:
+    job = make_job(holds=(0,), type="a", restart_cost_s=5.0)
+    assert lease(job, share=0.5, given_at=NOW - 10.0) == [job.id]
+    assert lease(job, share=0.5, given_at=NOW - 200.0) == []
+    assert lease(job, share=0.5, given_at=None) == []  # since when is not known
+    assert lease(job, share=0.0, given_at=NOW - 10.0) == []
+    assert lease(replace(job, held=True), share=0.5, given_at=NOW - 10.0) == []
+    assert lease(replace(job, state=State.RUNNING_PROTECTED), share=0.5, given_at=NOW - 10.0) == []
+    waits = make_job(type="a", restart_cost_s=5.0)
+    assert lease(waits, share=0.5, given_at=NOW - 10.0) == []
+
+
+def test_since_when_each_has_its_gpus() -> None:
+    kept, moved, fixed = (make_job(holds=(n,), type="a") for n in range(3))
+    fixed = replace(fixed, held=True)
+    new, gone = make_job(type="a"), make_job(type="a")
+    snapshot = make_snapshot(kept, moved, fixed, new, gone, nodes=make_nodes(6, type="a"))
+    field = view(snapshot)
+    hands = Hands(field)
+    assert kept.gang is not None
+    hands.give(kept, kept.gang)
+    hands.give(moved, Gang("a", 2))
+    hands.give(new, Gang("a", 1))
+    began = {kept.id: 1.0, moved.id: 2.0, fixed.id: 3.0, gone.id: 4.0}
+    found = timesharing._beginnings(Ledger(began=began), snapshot, field, hands)
+    assert found == {kept.id: 1.0, moved.id: NOW, fixed.id: 3.0, new.id: NOW}
+    found = timesharing._beginnings(Ledger(), snapshot, field, hands)
+    assert found == {kept.id: NOW, moved.id: NOW, new.id: NOW}
+
+
+def test_who_starts_within_a_round_has_its_gpus_since_then() -> None:
+    one, two, three = jobs_of(3, a=1.0)
+    cluster = Cluster(one, a=2)
+    cluster.step()
+    cluster.wait(30.0)
+    cluster.arrive(two)
+    cluster.arrive(three)
+    cluster.step()
+    assert cluster.snapshot.memory[MEMORY]["began"] == {one.id: NOW, two.id: NOW + 30.0}
+
+
+# Who is ahead ----------------------------------------------------------------------------------------------
+
+HERE = {"a": 4, "b": 4}
+
+
+def ranked(
+    shares: Mapping[str, Mapping[str, tuple[float, float]]],
+    jobs: list[Job],
+    free: Mapping[str, int] = HERE,
+    now: float = NOW + 100.0,
+) -> list[tuple[str, str]]:
+    ledger = Ledger(computed_at=NOW, books=books(shares) if shares else Books())
+    return [(job.id, kind) for job, kind in timesharing._ranked(ledger, now, jobs, free)]
+
+
+def of(name: str, **changes: Any) -> Job:
+    return replace(make_job(gpus=1, type="a"), id=name, **changes)
+
+
+@pytest.mark.parametrize(
+    ("shares", "order"),
+    [
+        # had less of what it was promised; nothing yet is before all
+        ({"x": {"a": (0.5, 40.0)}, "y": {"a": (0.5, 30.0)}}, ["ya", "xa"]),
+        ({"x": {"a": (0.5, 10.0)}, "y": {"a": (0.1, 0.0)}}, ["ya", "xa"]),
+        ({"x": {"a": (0.5, 0.1)}, "y": {"a": (0.1, -5.0)}}, ["ya", "xa"]),
+        # of equals: whom more is owed over all types, then on this type, then whom more was promised
+        ({"x": {"a": (0.3, 0.0)}, "y": {"a": (0.5, 0.0)}}, ["ya", "xa"]),
+        ({"x": {"a": (0.2, 0.0), "b": (0.3, 0.0)}, "y": {"a": (0.4, 0.0)}}, ["xb", "xa", "ya"]),
+        ({"x": {"a": (0.2, 0.0), "b": (0.2, 0.0)}, "y": {"a": (0.4, 0.0)}}, ["ya", "xa", "xb"]),
+        ({"x": {"a": (0.2, -20.0)}, "y": {"a": (0.4, 0.0)}}, ["ya", "xa"]),
+        # promised nothing there: not listed
+        ({"x": {"a": (0.0, 0.0)}, "y": {"a": (0.5, 99.0)}}, ["ya"]),
+        ({"y": {"a": (0.5, 0.0)}}, ["ya"]),
+        ({"z": {"a": (0.5, 0.0)}}, []),
+        ({}, []),
+        # all alike: as they queue
+        ({"x": {"a": (0.5, 0.0)}, "y": {"a": (0.5, 0.0)}}, ["xa", "ya"]),
+    ],
+)
+def test_who_is_ahead(shares: Mapping[str, Mapping[str, tuple[float, float]]], order: list[str]) -> None:
+    assert ranked(shares, [of("x"), of("y")]) == [(name[0], name[1]) for name in order]
+
+
+def test_of_equals_those_that_hold_nothing_come_first() -> None:
+    holds = of("x", gpu_ids=(0,), gang=Gang("a", 1), state=State.RUNNING)
+    shares = {"x": {"a": (0.5, 0.0)}, "y": {"a": (0.5, 0.0)}}
+    assert ranked(shares, [holds, of("y")]) == [("y", "a"), ("x", "a")]
+
+
+@pytest.mark.parametrize(("free", "listed"), [({"a": 2}, True), ({"a": 1}, False), ({}, False), ({"b": 2}, False)])
+def test_types_without_room_for_the_gang_are_left_out(free: dict[str, int], listed: bool) -> None:
+    assert bool(ranked({"x": {"a": (0.5, 0.0)}}, [of("x", min_gpus=2)], free)) == listed
+
+
+def test_a_clock_that_went_back_owes_nothing() -> None:
+    """Nobody is behind before the time of the computation, so that had time alone counts."""
+    shares = {"x": {"a": (0.9, -10.0)}, "y": {"a": (0.1, -20.0)}}
+    assert ranked(shares, [of("x"), of("y")], now=NOW - 500.0) == [("y", "a"), ("x", "a")]
+    assert ranked(shares, [of("x"), of("y")], now=NOW + 500.0) == [("x", "a"), ("y", "a")]
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 1.0), st.just(0.0) | st.floats(0.01, 500.0)), min_size=1, max_size=6))
+def test_priority_is_what_was_promised_over_what_was_had(figures: list[tuple[float, float]]) -> None:
+    shares = {str(n): {"a": pair} for n, pair in enumerate(figures)}
+    order = [int(name) for name, _ in ranked(shares, [of(name) for name in shares])]
+    assert sorted(order) == list(range(len(figures)))
+    ratios = [figures[n][0] * 100.0 / figures[n][1] if figures[n][1] > 0 else math.inf for n in order]
+    assert ratios == sorted(ratios, reverse=True)
+
+
+# What is given ---------------------------------------------------------------------------------------------
+
+
+def given_out(
+    shares: Mapping[str, Mapping[str, tuple[float, float]]],
+    *jobs: Job,
+    rule: Policy | None = None,
+    limits: Mapping[str, Limit] | None = None,
+    **nodes: int,
+) -> dict[str, Gang]:
+    fleet = [
+        node for n, (kind, size) in enumerate(nodes.items()) for node in make_nodes(size, type=kind, first_id=9 * n)
+    ]
+    snapshot = make_snapshot(*jobs, nodes=fleet, limits=limits or {})
+    field = view(snapshot)
+    hands = Hands(field)
+    ledger = Ledger(computed_at=NOW - 100.0, books=books(shares) if shares else Books())
+    timesharing._give(ledger, snapshot, field, rule or policy(), hands)
+    return hands.counts
+
+
+def test_gangs_go_out_in_order_while_there_is_room() -> None:
+    both = {"a": ONE, "b": ONE}
+    jobs = [replace(of(name), curves=both) for name in "xyz"]
+    shares = {name: {"a": (0.5, had)} for name, had in zip("xyz", (30.0, 20.0, 10.0), strict=True)}
+    only: Any = load_policy("min_cost", {})
+    assert given_out(shares, *jobs, rule=only, a=1) == {"z": Gang("a", 1)}
+    assert given_out(shares, *jobs, rule=only, a=2) == {"z": Gang("a", 1), "y": Gang("a", 1)}
+    assert given_out(shares, *jobs, rule=only, a=2, b=2).keys() == {"z", "y"}  # b is promised to nobody
+    assert given_out(shares, *jobs, a=2, b=2) == {"z": Gang("a", 1), "y": Gang("a", 1), "x": Gang("b", 1)}
+    twice = {"x": {"a": (0.5, 0.0), "b": (0.5, 0.0)}}
+    assert len(given_out(twice, *jobs[:1], rule=only, a=1, b=1)) == 1
+
+
+def test_who_has_what_it_is_given_keeps_the_very_gang() -> None:
+    job = replace(make_job(holds=(0,), type="a"), id="x")
+    counts = given_out({"x": {"a": (0.5, 0.0)}}, job, a=2)
+    assert counts["x"] is job.gang
+    wide = replace(make_job(holds=(0, 1), type="a", max_gpus=2), id="x")
+    assert given_out({"x": {"a": (0.5, 0.0)}}, wide, a=2) == {"x": Gang("a", 1)}
+    other = replace(job, curves={"a": ONE, "b": ONE})
+    assert given_out({"x": {"b": (0.5, 0.0)}}, other, a=1, b=1) == {"x": Gang("b", 1)}
+
+
+def test_a_promise_of_a_type_that_no_longer_runs_the_job_is_not_kept() -> None:
+    job = replace(of("x"), curves={"b": ONE})
+    assert given_out({"x": {"a": (0.5, 0.0)}}, job, a=1, b=1) == {"x": Gang("b", 1)}  # what is idle
+    only: Any = load_policy("min_cost", {})
+    assert given_out({"x": {"a": (0.5, 0.0)}}, job, rule=only, a=1, b=1) == {}
+
+
+def test_limits_hold_among_those_that_are_promised_time() -> None:
+    limits = {"l": Limit("gpus", 1, level="project Speech")}
+    jobs = [of(name, limits=("l",)) for name in "xy"]
+    shares = {"x": {"a": (0.5, 9.0)}, "y": {"a": (0.5, 0.0)}}
+    assert given_out(shares, *jobs, limits=limits, a=3) == {"y": Gang("a", 1)}
+    free = of("z")
+    assert given_out({**shares, "z": {"a": (0.1, 99.0)}}, *jobs, free, limits=limits, a=3).keys() == {"y", "z"}
+
+
+def test_what_is_idle_goes_to_whoever_waits_each_on_its_fastest_type() -> None:
+    curves = {"a": Curve((1.0,)), "b": Curve((2.0,))}
+    first, second, third = (replace(of(name), curves=curves) for name in "xyz")
+    assert given_out({}, first, second, third, a=1, b=1) == {"x": Gang("b", 1), "y": Gang("a", 1)}
+    assert given_out({}, first, second, third, a=2, b=1) == {"x": Gang("b", 1), "y": Gang("a", 1), "z": Gang("a", 1)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "limits", "given"),
+    [
+        ({"min_gpus": 2, "max_gpus": 2}, {}, True),
+        ({"min_gpus": 3, "max_gpus": 3}, {}, False),
+        ({"curves": {"a": Curve((0.0, 2.0))}, "min_gpus": 1, "max_gpus": 2}, {}, False),
+        ({"limits": ("l",)}, {"l": Limit("gpus", 1)}, True),
+        ({"limits": ("l",)}, {"l": Limit("gpus", 0)}, False),
+    ],
+)
+def test_idle_gpus_go_only_to_who_may_have_them_and_trains_on_them(
+    changes: dict[str, Any], limits: dict[str, Limit], given: bool
+) -> None:
+    job = replace(of("x", **changes), curves=changes.get("curves", {"a": make_curve()}))
+    assert bool(given_out({}, job, limits=limits, a=2)) == given
+
+
+def test_where_nothing_is_idle_nothing_is_given() -> None:
+    holds = [replace(make_job(holds=(n,), type="a"), id=f"h{n}", held=True) for n in range(2)]
+    assert given_out({"x": {"a": (0.5, 0.0)}}, *holds, of("x"), a=2) == {}
+
+
+def test_turns_are_fair_over_many_rounds_of_three_on_two() -> None:
+    jobs = jobs_of(3, a=1.0)
+    cluster = Cluster(*jobs, a=2)
+    cluster.rounds(9)
+    assert Counter({job.id: cluster.had[job.id]["a"] / ROUND_S for job in jobs}) == {job.id: 6.0 for job in jobs}
