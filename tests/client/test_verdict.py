@@ -95,6 +95,11 @@ def test_the_failure_that_brought_the_others_down_is_named(
     assert verdict(*ended, heard=Heard(errors=errors)).message.startswith(f"worker {named} ")
 
 
+def test_who_ended_well_is_not_named_where_the_others_were_told_to_end() -> None:
+    found = verdict(worker(0, 0), worker(1, 3, ours=True), worker(2, 0))
+    assert (found.reason, found.message, found.exit_code) == ("user_error", "worker 1 ended with code 3", 3)
+
+
 @pytest.mark.parametrize(
     ("ended", "more", "reason", "message"),
     [

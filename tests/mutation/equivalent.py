@@ -5,6 +5,24 @@ A listed mistake has no function.
 
 EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
+        "client/evenkeel/runner/engine.py",
+        "Runner._watch",
+        "selector.register(signals, selectors.EVENT_READ)",
+        "pass",
+    ): "What a signal brings is then seen in the next turn, a tenth of a second later at most.",
+    (
+        "client/evenkeel/runner/engine.py",
+        "Runner._report_when_due",
+        "0",
+        "1",
+    ): "The time of the next report is 0, or far beyond a second of the machine's clock.",
+    (
+        "client/evenkeel/runner/engine.py",
+        "Runner._end_descendants",
+        "time.monotonic() < give_up_at",
+        "(time.monotonic() <= give_up_at)",
+    ): "At that very moment they are killed once more.",
+    (
         "accounts/ledger.py",
         "PriceBook.charges",
         "key not in self._known",
