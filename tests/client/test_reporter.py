@@ -252,18 +252,20 @@ def test_half_a_report_on_the_beat_is_sent_as_it_is(tmp_path: Path, monkeypatch:
 
 
 def test_failures_are_further_and_further_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, waits = Made(tmp_path, *[503] * 7, {}), list[float]()
+    made, waits, failing = Made(tmp_path, *[503] * 7, {}), list[float](), list[bool]()
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
     made.put()
 
     def wait(seconds: float) -> None:
         waits.append(seconds)
+        failing.append(made.reporter._failing)
         made.reporter._closed = len(waits) == 9
 
     monkeypatch.setattr(made.reporter._wake, "wait", wait)
     made.reporter._send_forever()
     low, high = BACKOFF_S
     assert waits == [low, 2 * low, 4 * low, 8 * low, 16 * low, high, high, high, high]
+    assert failing == [True] * 7 + [False] * 2
     assert (made.reporter._begun, made.reporter._failed_attempt, made.reporter._failing) == (9, 7, False)
 
 
