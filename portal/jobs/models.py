@@ -353,6 +353,9 @@ class Run(models.Model):
     reason_detail = models.JSONField(default=dict, blank=True)
     #: While it launches: how far its data is, as its runner said last.
     fetching = models.CharField(max_length=200, blank=True, default="")
+    #: Why its engine has not begun the launch, or no longer runs it, in words, and since when; empty: it runs it.
+    engine_waits = models.CharField(max_length=200, blank=True, default="", editable=False)
+    engine_waits_since = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
     not_before = models.DateTimeField(null=True)
     #: Of a retry: how the attempt before ended, in a few words, and how many attempts there may be; None: not counted.

@@ -41,7 +41,17 @@ from portal.jobs.loops import (
 from portal.jobs.models import Cluster, Command, Handover, Hold, Job, Run
 from portal.jobs.round_plans import plan_cluster
 from portal.jobs.round_signal import round_committed
-from portal.jobs.services import administration, budgets, checks, engine_contact, handovers, limits, observation, plans
+from portal.jobs.services import (
+    administration,
+    budgets,
+    checks,
+    engine_contact,
+    engine_waits,
+    handovers,
+    limits,
+    observation,
+    plans,
+)
 from portal.jobs.services.hopeless import cancel_hopeless
 from portal.material import preparation
 from scheduling.domain import Plan
@@ -113,6 +123,7 @@ def _round(cluster: Cluster) -> None:
     steps.run(step("ask for node checks", pk), _ask_for_checks, pk, now)
     steps.run(step("accept", pk), accept, cluster, executor, now)
     steps.run(step("end overdue states", pk), observation.advance_clock, cluster_id=pk, now=now)
+    steps.run(step("end waits in the engine", pk), engine_waits.end_long_waits, cluster_id=pk, now=now)
     steps.run(step("enforce limits", pk), limits.enforce, cluster_id=pk, now=now)
     if answered:  # else they may have ended long ago, and well
         steps.run(step("enforce max_duration", pk), limits.end_overdue, cluster_id=pk, now=now)
@@ -163,6 +174,7 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
         known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch").distinct()}
         facts = executor.observe(sorted(known), observation.renewals(cluster.pk))
         observation.record_alive([fact for fact in facts if _is_all_said(fact)], cluster.pk)
+        engine_waits.note_waits(facts, cluster.pk)
         loop = Loop(LoopName.FACTS, cluster.pk)
         for fact in itertools.filterfalse(_is_all_said, facts):
             with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):

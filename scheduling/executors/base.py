@@ -206,6 +206,8 @@ class Fact:
     usage: Mapping[str, float] = field(default_factory=dict)
     #: It has exited and left reports that the portal has not taken: see `Executor.spooled`.
     spooled: bool = False
+    #: It is alive, and the engine has not begun it or has suspended it: why, in words.
+    waits: str = ""
     strays: str = ""  # which processes outlived the run and were ended, as a sentence
 
 

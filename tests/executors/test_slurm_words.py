@@ -14,6 +14,7 @@ from scheduling.executors.slurm.endings import ending_of
 from scheduling.executors.slurm.inventory import parse_nodes
 from scheduling.executors.slurm.launching import arguments, parts_of
 from scheduling.executors.slurm.options import Options
+from scheduling.executors.slurm.seeing import waits_in_words
 from tests.executors.test_sharing import make_request
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "slurm"
@@ -207,3 +208,33 @@ def test_endings_without_the_runners_word_are_told_apart(tmp_path: Path, state: 
     ending = ending_of(dataclasses.replace(job, states=frozenset({state})), tmp_path, killed=False)
     assert ending.reason == reason
     assert ("python: not found" in ending.message) == (state == "FAILED")
+
+
+def test_what_slurm_queued_again_has_stopped(tmp_path: Path) -> None:
+    (tmp_path / "claim").mkdir()
+    (tmp_path / "claim" / "job").write_text("7")
+    job = dataclasses.replace(job_of("a"), states=frozenset({"CANCELLED"}))
+    assert ending_of(job, tmp_path, killed=False, requeued=True).reason == "stopped"
+    assert ending_of(job, tmp_path, killed=True, requeued=True).reason == "signal"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "words"),
+    [
+        ("RUNNING", "", ""),
+        ("COMPLETING", "", ""),
+        ("PENDING", "", "waits in Slurm"),
+        ("PENDING", "Resources", "waits in Slurm (Resources)"),
+        ("PENDING", "JobHeldAdmin", "held in Slurm (JobHeldAdmin)"),
+        ("PENDING", "job requeued in held state", "held in Slurm (job requeued in held state)"),
+        ("REQUEUE_HOLD", "", "held in Slurm"),
+        ("SPECIAL_EXIT", "", "held in Slurm"),
+        ("CONFIGURING", "None", "its nodes are being made ready by Slurm"),
+        ("SUSPENDED", "", "suspended in Slurm"),
+        ("STOPPED", "", "suspended in Slurm"),
+    ],
+)
+def test_what_a_job_waits_for_is_said_in_words(state: str, reason: str, words: str) -> None:
+    job = dataclasses.replace(job_of("b"), states=frozenset({state}), reason=reason)
+    other = dataclasses.replace(job, job_id=job.job_id + 1, states=frozenset({"PENDING"}), reason="Dependency")
+    assert waits_in_words([other, job]) == words

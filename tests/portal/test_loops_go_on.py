@@ -236,6 +236,7 @@ STEPS = {
     "observe": "portal.jobs.services.administration.record_inventory",
     "ask for node checks": "portal.jobs.services.checks.keep_house",
     "end overdue states": "portal.jobs.services.observation.advance_clock",
+    "end waits in the engine": "portal.jobs.services.engine_waits.end_long_waits",
     "enforce limits": "portal.jobs.services.limits.enforce",
     "enforce max_duration": "portal.jobs.services.limits.end_overdue",
     "give notice of budgets": "portal.jobs.services.budgets.give_notices",

@@ -292,6 +292,8 @@ def _launched(run: Run, gpus: Sequence[Accelerator], now: datetime) -> Transitio
             "emulated": any(g.node.emulated for g in gpus),
             "last_report_seq": -1,
             "fetching": "",
+            "engine_waits": "",
+            "engine_waits_since": None,
             "ready_at": None,
             "pace_missed": False,
             "launched_steps": run.job.total_steps,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +25,18 @@ class Ending:
     alleged: bool = False
 
 
-def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool) -> Ending:
-    """`job` None: Slurm does not remember it any more."""
+#: States, reason, text, and whether it is the node's fault (None: as the reason says); the first that fits counts.
+_ENDINGS: Sequence[tuple[frozenset[str], str, str, bool | None]] = (
+    (frozenset({"OUT_OF_MEMORY"}), "out_of_memory", "{where} used more memory than it was given", None),
+    (frozenset({"TIMEOUT", "DEADLINE"}), "time_limit", "{where} reached its time limit in Slurm", None),
+    (frozenset({"NODE_FAIL", "BOOT_FAIL"}), "runner_lost", "a node of {where} failed ({nodes})", None),
+    (frozenset({"PREEMPTED"}), "runner_lost", "Slurm preempted {where}", False),
+    (frozenset({"CANCELLED"}), "runner_lost", "{where} was cancelled in Slurm", False),
+)
+
+
+def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool, requeued: bool = False) -> Ending:
+    """`job` None: Slurm does not remember it any more. `requeued`: Slurm ended it and queued it again."""
     started = exists(epoch_dir / "claim" / "job")
     if job is None:
         text = "Slurm does not know the job any more, and its runner left no record"
@@ -33,18 +44,13 @@ def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool) -> Ending:
     where = f"Slurm job {job.job_id}"
     if killed and job.ended("CANCELLED"):
         return Ending("signal", "killed on request", int(signal.SIGKILL))
+    if requeued:
+        return Ending("stopped", f"Slurm ended {where} and queued it again")
     if not started and exists(epoch_dir / "stop"):
         return Ending("stopped", "stopped before it started")
-    if job.ended("OUT_OF_MEMORY"):
-        return Ending("out_of_memory", f"{where} used more memory than it was given")
-    if job.ended("TIMEOUT") or job.ended("DEADLINE"):
-        return Ending("time_limit", f"{where} reached its time limit in Slurm")
-    if job.ended("NODE_FAIL") or job.ended("BOOT_FAIL"):
-        return Ending("runner_lost", f"a node of {where} failed ({job.nodes})")
-    if job.ended("PREEMPTED"):
-        return Ending("runner_lost", f"Slurm preempted {where}", nodes_fault=False)
-    if job.ended("CANCELLED"):
-        return Ending("runner_lost", f"{where} was cancelled in Slurm", nodes_fault=False)
+    for states, reason, text, nodes_fault in _ENDINGS:
+        if job.states & states:
+            return Ending(reason, text.format(where=where, nodes=job.nodes), nodes_fault=nodes_fault)
     if not exists(epoch_dir / "runner.json"):
         text = f"{where} ended before the runner began: {_last_words(epoch_dir)}"
         return Ending("launch_failed", text, nodes_fault=True, alleged=True)

@@ -51,6 +51,7 @@ from scheduling.executors.slurm.seeing import (
     look_afresh,
     node_names,
     silent,
+    waits_in_words,
 )
 
 log = logging.getLogger(__name__)
@@ -269,8 +270,13 @@ class SlurmExecutor(SiteSoftware):
     def _look(self, record: RunRecord, epoch: int, now: float, seen: Seen, renewed_at: float | None) -> Fact:
         run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
         mine = seen.of(run_id, epoch)
-        if any(not job.over for job in mine) and not self._ended_out_of_sight(mine, epoch_dir):
-            return Fact(run_id, epoch, "alive", now)
+        live = [job for job in mine if not job.over]
+        if live and not self._ended_out_of_sight(mine, epoch_dir):
+            if all(job.pending for job in live) and exists(epoch_dir / "claim" / "job"):
+                # It has begun before: Slurm has ended it and queued it again. A next launch is ours to make.
+                self._notes.requeue_mark(run_id, epoch).touch(mode=0o600)
+                self._commands.cancel([job.job_id for job in live], "--state=PENDING")
+            return Fact(run_id, epoch, "alive", now, waits=waits_in_words(live))
         if not mine and self._notes.job_id(run_id, epoch) is None:
             return self._look_unnoted(record, epoch, now)
         if not mine and self._notes.at(run_id, epoch) >= seen.at - CLOCK_S:
@@ -347,7 +353,9 @@ class SlurmExecutor(SiteSoftware):
         return {name for name, node in self._nodes().items() if node.silent}
 
     def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
-        ending = ending_of(job, epoch_dir, killed=self._notes.kill_mark(record.run_id, epoch).exists())
+        killed = self._notes.kill_mark(record.run_id, epoch).exists()
+        requeued = self._notes.requeue_mark(record.run_id, epoch).exists()
+        ending = ending_of(job, epoch_dir, killed=killed, requeued=requeued)
         try:
             more = {"signal": ending.signal, "alleged": ending.alleged}
             left = facts.leave_exit(record, epoch, epoch_dir, ending.reason, ending.message, **more)

@@ -24,7 +24,8 @@ MAX_NODES = 5_000
 
 class Notes:
     """`<run>.<epoch>.slurm`: as which job it was sent, and when; `<run>.<epoch>.killed`: that it shall be killed;
-    `<run>.<epoch>.unseen`: since when it may run where Slurm does not see it."""
+    `<run>.<epoch>.requeued`: that Slurm has queued it again after it had begun; `<run>.<epoch>.unseen`: since when it
+    may run where Slurm does not see it."""
 
     def __init__(self, own: Path) -> None:
         self._own = own
@@ -34,6 +35,9 @@ class Notes:
 
     def kill_mark(self, run_id: str, epoch: int) -> Path:
         return self._own / f"{checked_name(run_id)}.{int(epoch)}.killed"
+
+    def requeue_mark(self, run_id: str, epoch: int) -> Path:
+        return self._own / f"{checked_name(run_id)}.{int(epoch)}.requeued"
 
     def write(self, run_id: str, epoch: int, job_id: int) -> None:
         write_atomically(self._file(run_id, epoch), {"job_id": job_id, "at": time.time()})
@@ -80,6 +84,19 @@ def decisive(jobs: Sequence[SlurmJob], epoch_dir: Path) -> SlurmJob | None:
         if found := [job for job in jobs if job.job_id == claimed]:
             return found[0]
     return max(jobs, key=lambda job: job.job_id, default=None)
+
+
+def waits_in_words(live: Sequence[SlurmJob]) -> str:
+    """Why the first component of a job has not begun, or stands still; empty where it runs or ends."""
+    job = min(live, key=lambda one: one.job_id)
+    reason = f" ({job.reason})" if job.reason else ""
+    if job.states & {"SUSPENDED", "STOPPED"}:
+        return "suspended in Slurm"
+    if "CONFIGURING" in job.states:
+        return "its nodes are being made ready by Slurm"
+    if job.states & {"REQUEUE_HOLD", "SPECIAL_EXIT"} or (job.pending and "held" in job.reason.lower()):
+        return f"held in Slurm{reason}"
+    return f"waits in Slurm{reason}" if job.states & {"PENDING", "REQUEUED", "REQUEUE_FED", "RESV_DEL_HOLD"} else ""
 
 
 def silent(epoch_dir: Path) -> set[str]:

@@ -1,0 +1,77 @@
+"""Launches that the engine has not begun, or has suspended: they are said, not billed, and end by a new placement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from psycopg2.extras import DateTimeTZRange
+
+from portal.jobs import events
+from portal.jobs.loops import Loop, LoopName, of_run
+from portal.jobs.models import Command, Hold, Run
+from portal.jobs.services.moves import kept_why, move
+from portal.jobs.services.submission import end_assignments
+from portal.jobs.services.times import from_posix
+from scheduling.executors.base import Fact
+from scheduling.lifecycle import TRAINING, Event, State
+
+#: In others a launch is about to end anyway.
+_STATES = (State.LAUNCHING, *TRAINING)
+
+
+def note_waits(facts: Iterable[Fact], cluster_id: int) -> None:
+    """`facts`: all of one look. What no longer waits is noted too."""
+    waits = {fact.run_id: fact for fact in facts if fact.waits}
+    concerned = Run.objects.filter(Q(pk__in=waits) | ~Q(engine_waits=""), job__cluster_id=cluster_id, state__in=_STATES)
+    loop = Loop(LoopName.FACTS, cluster_id)
+    for run in concerned.select_related("job"):
+        loop.run(of_run(run), _note, run, waits.get(str(run.pk)))
+
+
+@transaction.atomic
+def _note(seen: Run, fact: Fact | None) -> None:
+    run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=seen.pk)
+    if State(run.state) not in _STATES:
+        return
+    if fact is None or fact.epoch != run.epoch:
+        if run.engine_waits:
+            Run.objects.filter(pk=run.pk).update(engine_waits="", engine_waits_since=None)
+        return
+    at = from_posix(fact.at)
+    if run.engine_waits != fact.waits:
+        text = f"#{run.job.number} {run.job.name}: {fact.waits}"
+        events.append(kind="engine_waits", job=run.job, run=run, at=at, text=text)
+    changes = {"engine_waits": fact.waits[:200], "engine_waits_since": run.engine_waits_since or at}
+    if State(run.state) is State.LAUNCHING:
+        # What waits has nothing: its holds, and its time of launching, begin when it no longer does.
+        Hold.objects.filter(run=run, epoch=run.epoch, during__upper_inf=True, during__startswith__lt=at).update(
+            during=DateTimeTZRange(at, None)
+        )
+        changes["state_since"] = max(run.state_since, at)
+    Run.objects.filter(pk=run.pk).update(**changes)
+
+
+def end_long_waits(*, cluster_id: int, now: datetime) -> None:
+    """What has waited in its engine for EVENKEEL_ENGINE_WAIT_S is placed anew; no attempt is used up. A program that
+    cannot resume and has begun stays: the engine may continue it."""
+    limit = timedelta(seconds=settings.EVENKEEL_ENGINE_WAIT_S)
+    late = Run.objects.filter(job__cluster_id=cluster_id, engine_waits_since__lte=now - limit, state__in=_STATES)
+    loop = Loop(LoopName.OVERDUE, cluster_id)
+    for run in late.exclude(engine_waits="").select_related("job"):
+        if State(run.state) is State.LAUNCHING or run.job.can_restart(run):
+            loop.run(of_run(run), _place_anew, run, now)
+
+
+@transaction.atomic
+def _place_anew(run: Run, now: datetime) -> None:
+    seconds = settings.EVENKEEL_ENGINE_WAIT_S
+    text = f"#{run.job.number} {run.job.name} has waited {seconds:.0f} s ({run.engine_waits}) and is placed anew"
+    move(run, Event.REALLOCATED, at=now, text=text, why=kept_why(run), engine_waits="", engine_waits_since=None)
+    end_assignments(run, now)
+    Command.objects.get_or_create(
+        run=run, epoch=run.epoch, verb=Command.Verb.CHECKPOINT_AND_STOP, defaults={"next_attempt_at": now}
+    )
