@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.utils import timezone
 
 from accounts.models import AuditEntry, Membership, Project, User
 from portal.jobs.models import Assignment, Command, Hold, HoldKind, Job, JobEvent, Run
 from portal.jobs.schema import Problems
-from portal.jobs.services import holds, submission
+from portal.jobs.services import holds, moves, submission
 from portal.jobs.services.current import JobConflict
 from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.submission import JobHasEnded, cancel_job
@@ -161,6 +163,36 @@ def test_cancelling_gives_back_what_was_planned_and_kills_what_runs(world: World
     assert cancel_job(user=world.user, job=job) == job
     assert JobEvent.objects.filter(kind=Event.CANCEL.value).count() == 2
     check_invariants(world)
+
+
+@pytest.mark.parametrize(("overtaken", "cancelled"), [(1, True), (4, True), (5, False)])
+def test_a_cancel_that_is_overtaken_looks_again_a_few_times(
+    world: World, job: Job, monkeypatch: pytest.MonkeyPatch, overtaken: int, cancelled: bool
+) -> None:
+    left = [True] * overtaken
+
+    def move(*given: Any, **more: Any) -> State:
+        if left:
+            left.pop()
+            raise moves.StaleRun("somebody was faster")
+        return moves.move(*given, **more)
+
+    monkeypatch.setattr(submission, "move", move)
+    if cancelled:
+        assert cancel_job(user=None, job=job).pk == job.pk
+        assert world.run(job).reason_text == f"#{job.number} cancelled"
+    else:
+        with pytest.raises(moves.StaleRun, match="keeps changing"):
+            cancel_job(user=None, job=job)
+    assert (world.state(job) is State.CANCELLED) is cancelled
+    assert Command.objects.filter(verb=Command.Verb.KILL).exists() is cancelled
+
+
+def test_what_is_to_be_killed_is_said_once_for_each_launch(world: World, job: Job) -> None:
+    run = world.run(job)
+    for _ in range(2):
+        submission.end_processes(run, timezone.now())
+    assert list(Command.objects.filter(verb=Command.Verb.KILL).values_list("run", "epoch")) == [(run.pk, 1)]
 
 
 def test_who_has_ended_is_not_cancelled(world: World, job: Job) -> None:
