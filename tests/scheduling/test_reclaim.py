@@ -278,6 +278,14 @@ def test_an_owner_below_a_guaranteed_level_takes_within_it_where_that_has_its_ow
     assert back.takings[0].by.project == "lab"
 
 
+@pytest.mark.parametrize("free", [0, 1, 2])
+def test_what_is_free_is_of_no_use_where_the_level_above_has_all_that_it_is_guaranteed(free: int) -> None:
+    rows = [Guarantee("lab", 4), Guarantee("speech", 2)]
+    sibling = make_job(holds=(0, 1, 2, 3), gpus=4, project="audio")
+    back = found(cluster(sibling, job := owner(2), rows=rows, entities=TREE, nodes=4 + free))
+    assert leaving(back) == {job.id: names(sibling)}
+
+
 # When ------------------------------------------------------------------------------------------------------
 
 

@@ -85,6 +85,15 @@ def test_turns_change_at_the_round_s_end_and_not_before(before_s: float, turns: 
     assert (cluster.holds(one) == ()) == turns
 
 
+def test_a_round_begins_at_the_very_moment_at_which_the_last_one_ends() -> None:
+    one, two = jobs_of(2, a=1.0)
+    cluster = Cluster(one, two, a=1)
+    cluster.step()
+    cluster.snapshot = replace(cluster.snapshot, now=round_end(cluster.snapshot.memory))
+    cluster.step()
+    assert cluster.holds(one) == ()
+
+
 def test_the_next_round_is_as_long_as_the_policy_says_from_when_it_began() -> None:
     one, two = jobs_of(2, a=1.0)
     cluster = Cluster(one, two, a=1)
@@ -128,6 +137,8 @@ def test_rounds_go_on_while_somebody_has_turns(changes: dict[str, Any], wakes: b
     snapshot = make_snapshot(make_job(gpus=1, curve=ONE, **changes), nodes=1)
     at = plan_round(snapshot, policy()).next_wake_at
     assert at == (NOW + ROUND_S if wakes else None)
+    beside = make_snapshot(*snapshot.jobs, make_job(gpus=1, curve=ONE), make_job(gpus=1, held=True), nodes=1)
+    assert plan_round(beside, policy()).next_wake_at == NOW + ROUND_S
 
 
 # Which gang is the least -----------------------------------------------------------------------------------
@@ -194,8 +205,13 @@ def test_old_fractions_are_left_alone_within_a_round() -> None:
     cluster.wait(50.0)
     jobs = (replace(cluster.snapshot.jobs[0], gpu_ids=(), gang=None, state=State.WAITING_FOR_RESOURCE),)
     cluster.snapshot = replace(cluster.snapshot, jobs=(*jobs, *cluster.snapshot.jobs[1:]))
+    before = cluster.snapshot.memory[MEMORY]
     cluster.step()
     assert cluster.policy.asked == 1  # type: ignore[attr-defined]
+    after = cluster.snapshot.memory[MEMORY]
+    assert {key: after[key] for key in ("at", "computed_at", "figures")} == {
+        key: before[key] for key in ("at", "computed_at", "figures")
+    }
 
 
 def test_a_computation_that_failed_is_tried_again_once_it_is_old() -> None:
