@@ -63,10 +63,13 @@ def test_every_job_finishes_whatever_is_killed_when(
 
 def _all_finish(portal: LivePortal, target: str, moment: str, record: Record) -> None:
     shape = {"model_type": "digits_mlp", "batch_size": 60, "checkpoint": {"every_steps": 40}}
-    shape |= {"throughput": {"titan_xp": [1.0, 1.8, 2.4, 2.8, 3.0, 3.1]}, "retry": {"limit": 5, "backoff_s": 0.2}}
+    # A worker that was killed ended by a signal, which is retried where the job says so.
+    retry = {"limit": 5, "backoff_s": 0.2, "on": ["launch_failed", "node_failure", "signal"]}
+    shape |= {"throughput": {"titan_xp": [1.0, 1.8, 2.4, 2.8, 3.0, 3.1]}, "retry": retry}
     leaving = moment in ("CHECKPOINTING", "STOPPING")
     first = portal.submit(**shape, total_steps=300, gpus={"min": 1, "max": 2})
-    if leaving:  # it makes room for a job that can do with nothing less, whatever others are protected
+    # It makes room for a job that can do with nothing less, whatever others are protected; short jobs end protected.
+    if leaving or moment == "RUNNING":
         portal.wait_for("it to train unprotected", lambda: _outlasts_protection(portal, first["number"]), 180)
     third = portal.submit(**shape, total_steps=60, gpus={"min": 5 if leaving else 2, "max": 6})
     second = portal.submit(**shape, total_steps=200, gpus={"min": 1, "max": 5})
