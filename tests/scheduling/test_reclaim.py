@@ -135,7 +135,7 @@ def test_who_shares_a_gpu_is_not_taken() -> None:
 
 def test_who_is_on_a_node_that_is_not_in_service_is_not_taken() -> None:
     nodes = (*make_nodes(2), Node("old", GPU, (10, 11), schedulable=False))
-    partly, here = borrower(0, 10, resizable=False), borrower(1)
+    partly, here = borrower(0, 10, resizable=False, held_since=900.0), borrower(1, held_since=1.0)
     assert leaving(found(cluster(partly, here, job := owner(1), nodes=nodes))) == {job.id: names(here)}
 
 
@@ -382,6 +382,20 @@ def test_where_the_gang_finds_no_node_everybody_keeps_what_they_have() -> None:
     assert (back.takings, back.waiting, back.wake_at) == ([], {}, None)
     assert back.claims == {job.id: NOW}
     assert found(replace(snapshot, settings={})).takings
+
+
+def test_where_one_type_has_no_node_with_room_the_other_is_taken() -> None:
+    nodes = (*make_nodes(2, 2, type="a"), *make_nodes(3, type="b", first_id=10))
+    apart = [borrower(gpu, type="a") for gpu in (0, 2)]
+    rigid = make_job(holds=(1, 3), gpus=2, project="audio", type="a", restartable=False)
+    on_b = borrower(10, 11, 12, type="b")
+    job = owner(2, curves={"a": make_curve(), "b": make_curve()})
+    snapshot = cluster(*apart, rigid, on_b, job, nodes=nodes, settings={"multi_node": False})
+    assert leaving(found(snapshot)) == {job.id: names(on_b)}
+    assert leaving(found(replace(snapshot, settings={}))) == {job.id: names(*apart)}  # fewer
+    guarded = replace(on_b, state=State.RUNNING_PROTECTED, protected_until=NOW + 40.0)
+    later = found(cluster(*apart, rigid, guarded, job, nodes=nodes, settings={"multi_node": False}))
+    assert (later.takings, later.wake_at, later.waiting[job.id].detail["type"]) == ([], NOW + 40.0, "b")
 
 
 def test_after_a_gang_that_finds_no_node_the_next_is_served_as_if_it_had_not_been() -> None:

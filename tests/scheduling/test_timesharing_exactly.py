@@ -265,6 +265,18 @@ def test_who_does_not_fit_what_is_idle_competes_for_nothing() -> None:
         assert cluster.holds(small) == (1,)
 
 
+def test_who_fits_an_idle_gpu_of_one_of_its_types_competes_for_it() -> None:
+    first, *others = (replace(job, curves={"a": Curve((5.0,)), "b": ONE}) for job in jobs_of(3, a=1.0))
+    cluster = Cluster(first, policy=policy(), a=1, b=1)
+    cluster.step()
+    assert cluster.holds(first) == (0,)
+    cluster.wait(10.0)
+    for job in others:
+        cluster.arrive(job)
+    cluster.step()
+    assert cluster.policy.asked == 2  # type: ignore[attr-defined]
+
+
 def test_the_deviation_is_what_is_owed_most() -> None:
     one, two = jobs_of(2, a=1.0)
     cluster = Cluster(one, two, a=1)
@@ -319,6 +331,9 @@ def test_on_lease_is_who_is_promised_time_on_what_it_was_given_lately() -> None:
     assert lease(job, share=0.5, given_at=NOW - 200.0) == []
     assert lease(job, share=0.5, given_at=None) == []  # since when is not known
     assert lease(job, share=0.0, given_at=NOW - 10.0) == []
+    exactly = (10.0 + EDGE_S) * 0.025
+    assert lease(replace(job, restart_cost_s=exactly), share=0.5, given_at=NOW - 10.0) == []
+    assert lease(replace(job, restart_cost_s=exactly + 1e-9), share=0.5, given_at=NOW - 10.0) == [job.id]
     assert lease(replace(job, held=True), share=0.5, given_at=NOW - 10.0) == []
     assert lease(replace(job, state=State.RUNNING_PROTECTED), share=0.5, given_at=NOW - 10.0) == []
     waits = make_job(type="a", restart_cost_s=5.0)
@@ -456,7 +471,7 @@ def test_gangs_go_out_in_order_while_there_is_room() -> None:
     assert given_out(shares, *jobs, rule=only, a=2, b=2).keys() == {"z", "y"}  # b is promised to nobody
     assert given_out(shares, *jobs, a=2, b=2) == {"z": Gang("a", 1), "y": Gang("a", 1), "x": Gang("b", 1)}
     twice = {"x": {"a": (0.5, 0.0), "b": (0.5, 0.0)}}
-    assert len(given_out(twice, *jobs[:1], rule=only, a=1, b=1)) == 1
+    assert given_out(twice, *jobs[:2], a=1, b=1) == {"x": Gang("a", 1), "y": Gang("b", 1)}  # once only
 
 
 def test_who_has_what_it_is_given_keeps_the_very_gang() -> None:
