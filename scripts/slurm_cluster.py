@@ -74,6 +74,7 @@ class SlurmCluster:
     forgets_jobs_s: int = 600
     links: NodeNetworks | None = None
     in_namespace: bool = False
+    node_options: str = ""  # further words of each NodeName line
     _database: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -220,7 +221,7 @@ class SlurmCluster:
             ]  # fmt: skip
         lines += [
             f"NodeName=gpu{number} NodeHostname={host} NodeAddr={self._address(number)} "
-            f"Port={ports[number]} CPUs=16 RealMemory=64000 Gres=gpu:a100:{self.gpus} State=UNKNOWN"
+            f"Port={ports[number]} CPUs=16 RealMemory=64000 Gres=gpu:a100:{self.gpus} {self.node_options} State=UNKNOWN"
             for number in range(1, self.nodes + 1)
         ]
         lines.append("PartitionName=main Nodes=ALL Default=YES MaxTime=1-0 State=UP")

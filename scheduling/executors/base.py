@@ -240,6 +240,8 @@ class ExitInfo:
     alleged: bool = False
     #: Trying again changes nothing, whatever its reason.
     permanent: bool = False
+    #: The engine's own time limit ended it, not the job's.
+    engine_limit: bool = False
 
     @property
     def is_nodes_fault(self) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.slurm.commands import Commands, SlurmJob
+from scheduling.executors.slurm.commands import Commands, SlurmJob, limit_seconds
 from scheduling.executors.slurm.endings import ending_of
 from scheduling.executors.slurm.inventory import parse_nodes
 from scheduling.executors.slurm.launching import arguments, parts_of
@@ -21,13 +21,13 @@ RECORDED = Path(__file__).parent.parent / "fixtures" / "slurm"
 NODE = (RECORDED / "node-22.05.txt").read_text()
 #: As 22.05.8 printed it, and a name of somebody's with the separator in it.
 QUEUE = """\
-6|COMPLETED|gpu2|1795850770|None|evenkeel-f-1
-2|PENDING||1796023570|Resources|evenkeel-b-1
-3|PENDING||N/A|JobHeldUser|evenkeel-c-1
-1|RUNNING|gpu[1-2]|1795937170|None|evenkeel-abc-1
-4|SUSPENDED|gpu2|1795937170|None|a|b evenkeel-d-1
+6|COMPLETED|gpu2|1795850760|1795850770|1-00:00:00|None|evenkeel-f-1
+2|PENDING||1795850770|1796023570|1-00:00:00|Resources|evenkeel-b-1
+3|PENDING||N/A|N/A|UNLIMITED|JobHeldUser|evenkeel-c-1
+1|RUNNING|gpu[1-2]|1795850770|1795937170|1-00:00:00|None|evenkeel-abc-1
+4|SUSPENDED|gpu2|1795850770|1795937170|1-00:00:00|None|a|b evenkeel-d-1
 of two lines|evenkeel-e-1
-7|COMPLETING|gpu1|1795541300|None|evenkeel-a-1
+7|COMPLETING|gpu1|1795541120|1795541300|3:00|None|evenkeel-a-1
 """
 
 
@@ -52,6 +52,30 @@ def test_a_recorded_queue_is_read() -> None:
     assert (job_of("b").reason, job_of("b").pending) == ("Resources", True)
     assert (job_of("c").reason, job_of("c").ended_at) == ("JobHeldUser", None)
     assert (job_of("f").over, job_of("f").ended_at) == (True, 1_795_850_770)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("3:00", 180), ("2:03:04", 7_384), ("1-02:03:04", 93_784), ("UNLIMITED", None), ("INVALID", None), ("", None)],
+)
+def test_time_limits_are_read(text: str, seconds: int | None) -> None:
+    assert limit_seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("state", "ran_s", "by_limit"),
+    [("COMPLETED", 119, False), ("COMPLETED", 120, True), ("COMPLETED", 180, True), ("TIMEOUT", 0, True)],
+)
+def test_a_job_that_ended_near_its_limit_ended_by_it(state: str, ran_s: int, by_limit: bool) -> None:
+    job = dataclasses.replace(job_of("a"), states=frozenset({state}), started_at=1_000.0, ended_at=1_000.0 + ran_s)
+    assert job.ended_by_limit(0.0) is by_limit
+    assert dataclasses.replace(job, limit_s=None).ended_by_limit(0.0) is (state == "TIMEOUT")
+    assert job.ended_by_limit(1.0) is (by_limit or ran_s == 119)
+
+
+def test_memory_that_slurm_keeps_for_itself_is_not_asked_for() -> None:
+    text = NODE.replace("RealMemory=64000", "RealMemory=64000 MemSpecLimit=2000")
+    assert parse_nodes(text)[0].info.memory_mib == 62_000
 
 
 def test_jobs_of_others_are_left_out() -> None:

@@ -16,6 +16,14 @@ def and_then(why: str, text: str) -> str:
     return f"{why}{'' if why.endswith(('.', '!', '?')) else '.'} {text}"
 
 
+_AT_ENGINES_LIMIT = (
+    "The engine's time limit ended it (in Slurm the partition's, or EVENKEEL_SLURM_TIME), and its program cannot go on "
+    "from a checkpoint, so it is not started again. Let it write checkpoints (docs/training.md), say restartable: true "
+    "where it continues by itself, make it shorter, or ask for a longer limit. What it saved in EVENKEEL_ARTIFACT_DIR "
+    "can be downloaded."
+)
+
+
 def explain_exit(info: ExitInfo, run: Run | None = None) -> str:
     said = f" It said: {info.message}" if info.message else ""
     match info.reason:
@@ -25,6 +33,8 @@ def explain_exit(info: ExitInfo, run: Run | None = None) -> str:
             return f"A process was ended by signal {info.signal}.{said}"
         case "out_of_memory":
             return f"{_out_of_memory(info, run)}{said}"
+        case "time_limit" if info.engine_limit:
+            return f"{_AT_ENGINES_LIMIT}{said}"
         case "time_limit":
             return f"It trained for as long as its max_duration allows. {_after_time_limit(info, run)}{said}"
         case "not_prepared":

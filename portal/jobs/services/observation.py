@@ -132,7 +132,9 @@ def settle(run: Run, info: ExitInfo, at: datetime) -> None:
         text = f"{name} finished all of its steps ({run.job.total_steps:,})"
         move(run, Event.STEPS_DONE, at=at, text=text, step=step, slowdown=_slowdown(run, at), **exit_columns)
         end_assignments(run, at)
-    elif state in _LEAVING or info.reason == "stopped":
+    elif info.engine_limit and state not in _LEAVING and not run.job.can_restart(run):
+        fail(run, replace(info, reason="time_limit"), at)
+    elif state in _LEAVING or info.engine_limit or info.reason == "stopped":
         _stopped(run, at, name)
     else:
         fail(run, info, at)

@@ -20,9 +20,12 @@ from scheduling.errors import ExecutorError
 #: Commands try for minutes to reach a controller that is gone.
 TIMEOUT_S = 20.0
 MAX_WORDS = 300
-#: Number, state, nodes, end, reason, and last the name, which may hold anything.
-_QUEUE_FORMAT = "%A|%T|%N|%e|%r|%j"
-_QUEUED = re.compile(r"([0-9]+)\|([A-Z_+ ]+)\|([^|]*)\|([^|]*)\|([^|]*)\|(.*)")
+#: Number, state, nodes, start, end, time limit, reason, and last the name, which may hold anything.
+_QUEUE_FORMAT = "%A|%T|%N|%S|%e|%l|%r|%j"
+_QUEUED = re.compile(r"([0-9]+)\|([A-Z_+ ]+)\|" + r"([^|]*)\|" * 5 + r"(.*)")
+_LIMIT = re.compile(r"(?:(?:(?P<days>[0-9]+)-)?(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)")
+#: Slurm looks now and then: it may ask a job to end so much earlier than it was told.
+_EARLY_S = 60.0
 #: What Slurm says of requests that it will refuse again.
 LASTING = (
     "invalid account", "invalid partition", "invalid qos", "invalid generic resource", "invalid node name",
@@ -48,6 +51,16 @@ class SlurmJob:
     ended_at: float | None
     #: Why it waits, in Slurm's word, as far as it does.
     reason: str = ""
+    started_at: float | None = None
+    limit_s: float | None = None
+
+    def ended_by_limit(self, end_signal_s: float) -> bool:
+        """It ended at its time limit, or when it was asked to, so long before."""
+        if self.ended("TIMEOUT") or self.ended("DEADLINE"):
+            return True
+        if self.limit_s is None or self.started_at is None or self.ended_at is None:
+            return False
+        return self.ended_at - self.started_at >= self.limit_s - end_signal_s - _EARLY_S
 
     @property
     def over(self) -> bool:
@@ -100,8 +113,8 @@ class Commands:
             raise ExecutorError(f"squeue printed no jobs: {text[:100]!r}", permanent=False)
         found: dict[str, list[SlurmJob]] = {}
         for line in lines:  # others of the same user may have a line end in their name
-            if line and line[6].startswith(prefix):
-                found.setdefault(line[6], []).append(_queued(line))
+            if line and line[8].startswith(prefix):
+                found.setdefault(line[8], []).append(_queued(line))
         return found
 
     def past_jobs(self, name: str) -> list[SlurmJob] | None:
@@ -161,15 +174,26 @@ def _states(value: Any) -> frozenset[str]:
 
 
 def _queued(line: re.Match[str]) -> SlurmJob:
-    job_id, state, nodes, end, reason, name = line.groups()
+    job_id, state, nodes, start, end, limit, reason, name = line.groups()
     return SlurmJob(
         job_id=int(job_id),
         name=name,
         states=_states(state),
         nodes=nodes,
         ended_at=float(end) if end.isdecimal() else None,
+        started_at=float(start) if start.isdecimal() else None,
+        limit_s=limit_seconds(limit),
         reason="" if reason == "None" else reason[:60],
     )
+
+
+def limit_seconds(text: str) -> float | None:
+    """Of `1-02:03:04`, `2:03:04` or `3:04`; None where there is no limit."""
+    found = _LIMIT.fullmatch(text)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(found[part] or 0) for part in ("days", "hours", "minutes", "seconds"))
+    return 86_400.0 * days + 3_600 * hours + 60 * minutes + seconds
 
 
 def _accounted(entry: Mapping[str, Any]) -> SlurmJob:

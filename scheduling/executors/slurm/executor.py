@@ -291,6 +291,9 @@ class SlurmExecutor(SiteSoftware):
         ended = left or self._leave_exit(record, epoch, epoch_dir, job)
         if job is not None and job.ended("OUT_OF_MEMORY") and ended.reason in ("signal", "user_error"):
             ended = replace(ended, reason="out_of_memory", message=f"{ended.message}: out of memory in Slurm's eyes")
+        asked = exists(epoch_dir / "stop")
+        if job is not None and ended.reason in ("stopped", "time_limit") and not asked:
+            ended = replace(ended, engine_limit=job.ended_by_limit(self._options.end_signal_s))
         self._clean(epoch_dir)
         return Fact(run_id, epoch, "exited", now, exit=ended, spooled=is_spooled(epoch_dir))
 

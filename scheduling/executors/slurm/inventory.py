@@ -84,7 +84,8 @@ def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, s
         name,
         accelerators,
         cpus=_integer(fields, "CPUEfctv") or _integer(fields, "CPUTot"),
-        memory_mib=_integer(fields, "RealMemory"),
+        # Slurm keeps the rest for itself, and refuses a job that asks for it.
+        memory_mib=max(0, _integer(fields, "RealMemory") - _integer(fields, "MemSpecLimit")),
         reachable=not states & _DOWN,
         unclear=_unclear(states),
         drain_reason=_drain_reason(states, fields),
