@@ -22,9 +22,9 @@ NOW = 1_000.0
 
 def lasting(gpus: int, seconds: float, **changes: Any) -> Job:
     """It takes so long on its gang."""
-    return make_job(
-        **{"gpus": gpus, "curve": Curve((0.0,) * (gpus - 1) + (1.0,)), "remaining_steps": seconds} | changes
-    )
+    curve = Curve((0.0,) * (gpus - 1) + (1.0,))
+    values: dict[str, Any] = {"gpus": gpus, "curve": curve, "remaining_steps": seconds}
+    return make_job(**values | changes)
 
 
 def trains(*gpus: int, left_s: float, **changes: Any) -> Job:
@@ -245,7 +245,8 @@ TWO = (*make_nodes(2, type="a"), *make_nodes(2, type="b", first_id=10))
 def either(fast: float, slow: float, **changes: Any) -> Job:
     """100 steps at these speeds on a and b."""
     curves = {"a": Curve((fast,)), "b": Curve((slow,))}
-    return make_job(**{"gpus": 1, "curves": curves, "remaining_steps": 100.0} | changes)
+    values: dict[str, Any] = {"gpus": 1, "curves": curves, "remaining_steps": 100.0}
+    return make_job(**values | changes)
 
 
 def on_type(kind: str, *gpus: int, left_s: float) -> Job:
@@ -286,7 +287,7 @@ def test_those_ahead_that_wait_for_a_type_are_counted_by_the_work_that_they_brin
     assert filling.waits_behind.keys() == names(second, third)
     slots = {key: slot for key, (_, slot) in filling.waits_behind.items()}
     assert slots[second.id] == Slot(NOW + 100.0, Gang("a", 1), 40.0)
-    assert slots[third.id] == Slot(NOW + 100.0, Gang("b", 1), pytest.approx(100.0 / 0.9))
+    assert slots[third.id] == Slot(NOW + 100.0, Gang("b", 1), 100.0 / 0.9)
     assert filling._ahead_s == {"a": 20.0, "b": pytest.approx(50.0 / 0.9)}
     slower = run(*holds, first, second, either(1.0, 0.8), nodes=TWO)
     assert {slot.gang.type for _, slot in slower.waits_behind.values() if slot} == {"a"}

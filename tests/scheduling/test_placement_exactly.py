@@ -67,6 +67,15 @@ def test_who_vacates_leaves_all_and_who_occupies_has_it_again() -> None:
     assert found.free == [[0]]
 
 
+def test_where_processors_are_nobody_s_concern_gpus_are_all_that_is_left() -> None:
+    one = make_job(holds=(0, 1), cpu_milli=3_000)
+    found = board(3, taken=(0, 1))
+    found.vacate([one])
+    assert found.free == [[0, 1, 2]]
+    found.occupy([one])
+    assert found.free == [[2]]
+
+
 # One gang --------------------------------------------------------------------------------------------------
 
 

@@ -425,10 +425,12 @@ def test_types_without_room_for_the_gang_are_left_out(free: dict[str, int], list
 
 
 def test_a_clock_that_went_back_owes_nothing() -> None:
-    """Nobody is behind before the time of the computation, so that had time alone counts."""
-    shares = {"x": {"a": (0.9, -10.0)}, "y": {"a": (0.1, -20.0)}}
-    assert ranked(shares, [of("x"), of("y")], now=NOW - 500.0) == [("y", "a"), ("x", "a")]
-    assert ranked(shares, [of("x"), of("y")], now=NOW + 500.0) == [("x", "a"), ("y", "a")]
+    """Nobody is behind before the time of the computation, so that whoever had less comes first."""
+    shares = {"x": {"a": (0.9, 10.0)}, "y": {"a": (0.1, 20.0)}}
+    assert ranked(shares, [of("x"), of("y")], now=NOW - 500.0) == [("x", "a"), ("y", "a")]
+    less = {"x": {"a": (0.9, 20.0)}, "y": {"a": (0.1, 10.0)}}
+    assert ranked(less, [of("x"), of("y")], now=NOW - 500.0) == [("y", "a"), ("x", "a")]
+    assert ranked(less, [of("x"), of("y")], now=NOW + 500.0) == [("x", "a"), ("y", "a")]
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 1.0), st.just(0.0) | st.floats(0.01, 500.0)), min_size=1, max_size=6))
