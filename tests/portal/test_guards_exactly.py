@@ -372,6 +372,12 @@ def test_a_second_stop_of_a_launch_is_the_first(world: World, job: Job) -> None:
     check_invariants(world)
 
 
+def test_who_gives_up_all_of_its_gpus_has_not_changed_its_size(world: World, job: Job) -> None:
+    commit(world, [change(job, "preempt", [])])
+    run = world.run(job)
+    assert (State(run.state), run.rescales, world.gpus(job)) == (State.CHECKPOINTING, 0, 0)
+
+
 def test_a_launch_begins_with_nothing_of_the_one_before(world: World, job: Job) -> None:
     world.report(job, step=3, fetching="3 of 9 GB")
     commit(world, [change(job, "rescale", [gpu_ids()[1]])])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.utils import timezone
+from psycopg2.extras import DateTimeTZRange
 
 from accounts.models import Project, Quota, Rate
 from portal.jobs import events, live_state
@@ -319,6 +320,26 @@ def test_what_is_held_now_counts_into_the_month(world: World) -> None:
     assert month == "90.00" or later.month != now.month
     world.gone(job, "done", step=1_000)
     assert float(stream()["tiles"]["spend_month"]) > 0
+
+
+def test_what_was_held_since_another_day_of_the_month_counts(world: World) -> None:
+    trains(world, gpu_ids()[0])
+    Rate.objects.update(price_micro_per_hour=3_600_000_000)  # one a second
+    began = datetime(2026, 1, 7, 12, tzinfo=UTC)
+    Hold.objects.update(during=DateTimeTZRange(began, None))
+    for days, spent in ((2, 2 * 86_400), (31, 6 * 86_400 + 43_200)):
+        tiles = live_state.build(began + timedelta(days=days))["cluster"]["tiles"]
+        assert float(tiles["spend_month"]) == spent
+
+
+def test_who_has_ended_counts_into_no_mean(world: World) -> None:
+    first, second_ = trains(world, gpu_ids()[0]), trains(world, gpu_ids()[1])
+    both = stream()["tiles"]["relative_throughputs"]
+    world.gone(second_, "done", step=1_000)
+    tiles = stream()["tiles"]
+    assert (len(both), len(tiles["relative_throughputs"])) == (2, 1)
+    assert tiles["mean_relative_throughput"] == pytest.approx(tiles["relative_throughputs"][0], abs=1e-4)
+    assert world.state(first) is State.RUNNING
 
 
 def test_the_cluster_says_which_policy_and_round_it_is_at(world: World) -> None:
