@@ -26,6 +26,11 @@ const words = (state: ClusterState, jobs = new Map<number, JobView>()) => overvi
 it("says that all is even and full", () => expect(words(cluster({}))).toBe("On an even keel. 12 jobs share 29 of 32 GPUs and are treated alike within the bound. Nothing waits; 3 GPUs are free."));
 it("says when it is not even", () => expect(words(cluster({ variance: 0.06 }))).toContain("Listing. 12 jobs share 29 of 32 GPUs, but not alike: the slowdown variance 0.060 is above the bound 0.040."));
 it("counts those that start, for they hold GPUs too", () => expect(words(cluster({ running: 2, gpus_busy: 6, gpus_total: 6 }, [], 3))).toContain("3 jobs share 6 of 6 GPUs"));
+it("says first that the engine does not answer", () => {
+  const state = cluster({ running: 0, gpus_busy: 0 });
+  state.cluster = { ...state.cluster, engine: "Slurm", engine_away_since_at: NOW.toISOString() };
+  expect(words(state)).toMatch(/^Slurm does not answer\. /);
+});
 it("names the first that waits for GPUs, not one before it that waits for something else", () => {
   const state = cluster({}, [2429, 2430]);
   state.nodes["oak-01"] = { ...node, first_waiting: 2430 };

@@ -13,6 +13,7 @@ const strong = (text: string): Part => ({ text, strong: true });
 const plain = (text: string): Part => ({ text });
 
 function headline(state: ClusterState): string {
+  if (state.cluster.engine_away_since_at) return `${state.cluster.engine} does not answer.`;
   const lost = Object.entries(state.nodes).filter(([, node]) => node.lost).map(([name]) => name);
   if (lost.length > 0) return lost.length === 1 ? `${lost[0]} is lost.` : `${capital(inWords(lost.length))} nodes are lost.`;
   const { variance, v_bound: bound, running } = state.tiles;
