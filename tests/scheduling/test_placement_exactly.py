@@ -142,6 +142,11 @@ def test_it_leaves_its_node_only_where_spanning_would_slow_it_down(factor: float
     assert board(2, 4).place(unknown) == (0, 1, 2)
 
 
+def test_accelerators_are_named_node_by_node() -> None:
+    nodes = (Node("n0", GPU, (10, 11)), Node("n1", GPU, (0, 1)))
+    assert Board(nodes).place(request(4)) == (10, 11, 0, 1)
+
+
 def test_a_type_that_is_not_there_has_no_room() -> None:
     assert board(2).place(Request(make_job(gpus=1), Gang("b", 1))) is None
     mixed = Board((*make_nodes(1), *make_nodes(4, type="b", first_id=10)))
@@ -157,6 +162,8 @@ def test_excluded_gpus_are_kept_from_it_alone() -> None:
     assert found.place(request(2, excluded_gpus=bad)) is None
     assert found.free == [[0], [5]]
     assert found.place(request(2)) == (0, 5)
+    runs = request(3, (0, 1), excluded_gpus=frozenset({0, 2}))  # it may stay where it is
+    assert board(4).place(runs) == (0, 1, 3)
 
 
 # Processors and memory -------------------------------------------------------------------------------------
@@ -179,6 +186,13 @@ def test_what_is_placed_uses_up_what_its_node_has() -> None:
     assert found.place(request(1, memory_mib=600)) is None
     assert found.place(request(1, memory_mib=400)) == (1,)
     assert found.free == [[2], []]
+
+
+def test_who_asks_for_no_processors_starts_where_there_are_none_left() -> None:
+    stays = make_job(holds=(0,), cpu_milli=9_000)  # the node was said to have more
+    nodes = (Node("n0", GPU, (0, 1), cpu_milli=2_000),)
+    assert Board(nodes, (0,), [stays]).place(request(1)) == (1,)
+    assert Board(nodes, (0,), [stays]).place(request(1, cpu_milli=1)) is None
 
 
 def test_who_stays_uses_what_it_asked_for_and_what_is_excluded_stays_so() -> None:

@@ -364,6 +364,22 @@ def test_processes_on_their_way_out_are_waited_for_where_they_leave_enough(stopp
     assert leaving(found(late)) == {job.id: names(holds)}  # not beyond the guarantee's time
 
 
+def test_nobody_starts_on_gpus_of_processes_that_are_on_their_way_out() -> None:
+    holds = borrower(1, 2, 3, 4, 5)
+    back = found(cluster(holds, owner(), blocked_gpu_ids=frozenset({0})))
+    assert [taking.gpus for taking in back.takings] == [(1, 2)]
+
+
+def test_an_owner_starts_on_nodes_with_processors_enough_once_borrowers_are_gone() -> None:
+    """Beside whoever stays on the first node two thirds of its processors are left."""
+    nodes = (Node("n0", GPU, (0, 1, 2), cpu_milli=3_000), Node("n1", GPU, (3, 4), cpu_milli=9_000))
+    stays = make_job(holds=(0,), gpus=1, project="audio", restartable=False, cpu_milli=1_000)
+    goes, rigid = borrower(1, 2, cpu_milli=2_000), make_job(holds=(3, 4), gpus=2, restartable=False, project="audio")
+    for milli, taken in ((2_000, [(1, 2)]), (2_001, [])):
+        back = found(cluster(stays, goes, rigid, owner(cpu_milli=milli), nodes=nodes))
+        assert [taking.gpus for taking in back.takings] == taken
+
+
 def test_processes_that_leave_gpus_of_another_type_are_not_waited_for() -> None:
     nodes = (*make_nodes(2, type="a"), *make_nodes(2, type="b", first_id=10))
     holds = borrower(0, 1, type="a")

@@ -85,7 +85,7 @@ class Scripted:
         field = view(snapshot)
         stock = Stock(snapshot, field)
         for one in field.queued:
-            if stock.free[GPU] > 0:
+            if stock.free.get(GPU, 0) > 0:
                 stock.give(one, Gang(GPU, 1))
         return self.rule(snapshot, Allocation(counts=stock.counts))
 
@@ -199,7 +199,7 @@ def test_costs_are_those_of_the_nodes_types() -> None:
     assert [run.cost for run in engine.runs] == [1.0, 2.5, 0.0]
 
 
-@pytest.mark.parametrize(("policy", "parts"), [("first_fit", 0.25), ("fifo_gang", 1.0)])
+@pytest.mark.parametrize(("policy", "parts"), [("first_fit", 0.25), ("sjf_exclusive", 1.0), ("fifo_gang", 1.0)])
 def test_a_part_of_a_gpu_is_charged_as_a_part_where_it_is_shared(policy: str, parts: float) -> None:
     one = job(1, 0.0, 90.0, gpu_milli=250)
     engine = play([one], cluster(1), load_policy(policy))
@@ -208,6 +208,22 @@ def test_a_part_of_a_gpu_is_charged_as_a_part_where_it_is_shared(policy: str, pa
     assert run.cost == pytest.approx(parts * 0.1)
     assert engine.outcome.meter.gpu_seconds == 90.0 * parts
     assert engine.outcome.holds == [(1, (0,), 0.0, 100.0)]
+
+
+def test_protection_is_so_many_times_the_launch_as_the_policy_says() -> None:
+    engine = play([job(1, 0.0, 90.0)], cluster(1), load_policy("f_scheduling", {"protection_factor": 1.5}))
+    assert engine.of(1)[3:] == [(10.0, "RUNNING_PROTECTED"), (25.0, "RUNNING"), (100.0, "FINISHED")]
+
+
+def test_use_is_told_only_to_policies_of_fair_share_and_halves_in_as_many_days_as_they_say() -> None:
+    jobs = [job(1, 5.0, 90.0, user="ana"), job(2, 5.0, 9.0, user="ben")]
+    engine = play(jobs, cluster(1), load_policy("multifactor", {"half_life_days": 2.0}))
+    assert (engine.shares.half_life_s, engine.shares.at) == (172_800.0, 5.0)
+    assert engine.shares.members == {"default": {"ana": 1.0, "ben": 1.0}}
+    used = engine.shares.usage["default"]
+    assert used.keys() == {"ana", "ben"}
+    assert used["ana"][GPU] == pytest.approx(100.0, rel=1e-2)
+    assert play(jobs, cluster(1), load_policy("fifo_gang")).shares.inputs() == {}
 
 
 def test_holds_are_kept_only_where_asked_for() -> None:
@@ -424,6 +440,16 @@ def test_without_another_node_it_waits_for_the_repair() -> None:
     again = failing([job(1, 0.0, 200.0)], cluster(1), at=5.0, repair_s=3_000.0)
     assert again.outcome.end == 3_005.0 + 10.0 + 200.0  # it had not trained, and is not given up meanwhile
     assert (again.runs[0].restarts, again.runs[0].failures) == (0, 1)
+
+
+def test_while_a_node_is_down_nobody_is_given_up() -> None:
+    """Every 10 s a round starts nobody, 300 times."""
+    policy = Scripted(lambda snapshot, found: replace(found, next_wake_at=snapshot.now + 10.0))
+    engine = Noting([job(1, 0.0, 50.0)], cluster(1), policy)
+    fail(engine, engine.cluster.nodes[0], 5.0, 3_000.0)
+    engine.run()
+    assert engine.runs[0].finished_at == 3_005.0 + 10.0 + 50.0
+    assert engine.outcome.rounds > 300
 
 
 def test_what_is_checkpointed_when_it_is_stopped_is_saved() -> None:
