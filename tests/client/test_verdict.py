@@ -154,3 +154,20 @@ def test_want_of_memory_is_what_this_worker_said(errors: list[dict[str, Any]], t
 def test_the_words_are_the_first_that_this_worker_said(errors: list[dict[str, Any]], said: str) -> None:
     found = verdict(worker(0, 1, text="from the log"), heard=Heard(errors=errors))
     assert found.message == f"worker 0 ended with code 1: {said}"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"),
+    [
+        (Verdict("done", exit_code=0), 0),
+        (Verdict("stopped"), 0),
+        (Verdict("user_error", exit_code=3), 3),
+        (Verdict("user_error", exit_code=255), 255),
+        (Verdict("signal", signal=9), 137),
+        (Verdict("time_limit", exit_code=0), 1),
+        (Verdict("launch_failed"), 1),
+        (Verdict("user_error", exit_code=-11), 1),
+    ],
+)
+def test_a_verdict_has_the_programs_exit_code(verdict: Verdict, code: int) -> None:
+    assert verdict.as_exit_code() == code

@@ -43,6 +43,20 @@ def test_all_gpus_of_a_node_that_keeps_memory_for_itself_can_be_had(portal: Live
     assert portal.wait_state(number, "succeeded", "failed", timeout_s=120)["state"] == "succeeded"
 
 
+def test_slurm_knows_whose_job_it_was_and_how_it_ended(portal: LivePortal, limited: SlurmCluster) -> None:
+    wish = WISH | {"total_steps": 1}
+    number = portal.submit(command="exit 3", gpus={"min": 1, "max": 1}, **wish)["number"]
+    portal.wait_state(number, "failed", timeout_s=120)
+    lines = limited._ask("squeue", "-h", "--states=all", "--me", "--format=%A|%k").splitlines()
+    [job] = [line.partition("|")[0] for line in lines if f"evenkeel job {number} run " in line]
+
+    def shown() -> bool:
+        text = limited._ask("scontrol", "show", "job", job)
+        return "JobState=FAILED" in text and "ExitCode=3:0" in text
+
+    portal.wait_for("Slurm's record", shown, 30)
+
+
 def test_at_slurms_time_limit_programs_go_on_where_they_can_and_have_failed_where_not(portal: LivePortal) -> None:
     (portal.data / "trains.py").write_text(PROGRAM)
     gang = {"min": 1, "max": 1}

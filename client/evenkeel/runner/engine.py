@@ -78,6 +78,7 @@ class Runner:
         data: Bringing | None = None,
     ) -> None:
         self._dir, self._spec, self._can_fork, self._storing, self._data = epoch_dir, spec, can_fork, storing, data
+        self.exit_code = 1  # until it is known how the epoch ended
         self._fetching, self._logged_at = "", time.monotonic()
         token = token_of(epoch_dir)
         self._secrets = (secrets or Secrets()).hiding(token)
@@ -513,6 +514,7 @@ class Runner:
             "nodes_fault": verdict.nodes_fault,
             "at": time.time(),
         }
+        self.exit_code = verdict.as_exit_code()
         self._fetching = ""
         log.info("ended: %s %s", record["reason"], record["message"])
         self._reporter.put(self._redactor.clean_object(self._report(record)), urgent=True)

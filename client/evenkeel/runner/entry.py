@@ -52,9 +52,8 @@ def run_epoch(epoch_dir: Path, handed: Handed, *, can_fork: bool) -> None:
     try:
         os.chdir(epoch_dir)
         _redirect(epoch_dir / "logs" / "runner.log")
-        if not (epoch_dir / "runner.json").exists():
-            _claim_and_run(epoch_dir, handed, can_fork)
-        code = 0
+        begun = (epoch_dir / "runner.json").exists()
+        code = 0 if begun else _claim_and_run(epoch_dir, handed, can_fork)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -103,7 +102,8 @@ def _bringing(spec: LaunchSpec, secrets: Secrets, node: str = "") -> Bringing | 
     return Bringing(terms) if terms else None
 
 
-def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> None:
+def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> int:
+    """The exit code for whoever started us: under Slurm the program's, which its accounting keeps."""
     spec = LaunchSpec.read(epoch_dir)
     set_name(f"ek-runner-{spec.epoch}")
     adopt_orphans()
@@ -127,6 +127,7 @@ def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> None:
     try:
         with secrets.files_in(epoch_dir / "secrets"):
             runner.run()
+        return runner.exit_code if "SLURM_JOB_ID" in os.environ else 0
     finally:
         if storing:
             storing.close()

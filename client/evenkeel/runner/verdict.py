@@ -33,6 +33,14 @@ class Verdict:
     permanent: bool = False  # trying again changes nothing
     nodes_fault: bool | None = None
 
+    def as_exit_code(self) -> int:
+        """The program's, 128 and its signal as shells have it, or 1 for another failure."""
+        if self.reason in ("done", "stopped"):
+            return 0
+        if self.signal:
+            return 128 + self.signal
+        return self.exit_code if self.exit_code and 0 < self.exit_code < 256 else 1
+
 
 def judge(
     workers: Sequence[Worker],

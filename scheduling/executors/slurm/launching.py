@@ -135,6 +135,7 @@ def _is_loopback(address: str) -> bool:
 def arguments(request: LaunchRequest, groups: Sequence[Sequence[Part]], options: Options, epoch_dir: Path) -> list[str]:
     """Of sbatch. Nothing of them is a secret: everybody on the cluster can read a job's command line."""
     words = [f"--job-name={job_name(request.run_id, request.epoch)}", "--no-requeue", "--export=NONE",
+             f"--comment=evenkeel job {request.job_number} run {request.run_id} epoch {int(request.epoch)}",
              f"--output={os.fspath(epoch_dir / 'logs' / 'slurm.log')}", "--open-mode=append", "--chdir=/",
              f"--signal=B:TERM@{options.end_signal_s}"]  # fmt: skip
     for number, group in enumerate(groups):
