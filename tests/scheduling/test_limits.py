@@ -59,6 +59,8 @@ def test_every_limit_that_has_no_room_is_named_outermost_first(count: int, over:
     left = rooms(limits, job)
     assert list(left.all_over(job, Gang("a", count))) == over
     assert left.over(job, Gang("a", count)) == (over[0] if over else None)
+    queue = make_job(limits=("queue", "two"))  # how many a round looks at bounds no gang
+    assert rooms({**limits, "queue": Limit("queued_jobs", 1)}, queue).over(queue, Gang("a", 3)) == "two"
     turned = replace(job, limits=("three", "two"))
     assert left.over(turned, Gang("a", 4)) == "three"
     assert left.over(bound(), Gang("a", 9)) is None

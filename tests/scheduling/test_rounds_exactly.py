@@ -11,6 +11,7 @@ import pytest
 from scheduling import rounds
 from scheduling._reclaim import CLAIMS
 from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, Node, Plan, Qos, Reason, Snapshot
+from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies._preemption import PUT_OUT
@@ -220,6 +221,31 @@ def test_who_finds_no_other_place_stays_on_a_drained_node_and_the_rest_is_planne
     plan = plan_round(make_snapshot(first, second, nodes=(*make_nodes(1), old)), policy)
     assert moved(plan) == {first.id: (0,)}
     assert plan.reasons[second.id].token == "node_drained_waits"
+
+
+def test_where_the_solver_fails_who_has_room_elsewhere_leaves_a_drained_node() -> None:
+    old = Node("old", GPU, (10,), schedulable=False)
+    job = make_job(gpus=1, holds=(10,))
+
+    def fails(_: Snapshot) -> Allocation:
+        raise SolverError("kTimeLimit")
+
+    plan = plan_round(make_snapshot(job, nodes=(*make_nodes(1), old)), Answering(fails))
+    assert (moved(plan), plan.figures) == ({job.id: (0,)}, {"solver_failed": 1.0})
+
+
+def test_who_has_to_leave_is_told_so_and_not_what_keeps_it_from_starting_again() -> None:
+    nodes = (*make_nodes(2, cpu_milli=1_000), Node("gone", GPU, (10,), schedulable=False, lost=True))
+    whole = make_job(gpus=1, holds=(10,), cpu_milli=2_000)
+    waits = make_job(gpus=1, cpu_milli=2_000)
+    plan = plan_round(make_snapshot(whole, waits, nodes=nodes), load_policy("fifo_gang"))
+    assert moved(plan) == {whole.id: ()}
+    assert (plan.reasons[whole.id].token, plan.reasons[waits.id].token) == ("node_lost", "node_unavailable")
+    part = make_job(gpus=1, holds=(10,), gpu_milli=500, curve=Curve((1.0,)))
+    beside = make_job(gpus=2, holds=(0, 1))
+    plan = plan_round(make_snapshot(part, beside, nodes=nodes), load_policy("fifo_gang"))
+    assert moved(plan) == {part.id: ()}
+    assert plan.reasons[part.id].token == "node_lost"
 
 
 # Whether it is worth it ------------------------------------------------------------------------------------

@@ -516,8 +516,10 @@ def test_counts_hold_from_one_moment_to_the_next() -> None:
     for now in (5.0, 4.0):
         meter.advance(now)
     assert (meter.at, dict(meter.seconds_at), list(meter.times)) == (5.0, {}, [])
+    assert meter.mean_variance == meter.gpu_seconds == 0.0
     meter.live = 2
     meter.advance(15.0)
+    assert meter.mean_variance == 0.0
     meter.live = 3
     meter.train(2_000, 0.5, 1)
     meter.advance(20.0)
@@ -553,6 +555,13 @@ def test_the_mean_number_of_live_jobs_between_two_times(start: float, end: float
     meter.live = 6
     meter.advance(20.0)
     assert meter.mean_live(start, end) == pytest.approx(mean)
+
+
+def test_the_variance_of_equals_is_never_below_nothing() -> None:
+    meter = Meter(0.0)
+    for _ in range(6):
+        meter.train(1_000, 0.03, 1)  # of whose squares rounding leaves less
+    assert meter.variance == 0.0
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8))
