@@ -10,7 +10,7 @@ import pytest
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.slurm.commands import Commands, SlurmJob, limit_seconds
-from scheduling.executors.slurm.endings import ending_of
+from scheduling.executors.slurm.endings import brought_about, ending_of
 from scheduling.executors.slurm.inventory import parse_nodes
 from scheduling.executors.slurm.launching import arguments, parts_of
 from scheduling.executors.slurm.options import Options
@@ -262,3 +262,17 @@ def test_what_a_job_waits_for_is_said_in_words(state: str, reason: str, words: s
     job = dataclasses.replace(job_of("b"), states=frozenset({state}), reason=reason)
     other = dataclasses.replace(job, job_id=job.job_id + 1, states=frozenset({"PENDING"}), reason="Dependency")
     assert waits_in_words([other, job]) == words
+
+
+@pytest.mark.parametrize(
+    ("state", "by_limit", "words"),
+    [
+        ("CANCELLED", False, "Slurm job 7 was cancelled in Slurm"),
+        ("PREEMPTED", False, "Slurm job 7 was preempted by Slurm"),
+        ("COMPLETED", True, "Slurm job 7 reached its time limit in Slurm"),
+        ("COMPLETED", False, ""),
+    ],
+)
+def test_what_slurm_did_to_a_job_that_stopped_in_good_order_is_said(state: str, by_limit: bool, words: str) -> None:
+    job = dataclasses.replace(job_of("a"), states=frozenset({state}))
+    assert brought_about(job, by_limit=by_limit) == words

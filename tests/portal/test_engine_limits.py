@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portal.jobs.models import Job, Run
+from portal.jobs.models import Job, JobEvent, Run
 from scheduling.lifecycle import State
 from tests.portal.world import World, check_invariants
 
@@ -45,9 +45,11 @@ def test_a_program_that_cannot_resume_has_failed_and_is_told_what_to_do(world: W
 @pytest.mark.parametrize("sdk", [True, False])
 def test_one_that_can_goes_on(world: World, sdk: bool, reason: str) -> None:
     job = trains(world, sdk=sdk, **({} if sdk else {"restartable": True}))
-    world.gone(job, reason, engine_limit=True)
+    world.gone(job, reason, engine_limit=True, message="Slurm job 7 reached its time limit in Slurm")
     run = world.run(job)
     assert (run.state, run.attempt) == (State.WAITING_FOR_RESOURCE, 1)
+    [event] = JobEvent.objects.filter(run=run, kind="REALLOCATED")
+    assert event.text.endswith("stopped with a checkpoint (Slurm job 7 reached its time limit in Slurm)")
     world.round()
     assert (world.state(job), world.run(job).epoch) == (State.LAUNCHING, 2)
 

@@ -135,7 +135,7 @@ def settle(run: Run, info: ExitInfo, at: datetime) -> None:
     elif info.engine_limit and state not in _LEAVING and not run.job.can_restart(run):
         fail(run, replace(info, reason="time_limit"), at)
     elif state in _LEAVING or info.engine_limit or info.reason == "stopped":
-        _stopped(run, at, name)
+        _stopped(run, at, name, info.message)
     else:
         fail(run, info, at)
 
@@ -152,11 +152,13 @@ def _has_grown(run: Run, info: ExitInfo) -> bool:
     return run.uses_sdk is not False and known <= done < run.job.total_steps
 
 
-def _stopped(run: Run, at: datetime, name: str) -> None:
-    """The processes left as they were told, or by themselves with a checkpoint (a lease, a signal)."""
+def _stopped(run: Run, at: datetime, name: str, said: str = "") -> None:
+    """The processes left as they were told, or by themselves with a checkpoint (a lease, a signal). `said`: of what
+    brought that about."""
     if State(run.state) not in _LEAVING:
         end_assignments(run, at)
-        move(run, Event.REALLOCATED, at=at, text=f"{name} stopped with a checkpoint")
+        because = f" ({shown(said, MAX_MESSAGE)})" if said else ""
+        move(run, Event.REALLOCATED, at=at, text=f"{name} stopped with a checkpoint{because}")
     if State(run.state) is State.CHECKPOINTING:
         text = f"{name} stopped at step {run.checkpoint_step:,}"
         move(run, Event.CHECKPOINTED, at=at, text=text, why=kept_why(run))

@@ -30,7 +30,7 @@ _ENDINGS: Sequence[tuple[frozenset[str], str, str, bool | None]] = (
     (frozenset({"OUT_OF_MEMORY"}), "out_of_memory", "{where} used more memory than it was given", None),
     (frozenset({"TIMEOUT", "DEADLINE"}), "time_limit", "{where} reached its time limit in Slurm", None),
     (frozenset({"NODE_FAIL", "BOOT_FAIL"}), "runner_lost", "a node of {where} failed ({nodes})", None),
-    (frozenset({"PREEMPTED"}), "runner_lost", "Slurm preempted {where}", False),
+    (frozenset({"PREEMPTED"}), "runner_lost", "{where} was preempted by Slurm", False),
     (frozenset({"CANCELLED"}), "runner_lost", "{where} was cancelled in Slurm", False),
 )
 
@@ -56,6 +56,17 @@ def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool, requeued: 
         return Ending("launch_failed", text, nodes_fault=True, alleged=True)
     text = f"{where} ended ({', '.join(sorted(job.states)).lower()}) without a record of its runner"
     return Ending("runner_lost", text, alleged=True)
+
+
+def brought_about(job: SlurmJob, *, by_limit: bool) -> str:
+    """What Slurm did to a job whose runner then stopped in good order; empty where nothing is known of that."""
+    where = f"Slurm job {job.job_id}"
+    if by_limit:
+        return f"{where} reached its time limit in Slurm"
+    for states, _, text, _ in _ENDINGS:
+        if job.states & states:
+            return text.format(where=where, nodes=job.nodes)
+    return ""
 
 
 def _last_words(epoch_dir: Path) -> str:

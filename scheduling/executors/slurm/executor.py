@@ -39,7 +39,7 @@ from scheduling.executors.local.spooling import is_spooled, spooled_reports
 from scheduling.executors.offering import SiteSoftware
 from scheduling.executors.slurm import examining, launching
 from scheduling.executors.slurm.commands import Commands, SlurmJob
-from scheduling.executors.slurm.endings import ending_of
+from scheduling.executors.slurm.endings import brought_about, ending_of
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
 from scheduling.executors.slurm.seeing import (
@@ -293,7 +293,9 @@ class SlurmExecutor(SiteSoftware):
             ended = replace(ended, reason="out_of_memory", message=f"{ended.message}: out of memory in Slurm's eyes")
         asked = exists(epoch_dir / "stop")
         if job is not None and ended.reason in ("stopped", "time_limit") and not asked:
-            ended = replace(ended, engine_limit=job.ended_by_limit(self._options.end_signal_s))
+            by_limit = job.ended_by_limit(self._options.end_signal_s)
+            said = brought_about(job, by_limit=by_limit) if ended.reason == "stopped" else ""
+            ended = replace(ended, engine_limit=by_limit, message=said or ended.message)
         self._clean(epoch_dir)
         return Fact(run_id, epoch, "exited", now, exit=ended, spooled=is_spooled(epoch_dir))
 
