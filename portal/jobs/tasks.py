@@ -409,6 +409,8 @@ def _send(command: Command, executor: Executor) -> None:
                         _give_files(executor, UUID(request.resume_job_id))
                     _give_stored(run.job.pk)
                     executor.launch(request)
+                    if command.error:  # of an attempt before
+                        Command.objects.filter(pk=command.pk).update(error="")
                 else:
                     executor.kill(str(run.pk), epoch)
             case Command.Verb.CHECKPOINT_AND_STOP:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from unittest import mock
 
 import pytest
 from django.utils import timezone
@@ -315,3 +316,27 @@ def test_a_launch_that_fails_says_so(
     run = world.run(job)
     assert State(run.state) is state
     assert words in (run.exit["message"] if run.exit else run.reason_text)
+
+
+def test_a_launch_that_fails_after_it_was_seen_is_sent_again_and_the_node_is_not_blamed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = world.submit()
+    world.round()
+    run = world.run(job)
+    launch = Command.objects.filter(run=run, verb=Command.Verb.LAUNCH)
+    observation.record_fact(Fact(str(run.pk), 1, "alive", timezone.now().timestamp()))  # it is under way
+    assert not launch.filter(closed_at=None).exists()
+    error = "Ray has not got these GPUs free: something else holds them"
+    launch.update(error=error, attempts=1)
+    observation.record_fact(Fact(str(run.pk), 1, "absent", timezone.now().timestamp()))
+    assert world.state(job) is State.LAUNCHING
+    assert launch.filter(closed_at=None).exists()
+    executor = mock.Mock()
+    monkeypatch.setattr(tasks, "executor_for", lambda name: executor)
+    launch.update(next_attempt_at=timezone.now())
+    tasks.send_command(launch.get().pk)
+    executor.launch.assert_called_once()
+    launch.update(closed_at=timezone.now())  # it was launched, and is gone
+    observation.record_fact(Fact(str(run.pk), 1, "absent", timezone.now().timestamp()))
+    assert Run.objects.get(job=job, attempt=1).state == State.FAILED

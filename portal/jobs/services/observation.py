@@ -54,6 +54,8 @@ def record_fact(fact: Fact) -> None:
         awaited = State(run.state) is State.LAUNCHING and run.epoch == fact.epoch
         if fact.kind == "absent" and ((awaited and launching.exists()) or _heard_since(run, fact)):
             return  # not started yet, or only by now: a round with many runs takes in what was some time ago
+        if fact.kind == "absent" and awaited and _reopen_failed_launch(run):
+            return
         ended = _end_holds(run, fact.epoch, from_posix(fact.at))
         if ended and fact.strays:
             text = f"#{run.job.number}: {fact.strays}"
@@ -64,6 +66,13 @@ def record_fact(fact: Fact) -> None:
             settle(run, fact.exit or lost, from_posix(fact.at))
         if ended:
             transaction.on_commit(wakeups.wake)
+
+
+def _reopen_failed_launch(run: Run) -> bool:
+    """While a launch is under way it is seen as alive, which closes its command; where it then fails, the command is
+    to be sent again, or to say why not."""
+    commands = Command.objects.filter(run=run, epoch=run.epoch, verb=Command.Verb.LAUNCH, closed_at__isnull=False)
+    return bool(commands.exclude(error="").update(closed_at=None))
 
 
 def record_alive(facts: Sequence[Fact], cluster_id: int | None = None) -> None:
