@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Gang, Job, Limit, Snapshot
+from scheduling.lifecycle import State
 from scheduling.policies._limits import Rooms, broken, cut_down
 from scheduling.policies._view import view
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
@@ -243,6 +244,14 @@ def test_who_takes_no_part_is_left_as_the_policy_said() -> None:
     kept, reasons = cut(L5, [(fixed, Gang("a", 2)), (starts, Gang("b", 4))])
     assert kept == {fixed.id: Gang("a", 2)}
     assert reasons == {starts.id: "quota"}
+
+
+@pytest.mark.parametrize(("count", "passed"), [(2, False), (3, True), (4, True)])
+def test_what_a_job_had_before_it_was_queued_again_is_no_longer_held(count: int, passed: bool) -> None:
+    """It is told with the gang that it had; its GPUs are gone."""
+    again = replace(held(0, 1, 2, 3), state=State.WAITING_FOR_RESOURCE, gpu_ids=())
+    snapshot = make_snapshot(again, nodes=NODES, limits={"l": Limit("gpus", 2)})
+    assert broken(view(snapshot), {again.id: Gang("a", count)}) == passed
 
 
 @st.composite

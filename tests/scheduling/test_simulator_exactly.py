@@ -418,6 +418,18 @@ def test_a_job_on_a_lost_node_goes_back_to_its_last_checkpoint_and_on_elsewhere_
     assert engine.outcome.meter.gpu_seconds == 65.0 + 140.0
 
 
+def test_nodes_fail_at_times_that_follow_from_the_seed_and_their_names() -> None:
+    on = cluster(1, reliability={GPU: (500.0, 20.0)})
+    first_s = random.Random("7:failures:titan_xp-0").expovariate(1.0 / 500.0)
+    engine = play([job(1, 0.0, 900.0, checkpoint_every_s=50.0)], on, load_policy("f_scheduling"), seed=7)
+    at = next(at for at, state in engine.of(1) if state == "CHECKPOINTING")
+    assert at == pytest.approx(first_s)
+    assert engine.outcome.failures == engine.runs[0].failures > 0
+    assert engine.of(1)[-1][1] == "FINISHED"
+    spared = replace(on, reliability={"other": (1.0, 20.0)})
+    assert play([job(1, 0.0, 900.0)], spared, load_policy("f_scheduling"), seed=7).outcome.failures == 0
+
+
 @pytest.mark.parametrize(("own", "cluster_s", "lost"), [(20.0, 50.0, 5.0), (None, 50.0, 15.0), (None, None, 65.0)])
 def test_checkpoints_are_as_far_apart_as_the_job_or_else_the_cluster_says(
     own: float | None, cluster_s: float | None, lost: float
