@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from django.conf import settings
 
+from portal.engines import Engine
 from portal.jobs.clusters import engine_of
 from portal.own_address import has_name_of_its_own
 from scheduling.executors.base import Finding
@@ -28,7 +30,10 @@ def shares_its_host(executor: str) -> bool:
 
 
 def examine_access(cluster_id: int) -> Iterator[Finding]:
-    """Warnings: jobs run all the same."""
+    """What jobs could reach of the portal."""
+    engine = engine_of(cluster_id)
+    if engine.executor != "local":
+        yield from _examine_account(engine)
     if shares_its_host(engine_of(cluster_id).executor):
         seen = f"{settings.EVENKEEL_API_URL}: no HTTPS name of its own, and jobs on this machine can listen beside it"
         yield Finding("portal's name", True, seen, NAME_ADVICE, warning=True)
@@ -38,6 +43,19 @@ def examine_access(cluster_id: int) -> Iterator[Finding]:
     if open_to_others:
         seen = f"other accounts can read {', '.join(open_to_others[:5])}"
         yield Finding("private files", True, seen, f"chmod 600 {' '.join(open_to_others[:5])}", warning=True)
+
+
+def _examine_account(engine: Engine) -> Iterator[Finding]:
+    """Jobs of Slurm and Ray run as the portal's own user, and read what that user can read on their nodes."""
+    if os.geteuid() == 0:
+        seen = "the portal runs as root, and so does every job"
+        yield Finding("jobs' account", True, seen, "start it as an ordinary user (docs/executors.md)", warning=True)
+    data, shared = Path(settings.EVENKEEL_DATA).resolve(), Path(engine.job_files).resolve()
+    apart = not data.is_relative_to(shared)
+    seen = f"{shared} does not hold the portal's keys" if apart else f"{shared} holds the portal's keys: jobs read them"
+    variable = f"EVENKEEL_{engine.executor.upper()}_SHARED_DIR"
+    fix = f"{variable}: another directory than {data}, not above it, and move {data / 'jobs'} there (docs/executors.md)"
+    yield Finding("shared directory", True, seen, fix, warning=not apart)
 
 
 def _private_files() -> Iterator[Path]:

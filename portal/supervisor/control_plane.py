@@ -77,6 +77,9 @@ class ControlPlane:
         check_port(settings.EVENKEEL_HOST, settings.EVENKEEL_PORT)
         engines = list(settings.EVENKEEL_CLUSTERS.values()) or [environment_engine()]
         check_accounts(engines)
+        for name in sorted({engine.executor for engine in engines if engine.executor != "local"}):
+            if os.geteuid() == 0:
+                logger.warning("Jobs on %s run as root: start the portal as an ordinary user.", name.capitalize())
         self._bring_up(supervisor, Postgres(self._layout), settings.EXTERNAL_DATABASE_URL)
         self._bring_up(supervisor, Valkey(self._layout), settings.EXTERNAL_REDIS_URL)
         administrator = self._prepare_database()

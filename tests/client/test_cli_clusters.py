@@ -210,3 +210,19 @@ def test_two_clusters_from_the_command_line(tmp_path: Path) -> None:
         assert [cells(line)[3] for line in evenkeel("ls").splitlines()] == ["CLUSTER", "fast", "slow"]
         for command in ("nodes", "ls", "partition ls", "window ls", "cost rates", "throughputs", "prio", "fairness"):
             assert "no cluster; there are " in evenkeel(*command.split(), "--cluster", "fasst", code=1), command
+
+
+def test_lists_say_which_engines_do_not_answer(run: Run, portal: Scripted) -> None:
+    away = {"engine": "Slurm", "engine_away_since_at": "2026-11-28T08:02:35Z"}
+    here = {"engine": "Ray", "engine_away_since_at": None}
+    portal["GET session"] = {"clusters": [TWO["clusters"][0] | here, TWO["clusters"][1] | away]}
+    portal["GET jobs"] = PAGE | {"results": [make_job(1)]}
+    portal["GET nodes"] = [NODE]
+    for command in ("ls", "queue", "nodes", "nodes --cluster lab"):
+        said = run(*command.split()).stderr
+        assert said.startswith("Cluster lab: Slurm has not answered since 2026-11-28 "), command
+        assert "nothing is started, stopped or resized until it answers" in " ".join(said.split())
+    assert run("nodes", "--cluster", "a100s").stderr == ""
+    assert run("nodes", "--output", "json").stderr == ""
+    portal["GET session"] = {"clusters": [TWO["clusters"][1] | away]}
+    assert run("ls").stderr.startswith("Slurm has not answered since ")

@@ -9,7 +9,7 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.checks import STATES, check_rows, check_text
-from evenkeel.cli.clusters import are_several, cluster_names, clusters_table, note_engines_away, of_cluster
+from evenkeel.cli.clusters import clusters_of, clusters_table, note_engines_away, of_cluster
 from evenkeel.cli.config import connect, current_login
 from evenkeel.cli.output import (
     age,
@@ -58,15 +58,15 @@ def queue(limit: int, output: str, **filters: str | None) -> None:
     else:
         heads = ("PLACE", "JOB", "NAME", "PROJECT", "GPUS", "WAITS FOR", "WAITED", "STARTS")
         rows, right = [_waiting(job) for job in jobs[:limit]], {0, 1, 6}
-        if are_several(client):
+        clusters = clusters_of(client)
+        if len(clusters) > 1:
             names = [job["cluster"]["name"] for job in jobs[:limit]]
             click.echo(clusters_table(heads, rows, names, at=heads.index("GPUS"), right=right))
         else:
             click.echo(table(heads, rows, right=frozenset(right)))
         if len(jobs) > limit:
             note(f"and {len(jobs) - limit:,} more; --limit shows them")
-    if output != "json":
-        note_engines_away(client)
+        note_engines_away(clusters)
 
 
 def _waiting(job: schemas.Job) -> list[object]:
@@ -103,9 +103,10 @@ def nodes(name: str | None, cluster: str | None, output: str) -> None:
         _show(connect().node(name, cluster=cluster), output)
         return
     client = connect()
+    clusters = clusters_of(client)
     if output != "json":
-        note_engines_away(client, cluster)
-    names = cluster_names(client)
+        note_engines_away(clusters, cluster)
+    names = [one["name"] for one in clusters]
     if len(names) < 2:
         _list(client.nodes(cluster=cluster), [], output)
         return

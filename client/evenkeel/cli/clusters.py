@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from evenkeel import schemas
 from evenkeel.cli.output import moment, note, table
 from evenkeel.client import Client
 
@@ -13,18 +14,17 @@ from evenkeel.client import Client
 of_cluster = click.option("--cluster", metavar="NAME", help="Of this cluster; by default the portal's first.")
 
 
-def cluster_names(client: Client) -> list[str]:
+def clusters_of(client: Client) -> list[schemas.SessionClusterRef]:
     """In the portal's order; none where an older one does not say."""
-    return [cluster["name"] for cluster in client.session().get("clusters", [])]
+    return client.session().get("clusters", [])
 
 
 def are_several(client: Client) -> bool:
-    return len(cluster_names(client)) > 1
+    return len(clusters_of(client)) > 1
 
 
-def note_engines_away(client: Client, cluster: str | None = None) -> None:
+def note_engines_away(found: Sequence[schemas.SessionClusterRef], cluster: str | None = None) -> None:
     """One line for each cluster (or for this one) whose engine does not answer, beside what is printed."""
-    found = client.session().get("clusters", [])
     for one in found:
         since = one.get("engine_away_since_at")
         if since and cluster in (None, one["name"]):

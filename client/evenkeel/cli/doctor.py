@@ -7,7 +7,7 @@ import time
 import click
 
 from evenkeel import schemas
-from evenkeel.cli.clusters import cluster_names
+from evenkeel.cli.clusters import clusters_of
 from evenkeel.cli.config import connect
 from evenkeel.cli.going_on import going_on
 from evenkeel.cli.output import as_json, clean, note, print_json
@@ -35,7 +35,7 @@ def doctor(ctx: click.Context, cluster: str | None, timeout_s: float, output: st
       evenkeel doctor --cluster lab
     """
     client = connect()
-    names = [cluster] if cluster else cluster_names(client)
+    names = [cluster] if cluster else [one["name"] for one in clusters_of(client)]
     give_up_at = time.monotonic() + timeout_s
     begun = [client.checks.examine(name) for name in names]  # all at once
     with going_on("The examination goes on; `evenkeel doctor` asks for another."):

@@ -12,7 +12,7 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.arrays import job_or_array, print_array
-from evenkeel.cli.clusters import are_several, clusters_table, note_engines_away
+from evenkeel.cli.clusters import clusters_of, clusters_table, note_engines_away
 from evenkeel.cli.config import connect
 from evenkeel.cli.going_on import going_on
 from evenkeel.cli.output import (
@@ -81,9 +81,9 @@ def ls(limit: int, csv: bool, output: str, **filters: str | None) -> None:
     elif not jobs:
         click.echo(_no_jobs(wanted.get("owner")))
     else:
-        _print_table(jobs, with_cluster=are_several(client))
-    if output != "json":
-        note_engines_away(client)
+        clusters = clusters_of(client)
+        _print_table(jobs, with_cluster=len(clusters) > 1)
+        note_engines_away(clusters)
 
 
 def _no_jobs(owner: str | None) -> str:

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 LAUNCH_S = 120.0  # a launch lock held for longer explains nothing: launches are given up before
 REST_S = 0.02
 AT_ONCE_S = 10.0
+YOUNG_S = 2.0  # some inits take in what ended once a second
 MAX_NAMES = 5
 MAX_LISTED = 1_000
 #: Real and saved id are one that nobody has, so that processes of the account cannot stop it.
@@ -172,15 +173,19 @@ class Strays:
 
     @staticmethod
     def _look(account: Account) -> tuple[list[Process], bool]:
-        """Living processes of the account, and whether some process, of any account, ended before it was read: with it
-        those that live for milliseconds only may all have been missed."""
+        """Living processes of the account, and whether some process ended between the list and its reading, or young
+        ones of the account have ended and were not taken in yet: those that live for milliseconds only may all have
+        been missed."""
         found, missed = [], False
         for pid in process_ids():
             process, uid = read_process(pid), real_uid(pid)
             if process is None or uid is None:
                 missed = True
-            elif process.alive and (account.uid is None or uid == account.uid):
-                found.append(process)
+            elif account.uid is None or uid == account.uid:
+                if process.alive:
+                    found.append(process)
+                else:
+                    missed |= process.age_s < YOUNG_S
         return found, missed
 
     def accounts_in_use(self) -> set[Account]:
