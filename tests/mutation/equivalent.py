@@ -442,4 +442,16 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "ends_in is None or protected <= ends_in",
         "True",
     ): "A job that has ended by then has left its state, so that nothing happens.",
+    (
+        "scheduling/rounds.py",
+        "_within_limits",
+        "not field.limits or allocation.counts is None or not broken(field, allocation.counts)",
+        "(allocation.counts is None or not broken(field, allocation.counts))",
+    ): "Without limits none is broken; the first condition saves the time to find that out.",
+    (
+        "scheduling/simulator/engine.py",
+        "Engine.wake",
+        "max(0.0, self.open_at - self.clock.now)",
+        "(self.open_at - self.clock.now)",
+    ): "What was due earlier the clock calls at once.",
 }

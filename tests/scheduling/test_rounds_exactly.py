@@ -325,7 +325,7 @@ def test_what_is_gained_until_the_next_event_must_be_more_than_restarts_lose(
     restart_cost_s: float, next_event_s: float | None, applied: bool
 ) -> None:
     job = grows(restart_cost_s=restart_cost_s, remaining_steps=500.0)
-    idle = make_job(holds=(3,), curve=Curve((1.0,)), remaining_steps=700.0, max_gpus=1)
+    idle = make_job(holds=(3,), curve=Curve((1.0,)), remaining_steps=700.0, max_gpus=1, restart_cost_s=1e4)
     policy = Answering(counts([(job, 2), (idle, 1)]), elastic=True, amortise=True, min_gain=99.0)
     plan = plan_round(make_snapshot(job, idle, next_event_s=next_event_s), policy)
     assert bool(plan.moves) == applied

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from scheduling.domain import Allocation, Curve, Gang, Node, Snapshot
+from scheduling.domain import Allocation, Curve, Gang, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import Event, State
 from scheduling.policies import load_policy
@@ -19,7 +16,6 @@ from scheduling.policies._stock import Stock
 from scheduling.policies._view import view
 from scheduling.policies.base import Parameters
 from scheduling.simulator.engine import Engine
-from scheduling.simulator.meter import Meter
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.run import Run
 from scheduling.simulator.trace import Cluster, TraceJob
@@ -321,6 +317,42 @@ def test_a_round_asked_for_at_the_end_of_protection_runs_though_the_job_ends_bef
     assert later.asked == [0.0, 12.0, 25.0, 40.0, 52.0]
 
 
+def test_a_round_may_be_asked_for_at_the_moment_at_which_protection_would_have_ended() -> None:
+    """The first would be protected until 40 and ends at 25, when the plan asks for 26; then plans ask for 40."""
+
+    def rule(snapshot: Snapshot, found: Allocation) -> Allocation:
+        later = 26.0 if snapshot.now < 25.0 else 40.0 if snapshot.now < 40.0 else None
+        return replace(found, next_wake_at=later)
+
+    policy = Scripted(rule)
+    play([job(1, 0.0, 15.0), job(2, 12.0, 200.0)], cluster(2), policy)
+    assert policy.asked == [0.0, 12.0, 25.0, 26.0, 40.0, 52.0]
+
+
+def test_who_gives_up_gpus_is_told_before_who_gets_them() -> None:
+    jobs = [job(1, 0.0, 500.0, 1.0, 2.0, max_gpus=2), job(2, 100.0, 50.0, priority=9)]
+    engine = play(jobs, cluster(2), load_policy("f_scheduling", {"v_bound": 0.5}))
+    assert [(number, state) for at, number, state in engine.moved if at == 100.0] == [
+        (2, "WAITING_FOR_INITIAL_RESOURCE"),
+        (1, "CHECKPOINTING"),
+        (2, "STANDBY"),
+    ]
+
+
+def test_a_gang_that_makes_no_step_where_it_is_keeps_its_gpus_and_never_ends() -> None:
+    """The last is spread over two nodes, where its GPUs stand still; a plan knows only that two are free."""
+    curves = {GPU: Curve((0.0, 2.0), spread_factor=0.0)}
+    short, long = job(1, 0.0, 20.0), [job(number, 0.0, 400.0) for number in (2, 3)]
+    still = job(4, 1.0, 100.0, curves=curves, min_gpus=2, max_gpus=2)
+    engine = play([short, *long, still], cluster(2, 2), load_policy("fifo_gang"))
+    (first,) = [gpus for number, gpus, _, _ in engine.outcome.holds if number == 1]
+    assert first == (0,)
+    assert engine.runs[3].occupied == (0, 3)
+    assert engine.of(4)[2:] == [(30.0, "LAUNCHING"), (40.0, "RUNNING_PROTECTED"), (70.0, "RUNNING")]
+    assert engine.runs[3].finished_at is None
+    assert [run.finished_at for run in engine.runs[1:3]] == [410.0, 410.0]
+
+
 def test_the_next_end_is_the_earliest_of_those_that_train() -> None:
     policy = Scripted(elastic=True)
     play([job(1, 0.0, 100.0), job(2, 0.0, 70.0), job(3, 30.0, 500.0)], cluster(3), policy)
@@ -385,113 +417,6 @@ def test_without_jobs_nothing_happens() -> None:
     assert (engine.outcome.rounds, engine.outcome.end, engine.is_over) == (0, 0.0, True)
 
 
-# Nodes that fail -------------------------------------------------------------------------------------------
-
-
-def fail(engine: Noting, node: Node, at: float, repair_s: float) -> None:
-    engine.at(at, lambda: engine.failures._fail(node, random.Random(1), 1e15, repair_s))
-
-
-def failing(jobs: list[TraceJob], on: Cluster, at: float, repair_s: float = 30.0, node: int = 0) -> Noting:
-    engine = Noting(jobs, on, load_policy("f_scheduling"), options=Options(keep_holds=True))
-    fail(engine, on.nodes[node], at, repair_s)
-    engine.run()
-    return engine
-
-
-def test_a_job_on_a_lost_node_goes_back_to_its_last_checkpoint_and_on_elsewhere_at_once() -> None:
-    engine = failing([job(1, 0.0, 200.0, checkpoint_every_s=20.0)], cluster(1, 1), at=75.0, repair_s=1_000.0)
-    assert engine.of(1)[3:] == [
-        (10.0, "RUNNING_PROTECTED"),
-        (40.0, "RUNNING"),
-        (75.0, "CHECKPOINTING"),
-        (75.0, "STOPPING"),
-        (75.0, "STANDBY"),
-        (75.0, "LAUNCHING"),
-        (85.0, "RUNNING_PROTECTED"),
-        (115.0, "RUNNING"),
-        (225.0, "FINISHED"),  # 60 of the 65 steps were saved
-    ]
-    (run,) = engine.runs
-    assert (run.lost_steps, run.lost_gpu_s, run.failures, run.restarts) == (5.0, 5.0, 1, 1)
-    assert engine.outcome.holds == [(1, (0,), 0.0, 75.0), (1, (1,), 75.0, 225.0)]
-    assert engine.outcome.meter.gpu_seconds == 65.0 + 140.0
-
-
-def test_nodes_fail_at_times_that_follow_from_the_seed_and_their_names() -> None:
-    on = cluster(1, reliability={GPU: (500.0, 20.0)})
-    first_s = random.Random("7:failures:titan_xp-0").expovariate(1.0 / 500.0)
-    engine = play([job(1, 0.0, 900.0, checkpoint_every_s=50.0)], on, load_policy("f_scheduling"), seed=7)
-    at = next(at for at, state in engine.of(1) if state == "CHECKPOINTING")
-    assert at == pytest.approx(first_s)
-    assert engine.outcome.failures == engine.runs[0].failures > 0
-    assert engine.of(1)[-1][1] == "FINISHED"
-    spared = replace(on, reliability={"other": (1.0, 20.0)})
-    assert play([job(1, 0.0, 900.0)], spared, load_policy("f_scheduling"), seed=7).outcome.failures == 0
-
-
-@pytest.mark.parametrize(("own", "cluster_s", "lost"), [(20.0, 50.0, 5.0), (None, 50.0, 15.0), (None, None, 65.0)])
-def test_checkpoints_are_as_far_apart_as_the_job_or_else_the_cluster_says(
-    own: float | None, cluster_s: float | None, lost: float
-) -> None:
-    on = cluster(1, 1, checkpoint_every_s=cluster_s)
-    engine = failing([job(1, 0.0, 200.0, checkpoint_every_s=own)], on, at=75.0)
-    assert engine.runs[0].lost_steps == lost
-
-
-def test_without_another_node_it_waits_for_the_repair() -> None:
-    engine = failing([job(1, 0.0, 200.0)], cluster(1), at=75.0, repair_s=30.0)
-    assert engine.of(1)[5:9] == [
-        (75.0, "CHECKPOINTING"),
-        (75.0, "STOPPING"),
-        (75.0, "WAITING_FOR_RESOURCE"),
-        (105.0, "STANDBY"),
-    ]
-    assert engine.outcome.end == 105.0 + 10.0 + 200.0
-    assert engine.runs[0].lost_steps == 65.0
-    again = failing([job(1, 0.0, 200.0)], cluster(1), at=5.0, repair_s=3_000.0)
-    assert again.outcome.end == 3_005.0 + 10.0 + 200.0  # it had not trained, and is not given up meanwhile
-    assert (again.runs[0].restarts, again.runs[0].failures) == (0, 1)
-
-
-def test_while_a_node_is_down_nobody_is_given_up() -> None:
-    """Every 10 s a round starts nobody, 300 times."""
-    policy = Scripted(lambda snapshot, found: replace(found, next_wake_at=snapshot.now + 10.0))
-    engine = Noting([job(1, 0.0, 50.0)], cluster(1), policy)
-    fail(engine, engine.cluster.nodes[0], 5.0, 3_000.0)
-    engine.run()
-    assert engine.runs[0].finished_at == 3_005.0 + 10.0 + 50.0
-    assert engine.outcome.rounds > 300
-
-
-def test_what_is_checkpointed_when_it_is_stopped_is_saved() -> None:
-    """It is shrunk at 100; its node is lost 50 s of training later."""
-    jobs = [
-        job(1, 0.0, 1_000.0, 1.0, 2.0, max_gpus=2, checkpoint_every_s=None),
-        job(2, 100.0, 5_000.0),
-    ]
-    engine = Noting(jobs, cluster(2, 2), load_policy("f_scheduling", {"v_bound": 0.5}))
-    engine.run()
-    first = engine.runs[0]
-    assert first.saved <= 1_000.0
-    shrunk = Noting(jobs, cluster(2), load_policy("f_scheduling", {"v_bound": 0.5}), options=Options(keep_holds=True))
-    fail(shrunk, shrunk.cluster.nodes[0], 165.0, 30.0)
-    shrunk.run()
-    assert shrunk.runs[0].lost_steps == 50.0  # of 180 + 50
-
-
-def test_nothing_launches_on_a_node_that_is_down() -> None:
-    """The second was to have the GPU that the first leaves when the node is lost."""
-    jobs = [job(1, 0.0, 1_000.0, 1.0, 2.0, max_gpus=2), job(2, 100.0, 50.0)]
-    engine = Noting(jobs, cluster(2), load_policy("f_scheduling", {"v_bound": 0.5}), options=Options(keep_holds=True))
-    fail(engine, engine.cluster.nodes[0], 102.0, 500.0)
-    engine.run()
-    assert all(start >= 602.0 or start == 0.0 for _, _, start, _ in engine.outcome.holds)
-    assert (100.0, "STANDBY") in engine.of(2)
-    assert (102.0, "WAITING_FOR_RESOURCE") in engine.of(2)
-    assert all(run.state is State.FINISHED for run in engine.runs)
-
-
 # Speeds that are not what the trace says -------------------------------------------------------------------
 
 
@@ -518,75 +443,3 @@ def test_a_training_that_ends_before_is_not_measured() -> None:
     policy = Scripted()
     engine = play([job(1, 0.0, 10.0), job(2, 0.0, 900.0)], cluster(2, measure_s=60.0), policy, noise=0.1)
     assert [run.measured for run in engine.runs] == [set(), {GPU}]
-
-
-# What is counted between events ----------------------------------------------------------------------------
-
-
-def test_counts_hold_from_one_moment_to_the_next() -> None:
-    meter = Meter(5.0)
-    for now in (5.0, 4.0):
-        meter.advance(now)
-    assert (meter.at, dict(meter.seconds_at), list(meter.times)) == (5.0, {}, [])
-    assert meter.mean_variance == meter.gpu_seconds == 0.0
-    meter.live = 2
-    meter.advance(15.0)
-    assert meter.mean_variance == 0.0
-    meter.live = 3
-    meter.train(2_000, 0.5, 1)
-    meter.advance(20.0)
-    meter.advance(25.0)
-    meter.train(500, 1.0, 1)
-    meter.advance(27.0)
-    assert dict(meter.seconds_at) == {0: 10.0, 2_000: 10.0, 2_500: 2.0}
-    assert (list(meter.times), list(meter.levels)) == ([5.0, 15.0, 25.0], [0, 2_000, 2_500])
-    assert (meter.training, meter.milli, meter.at) == (2, 2_500, 27.0)
-    assert meter.gpu_seconds == 2.0 * 10.0 + 2.5 * 2.0
-    assert meter.mean_variance == pytest.approx(0.0625 * 2.0 / 12.0)
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "mean"),
-    [
-        (0.0, 10.0, 2.0),
-        (0.0, 20.0, 4.0),
-        (5.0, 15.0, 4.0),
-        (12.0, 13.0, 6.0),
-        (9.0, 11.0, 4.0),
-        (10.0, 10.0, 0.0),
-        (12.0, 11.0, 0.0),
-        (20.0, 30.0, 0.0),
-        (10.0, 30.0, 3.0),
-        (-10.0, 10.0, 1.0),
-    ],
-)
-def test_the_mean_number_of_live_jobs_between_two_times(start: float, end: float, mean: float) -> None:
-    meter = Meter(0.0)
-    meter.live = 2
-    meter.advance(10.0)
-    meter.live = 6
-    meter.advance(20.0)
-    assert meter.mean_live(start, end) == pytest.approx(mean)
-
-
-def test_the_variance_of_equals_is_never_below_nothing() -> None:
-    meter = Meter(0.0)
-    for _ in range(6):
-        meter.train(1_000, 0.03, 1)  # of whose squares rounding leaves less
-    assert meter.variance == 0.0
-
-
-@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8))
-def test_the_variance_is_that_of_those_that_train(shares: list[float]) -> None:
-    meter = Meter(0.0)
-    for share in shares:
-        meter.train(1_000, share, 1)
-    mean = sum(shares) / len(shares)
-    assert meter.variance == pytest.approx(sum((share - mean) ** 2 for share in shares) / len(shares), abs=1e-12)
-    assert meter.variance >= 0.0
-    meter.advance(10.0)
-    for share in shares:
-        meter.train(1_000, share, -1)
-    meter.advance(90.0)
-    assert meter.mean_variance == pytest.approx(sum((share - mean) ** 2 for share in shares) / len(shares), abs=1e-12)
-    assert (meter._shares, meter._squares, meter.milli) == (0.0, 0.0, 0)
