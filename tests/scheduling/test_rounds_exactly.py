@@ -369,6 +369,17 @@ def test_claims_are_remembered_beside_what_the_policy_remembers_and_only_while_t
     assert plan_round(later, policy).memory[CLAIMS] == {waits.id: 1_000.0}
 
 
+def test_what_a_job_has_on_a_drained_node_counts_of_its_guarantee_until_it_has_left() -> None:
+    """It would do with one of its two, which would leave room for the other in a guarantee of three."""
+    old = Node("old", GPU, (10, 11), schedulable=False)
+    leaves = make_job(holds=(10, 11), min_gpus=1, max_gpus=2)
+    borrows, waits = make_job(holds=(2, 3), gpus=2, project="vision"), make_job(gpus=2)
+    policy = Answering(counts([(leaves, 2), (borrows, 2)]))
+    jobs = leaves, borrows, waits
+    plan = plan_round(make_snapshot(*jobs, nodes=(*make_nodes(4), old), guarantees=(Guarantee("speech", 3),)), policy)
+    assert (moved(plan), plan.memory) == ({leaves.id: (0, 1)}, {})
+
+
 def test_who_is_given_accelerators_by_name_claims_nothing() -> None:
     waits = make_job(gpus=2)
     for answer in (placed([(waits, (0, 1))]), counts([(waits, 2)])):
