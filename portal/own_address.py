@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
+import psutil
 from django.conf import settings
 from django.http import HttpRequest
 from django.http.request import validate_host
@@ -80,7 +81,7 @@ def leads_here(url: str) -> bool:
     address = address_in(host)
     if address is not None:
         own = {address_in(name) for name in (*settings.ALLOWED_HOSTS, *_own_hosts())}
-        return address.is_loopback or address.is_unspecified or address in own
+        return address.is_loopback or address.is_unspecified or address in own or str(address) in _interfaces()
     if host in _NAMES_OF_LOOPBACK or host.endswith((".localhost", ".localdomain")) or not host:
         return True
     return host in _own_hosts() or validate_host(host, [name for name in settings.ALLOWED_HOSTS if name != "*"])
@@ -125,6 +126,13 @@ def _own_hosts() -> frozenset[str]:
     urls = [settings.EVENKEEL_API_URL, settings.LOCAL_URL, *settings.CSRF_TRUSTED_ORIGINS]
     named = {browser_host(urlsplit(url).hostname or "") for url in urls}
     return frozenset(named) | _machine_names()
+
+
+@functools.cache
+def _interfaces() -> frozenset[str]:
+    """Addresses of this machine, as it had them at the start."""
+    found = (one.address.partition("%")[0] for each in psutil.net_if_addrs().values() for one in each)
+    return frozenset(str(address) for one in found if (address := address_in(one)) is not None)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""A whole portal on a real Slurm that others use too: what waits, is held, requeued or suspended there."""
+"""A whole portal on a real Slurm that others use too: what waits, is requeued or suspended there."""
 
 from __future__ import annotations
 
@@ -104,9 +104,7 @@ def test_a_job_that_waits_for_gpus_of_others_says_so_costs_nothing_and_starts_wh
     cancel(portal, number)
 
 
-def test_what_slurm_holds_queues_again_or_suspends_is_said_and_runs_again(
-    portal: LivePortal, slurm: SlurmCluster
-) -> None:
+def test_what_slurm_queues_again_or_suspends_is_said_and_runs_again(portal: LivePortal, slurm: SlurmCluster) -> None:
     number = submitted(portal, 1, restartable=True)
     portal.wait_state(number, "running")
     launch = launch_of(slurm, "RUNNING")
@@ -115,15 +113,14 @@ def test_what_slurm_holds_queues_again_or_suspends_is_said_and_runs_again(
     slurm._ask("scontrol", "resume", launch)
     portal.wait_for("its end", lambda: "Suspended" not in portal.job(number)["reason"]["text"], 60)
     assert portal.job(number)["state"] == "running"
-    for word in ("requeue", "requeuehold"):
-        launch = launch_of(slurm, "RUNNING")
-        slurm._ask("scontrol", "update", f"job={launch}", "requeue=1")
-        slurm._ask("scontrol", word, launch)
+    launch = launch_of(slurm, "RUNNING")
+    slurm._ask("scontrol", "update", f"job={launch}", "requeue=1")
+    slurm._ask("scontrol", "requeue", launch)
 
-        def another(before: str = launch) -> bool:
-            return slurm._ask("squeue", "-h", "--states=RUNNING", "--me", "--format=%A").split() not in ([before], [])
+    def another() -> bool:
+        return slurm._ask("squeue", "-h", "--states=RUNNING", "--me", "--format=%A").split() not in ([launch], [])
 
-        portal.wait_for(f"another launch after {word}", another, 180)
-        portal.wait_state(number, "running")
+    portal.wait_for("another launch", another, 180)
+    portal.wait_state(number, "running")
     assert attempts(portal, number) == 1
     cancel(portal, number)

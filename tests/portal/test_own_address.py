@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import psutil
 import pytest
 from django.conf import settings as configured
 
@@ -42,6 +43,13 @@ def test_names_and_addresses_of_the_portal_lead_here_on_every_port(url: str, set
     settings.EVENKEEL_API_URL = "http://api.example.org:8800"
     settings.CSRF_TRUSTED_ORIGINS = ["https://proxy.example.org"]
     assert leads_here(url)
+
+
+def test_the_machines_own_addresses_lead_here() -> None:
+    for each in psutil.net_if_addrs().values():
+        for one in each:
+            if one.family == socket.AF_INET:
+                assert leads_here(f"http://{one.address}:7788/")
 
 
 def test_the_machines_own_name_leads_here() -> None:

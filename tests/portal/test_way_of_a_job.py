@@ -340,3 +340,15 @@ def test_a_launch_that_fails_after_it_was_seen_is_sent_again_and_the_node_is_not
     launch.update(closed_at=timezone.now())  # it was launched, and is gone
     observation.record_fact(Fact(str(run.pk), 1, "absent", timezone.now().timestamp()))
     assert Run.objects.get(job=job, attempt=1).state == State.FAILED
+
+
+def test_a_checkpoint_beyond_the_last_step_is_left_out_and_the_job_ends_well(world: World) -> None:
+    job = world.submit(steps=1000)
+    world.train(job)
+    world.checkpoint(job, 900)
+    world.checkpoint(job, 1001)
+    run = world.run(job)
+    assert (run.checkpoint_step, run.step) == (900, 1000)
+    assert list(Checkpoint.objects.values_list("step", flat=True)) == [900]
+    world.gone(job, "done", step=1000)
+    assert world.state(job) is State.FINISHED

@@ -17,6 +17,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from accounts.audit import record_audit
+from accounts.levels import Levels
 from accounts.models import User
 from portal.jobs import events, wakeups
 from portal.jobs.loops import Item, Loop, LoopName
@@ -140,13 +141,15 @@ def _let_all_go(nodes: QuerySet[Node], now: datetime) -> None:
 
 def _faulty(nodes: QuerySet[Node], now: datetime) -> dict[int, int]:
     """Nodes on which so many runs failed by no fault of a program, since they were last found to be well. What a job
-    may have brought about itself counts where runs of several projects have failed."""
+    may have brought about itself counts where runs of several projects have failed that have no project above them in
+    common."""
     most, since = settings.EVENKEEL_NODE_CHECK_FAULTS, now - timedelta(seconds=settings.EVENKEEL_NODE_CHECK_FAULTS_S)
     if not most:
         return {}
     failed = Run.objects.filter(state=State.FAILED, ended_at__gt=since, exit__nodes_fault=True)
     said = failed.values_list("pk", "epoch", "ended_at", "job__project_id", "exit__alleged")
-    ended = {(pk, epoch): rest for pk, epoch, *rest in said[:10_000]}
+    levels = Levels.load()  # one team can make many projects below its own
+    ended = {(pk, epoch): (at, levels.chain(project)[0], alleged) for pk, epoch, at, project, alleged in said[:10_000]}
     if len(ended) < most:
         return {}
     holds = Hold.objects.filter(run__in={pk for pk, _ in ended}, accelerator__node__in=nodes)

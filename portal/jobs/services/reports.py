@@ -289,6 +289,9 @@ def _ready(run: Run, ready_at: datetime, now: datetime) -> float:
 
 
 def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
+    if report.step > run.job.total_steps:  # of a program's own making, or written before the steps became fewer
+        logger.info("run %s: a checkpoint at step %s of %s is left out", run.pk, report.step, run.job.total_steps)
+        return
     at = from_posix(report.at)
     Checkpoint.objects.update_or_create(
         run=run,
