@@ -23,7 +23,7 @@ from evenkeel.runner.trees import remove_tree
 from benchmarks.hostile_files import PLACES, Hostile
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import LaunchRequest, Preparation, Progress
-from scheduling.executors.local import facts, spooling
+from scheduling.executors.local import facts, preparing, spooling
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.layout import Layout, RunRecord
@@ -386,6 +386,24 @@ def test_a_list_that_the_job_made_beforehand_is_not_read(
     progress = prepared(executor, listing(request))
     assert [file["path"] for file in progress.detail["files"]] == ["left"]
     assert prepared(executor, listing(request)) == progress
+
+
+def test_a_size_that_a_job_wrote_for_its_project_is_not_believed(
+    executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest that is allowed, again and again, would evict the environments of others."""
+    wish = Preparation("environment", "a" * 32, 1, "vision", "b" * 32, {}, 60.0, 1 << 30)
+    started: list[str] = []
+    monkeypatch.setattr(preparing, "_start", lambda *arguments: started.append(str(arguments[-1])))
+    assert executor.prepare(wish).state == "working"
+    made = preparing.directory_of(executor._layout, wish)
+    detail = {"bytes": 1 << 30}
+    with executor._accounts.of_project("vision").files():
+        said = {"state": "done", "attempt": 1, "nonce": "", "detail": detail}
+        (made / "result.json").write_text(json.dumps(said))
+    assert executor.prepare(wish).state == "working"
+    assert len(started) == 2
+    assert all(len(nonce) == 64 for nonce in started)
 
 
 def test_a_list_that_is_spoilt_afterwards_is_given_up(executor: LocalExecutor, request_for: Any, place: Path) -> None:

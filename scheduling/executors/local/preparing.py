@@ -80,7 +80,7 @@ def prepare(layout: Layout, account: Account, preparation: Preparation, environ:
             end_holders(lock_path, account, stopped_only=True)  # one that another process stopped would work for ever
             return _under_way(own / f"{name}.starts", preparation)
         account.adopt(_top_of(layout, preparation))
-        nonce = _nonce(own, preparation) if preparation.kind == "artifacts" else ""
+        nonce = _nonce(own, preparation)
         with account.files():
             progress = _progress(directory / "result.json", preparation, nonce)
         if progress is not None:
