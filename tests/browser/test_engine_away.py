@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from scripts.slurm_cluster import SlurmCluster
+from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
 from tests.live_portal import LivePortal, running_portal
 
@@ -18,12 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def live_portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
-    settings = {
-        "EVENKEEL_EXECUTOR": "slurm",
-        "EVENKEEL_SLURM_CONF": str(slurm.conf),
-        "EVENKEEL_SLURM_EMULATED": "1",
-        "EVENKEEL_VIRTUAL_ACCELERATORS": "",
-    }
+    settings = portal_settings(slurm)
     with running_portal(**settings) as portal:
         yield portal
 

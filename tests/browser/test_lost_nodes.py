@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 from scripts.slurm_cluster import SlurmCluster
 from tests.browser.checks import check_fits_and_is_accessible, nodes_of
 from tests.browser.test_what_pages_say import asked, open_page, panel
+from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
 from tests.live_portal import GENTLE, LivePortal, running_portal
 
@@ -21,12 +22,7 @@ PATIENCE_MS = 120_000
 
 @pytest.fixture(scope="module")
 def live_portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
-    settings = {
-        "EVENKEEL_EXECUTOR": "slurm",
-        "EVENKEEL_SLURM_CONF": str(slurm.conf),
-        "EVENKEEL_SLURM_EMULATED": "1",
-        "EVENKEEL_VIRTUAL_ACCELERATORS": "",
-    }
+    settings = portal_settings(slurm)
     with running_portal(**settings) as portal:
         portal.wait_for("its nodes", lambda: nodes_of(portal))
         yield portal

@@ -1,4 +1,4 @@
-"""The first of several nodes: who joins, what they are told, when one is lost, and what it makes of their words."""
+"""The first of several nodes: who joins, what is sent to them, when one is lost, and what it makes of their words."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_a_run_spans_nodes_where_some_of_its_ranks_are_elsewhere(local: str | No
 
 
 class Store(CheckpointStore):
-    """Takes its time until it is let go, and fails where it is told to."""
+    """Takes its time until it is let go, and fails where the test says so."""
 
     def __init__(self, place: Path) -> None:
         super().__init__(place, 9)

@@ -32,6 +32,16 @@ def slurm_or_skipped(**options: Any) -> Iterator[SlurmCluster]:
         shutil.rmtree(root, ignore_errors=True)
 
 
+def portal_settings(cluster: SlurmCluster) -> dict[str, str]:
+    """Of a portal whose jobs run there, on emulated GPUs."""
+    return {
+        "EVENKEEL_EXECUTOR": "slurm",
+        "EVENKEEL_SLURM_CONF": str(cluster.conf),
+        "EVENKEEL_SLURM_EMULATED": "1",
+        "EVENKEEL_VIRTUAL_ACCELERATORS": "",
+    }
+
+
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[SlurmCluster]:
     with slurm_or_skipped(nodes=3, gpus=4) as cluster:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scripts.slurm_cluster import SlurmCluster
+from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
 from tests.live_portal import LivePortal, running_portal
 
@@ -30,12 +31,7 @@ with evenkeel.training() as run:
 
 @pytest.fixture(scope="module")
 def portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
-    settings = {
-        "EVENKEEL_EXECUTOR": "slurm",
-        "EVENKEEL_SLURM_CONF": str(slurm.conf),
-        "EVENKEEL_SLURM_EMULATED": "1",
-        "EVENKEEL_VIRTUAL_ACCELERATORS": "",
-    }
+    settings = portal_settings(slurm)
     with running_portal(**settings) as portal:
         with portal.api() as api:  # only types of the catalogue have a price from the beginning
             price = {"accelerator_type": "a100", "price_per_hour": "1000"}

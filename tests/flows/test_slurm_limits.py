@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scripts.slurm_cluster import SlurmCluster
-from tests.executors.slurm import slurm_or_skipped
+from tests.executors.slurm import portal_settings, slurm_or_skipped
 from tests.flows.test_slurm import PROGRAM, began
 from tests.live_portal import LivePortal, running_portal
 
@@ -25,11 +25,7 @@ def limited() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="module")
 def portal(limited: SlurmCluster) -> Iterator[LivePortal]:
-    settings = {
-        "EVENKEEL_EXECUTOR": "slurm",
-        "EVENKEEL_SLURM_CONF": str(limited.conf),
-        "EVENKEEL_SLURM_EMULATED": "1",
-        "EVENKEEL_VIRTUAL_ACCELERATORS": "",
+    settings = portal_settings(limited) | {
         "EVENKEEL_SLURM_TIME": "2",  # minutes
         "EVENKEEL_SLURM_END_SIGNAL_S": "60",
     }

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scripts.slurm_cluster import SlurmCluster
+from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
 from tests.live_portal import LivePortal, running_portal
 
@@ -34,11 +35,7 @@ WISH: dict[str, Any] = {"model_type": None, "batch_size": 8, "total_steps": 10**
 
 @pytest.fixture(scope="module")
 def portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
-    settings = {
-        "EVENKEEL_EXECUTOR": "slurm",
-        "EVENKEEL_SLURM_CONF": str(slurm.conf),
-        "EVENKEEL_SLURM_EMULATED": "1",
-        "EVENKEEL_VIRTUAL_ACCELERATORS": "",
+    settings = portal_settings(slurm) | {
         "EVENKEEL_ROUND_INTERVAL_S": "0.5",  # so that it looks while nodes have not registered yet
     }
     with running_portal(**settings) as portal:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from scripts.slurm_cluster import SlurmCluster
+from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
 from tests.live_portal import LivePortal, running_portal
 
@@ -21,11 +22,7 @@ WAIT_S = 30
 
 @pytest.fixture(scope="module")
 def portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
-    settings = {
-        "EVENKEEL_EXECUTOR": "slurm",
-        "EVENKEEL_SLURM_CONF": str(slurm.conf),
-        "EVENKEEL_SLURM_EMULATED": "1",
-        "EVENKEEL_VIRTUAL_ACCELERATORS": "",
+    settings = portal_settings(slurm) | {
         "EVENKEEL_ENGINE_WAIT_S": str(WAIT_S),
     }
     with running_portal(**settings) as portal:

@@ -141,7 +141,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "as_json_lines",
         "True",
         "False",
-    ): "Both sides have the length of SEALED; `strict` is for whoever changes one of them.",
+    ): "Both sides have the length of SEALED; `strict` is for later changes of one of them.",
     (
         "client/evenkeel/training.py",
         "Run._goes_on",
@@ -315,7 +315,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "_ranked",
         "True",
         "False",
-    ): "All three are as long; `strict` is for whoever changes one of them.",
+    ): "All three are as long; `strict` is for later changes of one of them.",
     (
         "scheduling/timesharing.py",
         "_fill",
@@ -351,7 +351,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "Board.__init__",
         "True",
         "False",
-    ): "Both are made of the nodes; `strict` is for whoever changes one of them.",
+    ): "Both are made of the nodes; `strict` is for later changes of one of them.",
     (
         "scheduling/placement.py",
         "Board.__init__",

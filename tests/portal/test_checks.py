@@ -252,7 +252,7 @@ class TestFaults:
         sound.round()
         below = Project.objects.create(key="vision-x", name="Vision X", parent=sound.project)
         Membership.objects.create(project=below, user=sound.user)
-        fails_on(sound, "a", info, project="vision-x")  # whoever manages a project can make others below it
+        fails_on(sound, "a", info, project="vision-x")  # the manager of a project can make others below it
         sound.round()
         assert node().schedulable
         Membership.objects.create(project=Project.objects.create(key="audio", name="Audio"), user=sound.user)

@@ -13,6 +13,7 @@ from django.utils import timezone
 from portal.jobs import live, tasks
 from portal.jobs.models import Cluster, Command, JobEvent, Run
 from portal.jobs.services import observation
+from portal.jobs.services.holds import hold_job
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Fact
 from scheduling.lifecycle import State
@@ -60,11 +61,13 @@ def test_nothing_is_planned_until_the_engine_answers(world: World, engine: Engin
     world.train(runs)
     before = (world.state(runs), world.run(runs).epoch, list(Command.objects.values_list("pk", flat=True)))
     engine.here = False
-    waits = world.submit()
+    waits, held = world.submit(), world.submit()
+    hold_job(actor=world.user, job=held)
     for _ in range(3):
         tasks.run_round()
     assert (world.state(runs), world.run(runs).epoch, list(Command.objects.values_list("pk", flat=True))) == before
     assert world.run(waits).reason_token == "ENGINE_AWAY"
+    assert world.run(held).reason_token == "HELD"
     assert JobEvent.objects.filter(kind="engine_away").count() == 1
     engine.here = True
     tasks.run_round()

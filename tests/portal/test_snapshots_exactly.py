@@ -333,7 +333,7 @@ def test_live_jobs_of_the_cluster_come_in_the_order_of_their_numbers(world: Worl
     [
         (LoopName.MOVES, 5, False, False),
         (LoopName.LAUNCH, 5, False, False),
-        (LoopName.MOVES, 5, True, True),  # whoever runs keeps what it has
+        (LoopName.MOVES, 5, True, True),  # a running job keeps what it has
         (LoopName.MOVES, -5, False, True),
         (LoopName.REASONS, 5, False, True),
     ],

@@ -248,7 +248,7 @@ def test_who_takes_no_part_is_left_as_the_policy_said() -> None:
 
 @pytest.mark.parametrize(("count", "passed"), [(2, False), (3, True), (4, True)])
 def test_what_a_job_had_before_it_was_queued_again_is_no_longer_held(count: int, passed: bool) -> None:
-    """It is told with the gang that it had; its GPUs are gone."""
+    """It is reported with the gang that it had; its GPUs are gone."""
     again = replace(held(0, 1, 2, 3), state=State.WAITING_FOR_RESOURCE, gpu_ids=())
     snapshot = make_snapshot(again, nodes=NODES, limits={"l": Limit("gpus", 2)})
     assert broken(view(snapshot), {again.id: Gang("a", count)}) == passed

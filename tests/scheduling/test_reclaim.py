@@ -36,7 +36,7 @@ def owner(gpus: int = 2, **changes: Any) -> Job:
 
 
 def cluster(*jobs: Job, rows: Sequence[Guarantee] = (SPEECH,), waited_s: float | None = None, **more: Any) -> Snapshot:
-    """`waited_s`: for how long whoever queues has claimed already."""
+    """`waited_s`: for how long the queued job has claimed already."""
     memory = {} if waited_s is None else {CLAIMS: {job.id: NOW - waited_s for job in jobs if not job.gpu_ids}}
     return make_snapshot(*jobs, guarantees=tuple(rows), memory=memory, **more)
 
@@ -370,7 +370,7 @@ def test_nobody_starts_on_gpus_of_processes_that_are_on_their_way_out() -> None:
 
 
 def test_an_owner_starts_on_nodes_with_processors_enough_once_borrowers_are_gone() -> None:
-    """Beside whoever stays on the first node two thirds of its processors are left."""
+    """Beside the job that stays on the first node two thirds of its processors are left."""
     nodes = (Node("n0", GPU, (0, 1, 2), cpu_milli=3_000), Node("n1", GPU, (3, 4), cpu_milli=9_000))
     stays = make_job(holds=(0,), gpus=1, project="audio", restartable=False, cpu_milli=1_000)
     goes, rigid = borrower(1, 2, cpu_milli=2_000), make_job(holds=(3, 4), gpus=2, restartable=False, project="audio")

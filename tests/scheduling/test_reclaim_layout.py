@@ -1,4 +1,4 @@
-"""Owners whose gangs find no node or are beyond their limits, and what all sides are told and shown."""
+"""Owners whose gangs find no node or are beyond their limits, and what each side reads and is shown."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _bringing(spec: LaunchSpec, secrets: Secrets, node: str = "") -> Bringing | 
 
 
 def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> int:
-    """The exit code for whoever started us: under Slurm the program's, which its accounting keeps."""
+    """The exit code of this process: under Slurm the program's, which its accounting keeps."""
     spec = LaunchSpec.read(epoch_dir)
     set_name(f"ek-runner-{spec.epoch}")
     adopt_orphans()

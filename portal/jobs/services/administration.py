@@ -139,7 +139,7 @@ def _record_nodes(
             _set_lost(node, True, now)
         else:
             _set_unclear(node, "not listed", now)
-            _set_lost(node, _is_given_up(node, now) or not _is_held(node), now)
+            _set_lost(node, node.lost or not _is_held(node), now)
     return list(names)
 
 

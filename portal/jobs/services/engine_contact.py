@@ -19,14 +19,15 @@ AWAY = "ENGINE_AWAY"
 
 @transaction.atomic
 def note_away(cluster: Cluster, error: str, now: datetime) -> None:
-    """The engine did not answer, as `error` says. Waiting jobs say that it is the reason."""
+    """The engine did not answer, as `error` says. Waiting jobs say that it is the reason, held ones that they are."""
     row = Cluster.objects.filter(pk=cluster.pk)
     row.update(last_error=error)
     name = engine_name(cluster)
     if row.filter(engine_away_since=None).update(engine_away_since=now):
         text = f"{name} does not answer: nothing is started, stopped or resized until it does ({error})"
         events.append(kind="engine_away", text=text, at=now, detail={"cluster": cluster.name})
-    waiting = Run.objects.filter(job__cluster=cluster, state__in=[state.value for state in WAITING])
+    states = [state.value for state in WAITING]
+    waiting = Run.objects.filter(job__cluster=cluster, job__hold_kind="", state__in=states)
     text = f"{name} does not answer, so nothing is started until it does."
     waiting.exclude(reason_token=AWAY).update(reason_token=AWAY, reason_text=text, reason_detail={})
 
