@@ -113,7 +113,7 @@ def accept_invitation(
 
 
 def _create_invited(invitation: Invitation, name: str, password: str) -> User:
-    if User.objects.filter(email__iexact=invitation.email).exists():
+    if User.objects.filter(email=User.objects.normalize_email(invitation.email)).exists():
         raise OtherAccount(f"{invitation.email} has an account: sign in, then open the link again.")
     user = User(email=invitation.email, first_name=name[:150])
     user.invited_by, user.invited_into = invitation.created_by, invitation.project

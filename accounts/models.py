@@ -13,6 +13,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Lower
 from django.utils import timezone
 
 from accounts.cluster_shares import ClusterShare as ClusterShare
@@ -35,6 +36,14 @@ KEY = RegexValidator(r"^[a-z][a-z0-9-]{0,39}\Z", "Lower-case letters, digits and
 
 class UserManager(BaseUserManager["User"]):
     use_in_migrations = True
+
+    @classmethod
+    def normalize_email(cls, email: str | None) -> str:
+        """In lower case: addresses that differ by nothing else are one person's."""
+        return super().normalize_email(email).lower()
+
+    def get_by_natural_key(self, username: str | None) -> User:
+        return self.get(email=self.normalize_email(username))
 
     def _create(self, email: str, password: str | None, **extra: Any) -> User:
         user = self.model(email=self.normalize_email(email), **extra)
@@ -108,6 +117,7 @@ class User(AbstractUser):
                 | Q(kind="service", is_superuser=False, is_staff=False, password__startswith="!"),  # noqa: S106
                 name="service_accounts_cannot_sign_in",
             ),
+            models.CheckConstraint(condition=Q(email=Lower("email")), name="addresses_are_in_lower_case"),
         ]
 
     def __str__(self) -> str:
@@ -116,6 +126,7 @@ class User(AbstractUser):
     def save(self, *args: Any, **kwargs: Any) -> None:
         if self.acting_token is not None:
             raise RuntimeError("a user as bounded by a token is not what the database should have")
+        self.email = User.objects.normalize_email(self.email)
         if self._address_changes(kwargs.get("update_fields")):
             self.address_proved_at, self.address_proved_by = None, ""
             if kwargs.get("update_fields") is not None:
@@ -129,7 +140,7 @@ class User(AbstractUser):
         if self._state.adding or (fields is not None and "email" not in fields):
             return False
         before = User.objects.filter(pk=self.pk).values_list("email", flat=True).first()
-        return before is not None and before.lower() != self.email.lower()
+        return before is not None and before != self.email
 
 
 #: Of a project, as `priority` of a job may be.

@@ -44,7 +44,7 @@ def check_may_set(actor: User, project: Project | None, user: User | None) -> No
 def known_user(actor: User, email: str, project: Project | None) -> User | None:
     """The person with the address, as far as the actor may know of them: administrators know all, managers the
     members of the project and of those above and below it."""
-    people = User.objects.filter(email__iexact=email)
+    people = User.objects.filter(email=User.objects.normalize_email(email))
     if not actor.is_superuser and project is not None:
         near = Project.objects.filter(Q(ancestry__contains=[project.pk]) | Q(pk__in=project.ancestry))
         people = people.filter(pk__in=Membership.objects.filter(project__in=near).values("user"))

@@ -59,7 +59,7 @@ def note_failed_sign_in(
 ) -> None:
     """Somebody failed at an account that there is, here or at the administration's own page."""
     email = str(credentials.get("username") or "")
-    known = User.objects.filter(email__iexact=email).first() if "\0" not in email else None
+    known = User.objects.filter(email=User.objects.normalize_email(email)).first() if "\0" not in email else None
     if known and request is not None:
         who = f"address:{address_of(request)}"
         record_denial(actor=None, action="session.refused", target=known.email, detail={"status": 401}, who=who)

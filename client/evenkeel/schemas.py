@@ -597,6 +597,7 @@ class JobLink(TypedDict):
     name: str
     url: str
     leads_here: bool
+    may_lead_here: bool
 
 
 class JobReason(TypedDict):

@@ -85,7 +85,8 @@ def find_jobs(rows: QuerySet[Job], query: _List | JobsFilter, user: User) -> Que
     if query.state:
         rows = rows.filter(in_people_states(query.state))
     if query.owner:
-        rows = rows.filter(owner=user) if query.owner == "me" else rows.filter(owner__email__iexact=query.owner)
+        address = User.objects.normalize_email(query.owner)
+        rows = rows.filter(owner=user) if query.owner == "me" else rows.filter(owner__email=address)
     if query.held is not None:
         held = ~Q(hold_kind="") & Q(run__state__in=LIVE_VALUES)
         rows = rows.filter(held, in_states(LIVE)) if query.held else rows.exclude(held)

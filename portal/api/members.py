@@ -81,7 +81,8 @@ class MembersView(APIView):
         address was never proved, unless that is confirmed."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
-        person = User.objects.filter(email__iexact=body.email, kind=User.Kind.PERSON, is_active=True).first()
+        address = User.objects.normalize_email(body.email)
+        person = User.objects.filter(email=address, kind=User.Kind.PERSON, is_active=True).first()
         if person is None:
             unknown = FieldProblem("email", "has no account here: send an invitation", "unknown")
             raise Refused(400, f"email {unknown.message}", [unknown])

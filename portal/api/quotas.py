@@ -85,7 +85,7 @@ class QuotasView(APIView):
         if query.project:
             rows = rows.filter(project=named_project(signed_in(request), query.project))
         if query.user:
-            rows = rows.filter(user__email__iexact=query.user)
+            rows = rows.filter(user__email=User.objects.normalize_email(query.user))
         found, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": describe(found)})
 

@@ -26,7 +26,7 @@ from portal.api.errors import Refused
 from portal.api.inputs import Body, Query, read_body
 from portal.api.operations import operation
 from portal.api.parsing import JsonParser, malformed, read_text
-from portal.api.rates import charge_address, charge_runs, count, standing_kept
+from portal.api.rates import charge_address, charge_runs, standing_kept
 from portal.api.shapes.base import Shape
 from portal.jobs import reporting
 from portal.jobs.models import Run
@@ -36,8 +36,6 @@ from portal.jobs.services.moves import StaleRun
 from portal.jobs.services.reports import Report, StaleEpoch
 from portal.jobs.services.together import NotTaken, Outcome, take_in
 
-#: Notices of a run in an hour: each is an event that everybody in the project reads.
-MAX_NOTICES = 100
 MAX_BYTES = 1024 * 1024
 #: Reports that one may carry along.
 MAX_OTHERS = 63
@@ -169,7 +167,7 @@ def _check_along(request: Request, one: CarriedReport) -> Sent | int:
 def _take(request: Request, sent: Sequence[Sent]) -> list[Outcome | Throttled]:
     """In their order. Raises Throttled for the first; the others come again by themselves then."""
     may = charge_runs(request, [one.run for one in sent])
-    taken = iter(take_in([_bounded(one) for one, good in zip(sent, may, strict=True) if good]))
+    taken = iter(take_in([(one.run, one.report) for one, good in zip(sent, may, strict=True) if good]))
     return [next(taken) if good else Throttled() for good in may]
 
 
@@ -181,16 +179,3 @@ def _answer_along(checked: Sent | int, answers: Iterator[Any], next_s: dict[str,
     if isinstance(said, Exception):
         return {"status": _STATUS[type(said)], "orders": None}
     return {"status": 200, "orders": asdict(said) | next_s}
-
-
-def _bounded(sent: Sent) -> tuple[UUID, Report]:
-    """Without the notices that are too many."""
-    run, report = sent.run, sent.report
-    if not report.notices:
-        return run, report
-    standing = count("notices", str(run), MAX_NOTICES, by=len(report.notices), window_s=3_600)
-    if standing is None or standing.allowed:
-        return run, report
-    room = MAX_NOTICES - (standing.used - len(report.notices))
-    last = [f"more than {MAX_NOTICES} notices in an hour: the rest of them is left out"]
-    return run, report.model_copy(update={"notices": report.notices[:room] + last if room >= 0 else []})

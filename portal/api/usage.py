@@ -118,7 +118,7 @@ def _users(user: User, wanted: str | None) -> list[int] | None:
         return None
     if wanted == "me":
         return [user.pk]
-    return list(User.objects.filter(email__iexact=wanted).values_list("pk", flat=True))
+    return list(User.objects.filter(email=User.objects.normalize_email(wanted)).values_list("pk", flat=True))
 
 
 async def _stream(question: Question, now: datetime) -> AsyncIterator[str]:

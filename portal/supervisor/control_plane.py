@@ -1,12 +1,10 @@
 """What `manage.py up` starts, step by step, one line each."""
 
-import contextlib
 import io
 import json
 import logging
 import logging.handlers
 import os
-import socket
 import sys
 import time
 import urllib.error
@@ -25,6 +23,7 @@ from portal.database.base import close_idle
 from portal.engines import Engine
 from portal.jobs.clusters import environment_engine
 from portal.jobs.examining_access import shares_its_host
+from portal.listening import CannotListen, listen
 from portal.logs import json_lines
 from portal.supervisor.account import service_account
 from portal.supervisor.child import Child
@@ -122,10 +121,6 @@ class ControlPlane:
 
     def _children(self) -> list[Child]:
         python, celery = sys.executable, [sys.executable, "-m", "celery", "-A", "portal.celery"]
-        host, port = settings.EVENKEEL_HOST, str(settings.EVENKEEL_PORT)
-        web = ["uvicorn", "portal.asgi:application", "--host", host, "--port", port, "--timeout-graceful-shutdown", "3"]
-        if not settings.FORWARDED_ALLOW_IPS:  # uvicorn's default believes this machine, where jobs run
-            web.append("--no-proxy-headers")
         further = max(0, len(settings.EVENKEEL_CLUSTERS) - 1)
         processes = str(PROCESSES + PROCESSES_PER_CLUSTER * further)
         worker = ["worker", "-Q", QUEUES, "--concurrency", processes, "--loglevel", "INFO", "--without-gossip"]
@@ -142,7 +137,7 @@ class ControlPlane:
         shadow += ["--without-gossip", "--without-mingle"]
         schedule = str(self._layout.run / "beat-schedule")
         return [
-            self._child("web", [python, "-m", *web, "--no-access-log"], EVENKEEL_DB_POOL="8"),
+            self._child("web", [python, "-m", "portal.web"], EVENKEEL_DB_POOL="8"),
             self._child("worker", [*celery, *worker, "--without-mingle"], EVENKEEL_DB_POOL="1"),  # of each process
             self._child("commands", [*celery, *commands], EVENKEEL_DB_POOL="1"),
             self._child("forecasts", [*celery, *forecasts], nice=FORECASTS_NICE),
@@ -169,13 +164,10 @@ def _introduce(administrator: Administrator) -> None:
 
 def check_port(host: str, port: int) -> None:
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with contextlib.closing(socket.socket(family, kind, protocol)) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except OSError as error:
-        reason = "is in use" if error.errno == 98 else f"cannot be used ({error.strerror or error})"
-        raise SetupError(f"Port {port} on {host} {reason}; free it or set EVENKEEL_PORT to another.") from error
+        for one in listen(host, port):
+            one.close()
+    except CannotListen as error:
+        raise SetupError(str(error)) from error
 
 
 def check_accounts(engines: Iterable[Engine]) -> None:

@@ -6,13 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from allauth.account.models import EmailAddress
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
 from accounts.addresses import is_doubtful
 from accounts.audit import rows, sealed_entries, verify_chain
-from accounts.models import ApiToken, AuditEntry, Project, User
+from accounts.models import ApiToken, AuditEntry, Invitation, Project, User
 from accounts.tree import ancestors
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -80,3 +81,34 @@ def test_accounts_say_how_their_address_was_proved_and_who_invited_them() -> Non
     assert invited.invited_by is not None
     assert invited.invited_into is not None
     assert (invited.invited_by.email, invited.invited_into.key) == ("root@example.org", "vision")
+
+
+def test_accounts_whose_addresses_differ_by_case_get_addresses_of_their_own() -> None:
+    newest = MigrationExecutor(connection).loader.graph.leaf_nodes()
+    old = _migrate([("accounts", "0015_proved_addresses"), *BESIDE])
+    now = timezone.now()
+    try:
+        users = old.get_model("accounts", "User").objects
+        first = users.create(email="ana@example.org", password="x", last_login=now)
+        proved = users.create(email="Ana@Example.org", password="x", address_proved_by="mail", address_proved_at=now)
+        longest = users.create(email=f"{'A' * 242}@example.org", password="x")
+        doubled = users.create(email=f"{'a' * 242}@example.org", password="x", last_login=now)
+        users.create(email="Bob@example.org", password="x")
+        old.get_model("account", "EmailAddress").objects.create(user_id=first.pk, email="ana@example.org")
+        vision = old.get_model("accounts", "Project").objects.create(key="vision", name="Vision")
+        old.get_model("accounts", "Invitation").objects.create(
+            project=vision, email="Cleo@example.org", digest="d", created_by=first, expires_at=now + timedelta(days=1)
+        )
+    finally:
+        _migrate(newest)
+        with connection.cursor() as cursor:  # as tests/conftest.py leaves it
+            cursor.execute("ALTER TABLE accounts_auditentry DISABLE TRIGGER audit_no_truncate")
+    addresses = dict(User.objects.values_list("pk", "email"))
+    assert addresses[proved.pk] == "ana@example.org"
+    assert addresses[first.pk] == f"ana.account-{first.pk}@example.org"
+    assert addresses[doubled.pk] == f"{'a' * 242}@example.org"
+    assert addresses[longest.pk].endswith(f".account-{longest.pk}@example.org")
+    assert len(addresses[longest.pk]) == 254
+    assert "bob@example.org" in addresses.values()
+    assert not EmailAddress.objects.filter(user_id=first.pk).exists()
+    assert Invitation.objects.get().email == "cleo@example.org"

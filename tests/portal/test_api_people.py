@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from allauth.usersessions.models import UserSession
 from django.core.cache import cache
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from accounts import attempts
@@ -152,6 +154,18 @@ def test_failed_sign_ins_at_real_accounts_are_audited(world: World) -> None:
     browser.send("post", "session", GOOD | {"password": "wrong"})
     browser.send("post", "session", GOOD | {"email": "nobody@example.org"})
     assert [e.target for e in AuditEntry.objects.filter(action="session.refused")] == ["ana@example.org"]
+
+
+def test_an_address_is_the_same_in_whatever_case_it_is_written(world: World) -> None:
+    signed_in = Browser().send("post", "session", GOOD | {"email": "ANA@Example.ORG"})
+    assert (signed_in.status_code, signed_in.json()["user"]["email"]) == (200, "ana@example.org")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        User.objects.create_user("Ana@example.org", "x")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        User.objects.filter(email="ana@example.org").update(email="Ana@example.org")
+    other = User(email="Ana@example.org", password="x")
+    with pytest.raises(ValidationError, match="already exists"):
+        other.full_clean()
 
 
 def test_a_token_has_scopes_a_project_and_an_end(world: World, browser: Browser) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from portal.jobs.models import Job, JobEvent, MetricPoint
+from portal.jobs.models import Checkpoint, Job, JobEvent, MetricPoint
 from portal.jobs.run_tokens import run_token
+from portal.jobs.services import reports
 from scheduling.lifecycle import State
 from tests.portal.api import Answer, Api
 from tests.portal.world import World
@@ -61,7 +62,8 @@ def test_links_of_its_program_are_shown_and_only_addresses_are(world: World, job
     links = {"W&B": "https://wandb.example.org/runs/7", "bad": "javascript:alert(1)", "none": "https://"}
     assert send(job, body(links=links)).status == 200
     shown = Api(world.user).get(f"jobs/{job.number}").json["links"]
-    assert shown == [{"name": "W&B", "url": "https://wandb.example.org/runs/7", "leads_here": False}]
+    board = {"name": "W&B", "url": "https://wandb.example.org/runs/7"}
+    assert shown == [{**board, "leads_here": False, "may_lead_here": True}]
     send(job, body(seq=2, links={"W&B": "https://wandb.example.org/runs/8"}))
     send(job, body(seq=3, links={"board": "https://board.example.org/"}))
     send(job, body(seq=4))
@@ -69,6 +71,14 @@ def test_links_of_its_program_are_shown_and_only_addresses_are(world: World, job
         "https://wandb.example.org/runs/8",
         "https://board.example.org/",
     ]
+
+
+def test_of_many_checkpoints_the_newest_are_kept(world: World, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "MAX_CHECKPOINTS", 3)
+    for seq, step in enumerate((10, 20, 30, 25, 20, 40, 5), start=1):
+        assert send(job, body(seq=seq, checkpoint={"step": step, "at": time.time(), "bytes": 1})).status == 200
+    assert list(Checkpoint.objects.order_by("step").values_list("step", flat=True)) == [25, 30, 40]
+    assert world.run(job).checkpoint_step == 40
 
 
 def test_what_a_program_says_is_shown_without_what_is_not_seen(world: World, job: Job) -> None:
@@ -81,7 +91,7 @@ def test_what_a_program_says_is_shown_without_what_is_not_seen(world: World, job
     said = body(ready_at=time.time(), links=links, metrics=metrics, notices=["two\nlines\x1b[2J\u202e" + "x" * 600])
     assert send(job, said).status == 200
     assert Api(world.user).get(f"jobs/{job.number}").json["links"] == [
-        {"name": "a b [2J", "url": "https://a.example.org/", "leads_here": False}
+        {"name": "a b [2J", "url": "https://a.example.org/", "leads_here": False, "may_lead_here": True}
     ]
     assert MetricPoint.objects.get().values == {"lo ss": 1.0}
     text = JobEvent.objects.get(kind="notice").text

@@ -172,6 +172,16 @@ def test_who_has_an_account_keeps_it_and_signs_in_by_the_directory_from_then_on(
     assert not dora.has_usable_password()
 
 
+def test_the_provider_may_write_an_address_in_another_case(idp: Provider) -> None:
+    dora = User.objects.create_user("Dora@Example.org", "correct horse battery")
+    idp.says(email="DORA@example.org")
+    client, _ = sign_in(idp)
+    assert who(client)["id"] == dora.pk
+    assert list(User.objects.values_list("email", flat=True)) == ["dora@example.org"]
+    idp.says(email="dora@example.org")
+    assert who(sign_in(idp)[0])["id"] == dora.pk
+
+
 def test_whoever_made_the_account_before_has_no_way_in_left(idp: Provider) -> None:
     """The address was invited and accepted by somebody else, who waits for its owner to sign in."""
     mallory = User.objects.create_user("mallory@example.org", "correct horse battery")

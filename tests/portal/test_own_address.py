@@ -79,6 +79,18 @@ def test_a_job_says_which_of_its_links_lead_here(settings: Any) -> None:
     assert [(link["name"], link["leads_here"]) for link in found] == [("board", False), ("spy", True)]
 
 
+@pytest.mark.django_db
+def test_any_page_may_send_a_browser_on_to_a_job_where_the_portal_has_no_name_of_its_own(settings: Any) -> None:
+    world = World()
+    job = world.submit()
+    world.round()
+    job.runs.update(links={"board": "https://board.example.org/"})
+    api = Api(world.user)
+    assert api.get(f"jobs/{job.number}").json["links"][0]["may_lead_here"]
+    settings.SESSION_COOKIE_SECURE, settings.EVENKEEL_ALLOWED_HOSTS = True, ["portal.example.org"]
+    assert not api.get(f"jobs/{job.number}").json["links"][0]["may_lead_here"]
+
+
 @pytest.mark.parametrize(
     ("https", "hosts", "own"),
     [

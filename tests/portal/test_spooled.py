@@ -15,6 +15,7 @@ from django.utils import timezone
 from portal.jobs import spool_tasks, spooling, tasks
 from portal.jobs.models import Checkpoint, Hold, Job, JobEvent, MetricPoint
 from portal.jobs.services import limits
+from portal.jobs.services.notice_limits import MAX_PER_HOUR
 from scheduling.executors.base import Executor, ExitInfo, Fact, NodeInfo, Spooled
 from scheduling.lifecycle import State
 from tests.portal.test_command_slots import Elsewhere
@@ -94,7 +95,7 @@ def take(sent: list[tuple[Any, ...]]) -> None:
 
 
 def notices(job: Job) -> list[str]:
-    return list(JobEvent.objects.filter(job=job, kind="notice").values_list("text", flat=True))
+    return list(JobEvent.objects.filter(job=job, kind="notice").order_by("pk").values_list("text", flat=True))
 
 
 def test_a_round_reads_none_and_a_task_takes_them_in_before_the_exit(world: World, left: Left, sent: list[Any]) -> None:
@@ -118,6 +119,19 @@ def test_a_round_reads_none_and_a_task_takes_them_in_before_the_exit(world: Worl
     assert list(JobEvent.objects.filter(job=job).values_list("pk", flat=True)) == before
     assert MetricPoint.objects.filter(run=world.run(job)).count() == 3
     assert notices(job) == []
+
+
+def test_notices_that_are_left_behind_have_the_limit_of_those_that_are_sent(
+    world: World, left: Left, sent: list[Any]
+) -> None:
+    job = training(world)
+    left.reports = [report(world.seq + n, notices=[f"{n}-{i}" for i in range(60)]) for n in range(1, 6)]
+    look(world, left)
+    take(sent)
+    said = notices(job)
+    assert len(said) == MAX_PER_HOUR + 1
+    assert said[MAX_PER_HOUR - 1].endswith("2-39")
+    assert "more than 100 notices in an hour" in said[MAX_PER_HOUR]
 
 
 def test_what_is_dropped_is_said_on_the_job(world: World, left: Left, sent: list[Any]) -> None:

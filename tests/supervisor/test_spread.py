@@ -48,15 +48,16 @@ class Spread:
 
     def start(self, name: str) -> None:
         if name in self.ports:
-            words = ["uvicorn", "portal.asgi:application", "--port", str(self.ports[name]), "--no-access-log"]
+            words = ["portal.web"]
         elif name == "beat":
             words = [*CELERY, "beat", "--schedule", str(self.logs / "schedule"), "--pidfile", ""]
         else:
             words = [*CELERY, "worker", "-Q", name, "--concurrency", "1", "--hostname", f"{name.split(',')[0]}@%h"]
             words += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
+        env = self.env | ({"EVENKEEL_PORT": str(self.ports[name])} if name in self.ports else {})
         with (self.logs / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", *words], cwd=ROOT, env=self.env, stdout=log, stderr=subprocess.STDOUT
+                [sys.executable, "-m", *words], cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT
             )
 
     def kill(self, name: str) -> None:

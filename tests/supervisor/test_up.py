@@ -13,10 +13,12 @@ import psycopg2
 import pytest
 import uvicorn
 
+from portal import web
 from portal.supervisor.control_plane import ControlPlane
 from portal.supervisor.layout import Layout
 from portal.supervisor.lock import DirectoryLock
 from portal.supervisor.process import alive
+from tests.portal.test_listening import has_ipv6
 from tests.supervisor.running import ROOT, RunningPortal, free_port, portal_env
 
 PARTS = ("web", "worker", "commands", "forecasts", "lab", "shadow", "beat", "valkey", "postgres")
@@ -41,6 +43,17 @@ def test_it_refuses_a_port_in_use(data: Path) -> None:
         sentence = refused(portal_env(data, EVENKEEL_PORT=str(port)))
     assert sentence == f"Port {port} on 127.0.0.1 is in use; free it or set EVENKEEL_PORT to another.\n"
     assert not (data / "postgres").exists()
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_it_refuses_a_port_where_localhost_would_be_another_program(data: Path) -> None:
+    """Browsers try ::1 first."""
+    with socket.socket(socket.AF_INET6) as other:
+        other.bind(("::1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        sentence = refused(portal_env(data, EVENKEEL_PORT=str(port)))
+    assert sentence == f"Port {port} on ::1 is in use; free it or set EVENKEEL_PORT to another.\n"
 
 
 def test_it_refuses_a_directory_that_another_supervisor_holds(layout: Layout) -> None:
@@ -112,14 +125,15 @@ def _address_noted(portal: RunningPortal, services: Layout) -> str:
         return str(row[0])
 
 
-def test_a_proxy_is_believed_where_one_is_named(layout: Layout, settings: Any) -> None:
-    def believes() -> bool:
-        _, _, _, *arguments = ControlPlane(layout)._children()[0]._command
-        return bool(uvicorn.main.make_context("uvicorn", list(arguments)).params["proxy_headers"])
-
-    assert not believes()
+def test_a_proxy_is_believed_where_one_is_named(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[uvicorn.Config] = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: started.append(server.config))
+    settings.EVENKEEL_PORT = free_port()
+    web.main()
     settings.FORWARDED_ALLOW_IPS = "10.0.0.7"
-    assert believes()
+    web.main()
+    assert [one.proxy_headers for one in started] == [False, True]
+    assert started[1].forwarded_allow_ips == "10.0.0.7"
 
 
 def test_the_owner_of_the_database_stays_unknown_to_what_is_started(

@@ -201,8 +201,10 @@ def _show(found: schemas.JobDetail, output: str) -> None:
 
 def _where(link: schemas.JobLink) -> str:
     """Terminals make links of addresses; one to the portal's machine would get the browser's session."""
-    warning = " (leads to the portal's machine: do not open it in the browser that is signed in)"
-    return clean(link["url"]) + (warning if link.get("leads_here") else "")
+    if link.get("leads_here"):
+        return f"{clean(link['url'])} (leads to the portal's machine: do not open it in the browser that is signed in)"
+    may = " (may lead on to the portal's machine: open it in a private window)" if link.get("may_lead_here") else ""
+    return clean(link["url"]) + may
 
 
 def _places(job: schemas.Job) -> str:

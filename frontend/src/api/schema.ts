@@ -5403,6 +5403,8 @@ export interface components {
             url: string;
             /** @description It leads to the portal's own machine or name. Opened in the browser that is signed in here, it gives the session to the program that listens there: show it as text. */
             leads_here: boolean;
+            /** @description The portal has no HTTPS name of its own and jobs run on its machine: a page behind any link can send the browser on to a port where a job listens. Show it as text. */
+            may_lead_here: boolean;
         };
         JobPage: {
             /** @description Address of the next page. */

@@ -293,6 +293,10 @@ class JobLink(Shape):
         description="It leads to the portal's own machine or name. Opened in the browser that is signed in here, it "
         "gives the session to the program that listens there: show it as text."
     )
+    may_lead_here: bool = Field(
+        description="The portal has no HTTPS name of its own and jobs run on its machine: a page behind any link can "
+        "send the browser on to a port where a job listens. Show it as text."
+    )
 
 
 class Neighbour(Shape):

@@ -30,6 +30,7 @@ from portal.jobs.models import Checkpoint, Command, MetricPoint, Run
 from portal.jobs.services import activity, measurement, resources
 from portal.jobs.services.metric_limits import NOTICE, MetricBounds, seconds_between
 from portal.jobs.services.moves import kept_why, move
+from portal.jobs.services.notice_limits import within_limit
 from portal.jobs.services.times import from_posix
 from portal.material.checkpoints import note_written
 from scheduling.lifecycle import HOLDING, LIVE, TRAINING, Event, State
@@ -37,6 +38,8 @@ from scheduling.lifecycle import HOLDING, LIVE, TRAINING, Event, State
 logger = logging.getLogger(__name__)
 PROTECTION_FACTOR = 3.0
 MAX_LINKS = 20
+#: Of a run that are known of: twice as many as a program may be asked to keep.
+MAX_CHECKPOINTS = 200
 #: Of resources in one report; runners send 120 at most.
 MAX_SAMPLES = 500
 #: Read with the run, in one query: whoever reports does so every few seconds.
@@ -199,7 +202,7 @@ def _take(given: Sequence[_Said], now: datetime) -> None:
     _resources(said, now)
     for one in said:
         job = one.run.job
-        for notice in one.report.notices:
+        for notice in within_limit(one.run.pk, one.report.notices):
             events.append(kind="notice", job=job, run=one.run, at=now, text=f"#{job.number}: {shown(notice, 400)}")
     activity.note_activities([(one.run, _heard(one)) for one in training], now)
     if any(one.report.exit is not None for one in said):
@@ -293,11 +296,14 @@ def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
         logger.info("run %s: a checkpoint at step %s of %s is left out", run.pk, report.step, run.job.total_steps)
         return
     at = from_posix(report.at)
-    Checkpoint.objects.update_or_create(
+    _, new = Checkpoint.objects.update_or_create(
         run=run,
         step=report.step,
         defaults={"at": at, "path": shown(report.path, 300), "size_bytes": report.bytes, "duration_s": report.seconds},
     )
+    if new:
+        surplus = Checkpoint.objects.filter(run=run).order_by("-step").values("pk")[MAX_CHECKPOINTS:]
+        Checkpoint.objects.filter(pk__in=list(surplus.values_list("pk", flat=True))).delete()
     if report.step >= run.checkpoint_step:
         _store(
             run,

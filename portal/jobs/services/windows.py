@@ -47,7 +47,7 @@ def add_window(*, actor: User | None, cluster: Cluster, wish: Wish, now: datetim
     """Raises Problems naming the fields."""
     cluster = Cluster.objects.select_for_update().get(pk=cluster.pk)
     projects = {row.key: row for row in Project.objects.filter(key__in=wish.projects)}
-    users = {row.email.lower(): row for row in User.objects.filter(email__in=[one.lower() for one in wish.users])}
+    users = {row.email: row for row in User.objects.filter(email__in=[one.lower() for one in wish.users])}
     problems = [*_times(wish, now), *_for_whom(wish, projects, users), *_nodes(cluster, wish)]
     if not problems:
         problems = [*_overlaps(cluster, wish)]

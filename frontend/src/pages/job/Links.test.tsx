@@ -13,7 +13,7 @@ async function show(...links: JobDetail["links"]): Promise<void> {
 }
 
 it("makes a link of what leads elsewhere, in a tab that knows nothing of this one", async () => {
-  await show({ name: "board", url: "https://board.example.org/x", leads_here: false });
+  await show({ name: "board", url: "https://board.example.org/x", leads_here: false, may_lead_here: false });
   const link = document.querySelector("a");
   expect([link?.href, link?.target, link?.rel]).toEqual(["https://board.example.org/x", "_blank", "noopener noreferrer"]);
 });
@@ -24,9 +24,16 @@ it.each([
   [`http://${window.location.hostname.toUpperCase()}:7788/`, false],
   ["http://", false],
 ])("shows %s as text with a warning", async (url, leads_here) => {
-  await show({ name: "TensorBoard", url, leads_here });
+  await show({ name: "TensorBoard", url, leads_here, may_lead_here: false });
   expect(document.querySelector("a")).toBeNull();
   expect(page.text).toContain("TensorBoard");
   expect(page.text).toContain(url);
   expect(page.text).toContain("leads to the portal's machine");
+});
+
+it("shows a link that may lead on to the portal's machine as text, and says how to open it", async () => {
+  await show({ name: "board", url: "https://board.example.org/x", leads_here: false, may_lead_here: true });
+  expect(document.querySelector("a")).toBeNull();
+  expect(page.text).toContain("https://board.example.org/x");
+  expect(page.text).toContain("open it in a private window");
 });

@@ -10,8 +10,8 @@ export function Links({ job }: { job: JobDetail }) {
     <Panel title="Links" meta="from its program">
       <ul className={`pb ${css.links}`}>
         {job.links.map((one) => (
-          <li key={one.name} className={leadsHere(one) ? css.noLink : undefined}>
-            {leadsHere(one) ? <NoLink name={one.name} url={one.url} /> : (
+          <li key={one.name} className={leadsHere(one) || one.may_lead_here ? css.noLink : undefined}>
+            {leadsHere(one) || one.may_lead_here ? <NoLink link={one} /> : (
               <>
                 <a className="link" href={one.url} target="_blank" rel="noopener noreferrer"><Name>{one.name}</Name></a>
                 <span className={`sub ell ${css.host}`} title={one.url}>{hostOf(one.url)}</span>
@@ -29,12 +29,15 @@ function leadsHere({ url, leads_here }: JobDetail["links"][number]): boolean {
   return leads_here || !URL.canParse(url) || new URL(url).hostname === window.location.hostname;
 }
 
-function NoLink({ name, url }: { name: string; url: string }) {
+function NoLink({ link }: { link: JobDetail["links"][number] }) {
+  const warning = leadsHere(link)
+    ? "It leads to this portal's own machine. Opened in the browser that is signed in here, it would give your session to the program that listens there. Reach it by a tunnel, in a private window."
+    : "This portal has no HTTPS name of its own, and jobs run on its machine: a page could send your browser, with your session, on to a program that listens there. Open the address in a private window. With HTTPS (docs/operations.md) it is a link.";
   return (
     <>
-      <span><Name>{name}</Name></span>
-      <span className="chip warn" title="It leads to this portal's own machine. Opened in the browser that is signed in here, it would give your session to the program that listens there. Reach it by a tunnel, in a private window.">not a link: leads to the portal's machine</span>
-      <code>{url}</code>
+      <span><Name>{link.name}</Name></span>
+      <span className="chip warn" title={warning}>{leadsHere(link) ? "not a link: leads to the portal's machine" : "not a link: open it in a private window"}</span>
+      <code>{link.url}</code>
     </>
   );
 }
