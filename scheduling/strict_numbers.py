@@ -1,4 +1,4 @@
-"""Numbers in files and requests: a boolean is none, and text is one only as people write it."""
+"""Numbers in files and requests: a boolean is none, text is one only as people write it, and a number is no date."""
 
 from __future__ import annotations
 
@@ -29,11 +29,24 @@ def _is_written(pattern: re.Pattern[str], text: str) -> bool:
     return len(text) <= _LONGEST_TEXT and pattern.fullmatch(text) is not None
 
 
-_CHECKS = {"int": _whole, "float": _number, "decimal": _number}
+def _moment(value: Any) -> Any:
+    """Pydantic takes a number for seconds since 1970, also one in quotes."""
+    if isinstance(value, int | float) or (isinstance(value, str) and _is_written(_NUMBER, value)):
+        raise PydanticCustomError("datetime_type", "Input should be a valid datetime")
+    return value
+
+
+def _day(value: Any) -> Any:
+    if isinstance(value, int | float) or (isinstance(value, str) and _is_written(_NUMBER, value)):
+        raise PydanticCustomError("date_type", "Input should be a valid date")
+    return value
+
+
+_CHECKS = {"int": _whole, "float": _number, "decimal": _number, "datetime": _moment, "date": _day}
 
 
 def _checked(part: Any) -> Any:
-    """The schema with a check before each number, wherever in it the number stands."""
+    """The schema with a check before each number and date, wherever in it that stands."""
     if isinstance(part, list | tuple):
         return type(part)(_checked(item) for item in part)
     if not isinstance(part, dict) or _is_checked(part):
@@ -66,7 +79,8 @@ def _labelled(old: Any, new: Any) -> Any:
 
 
 class StrictNumbers(BaseModel):
-    """Refuses what pydantic would take for a number: true, and in quotes 010, 1_000 and digits beyond ASCII."""
+    """Refuses what pydantic would take for a number: true, and in quotes 010, 1_000 and digits beyond ASCII. Also a
+    number where a date is asked for."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

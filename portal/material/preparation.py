@@ -133,6 +133,8 @@ def _environment(run: Run, environment: Environment) -> Preparation:
         "requirements": environment.requirements,
         "constraints": list(base_packages()),
         "index_url": limits.pip_index_url,
+        # Building a package runs its code: in an environment for all projects, as the account of all of them.
+        "wheels_only": limits.environments_shared,
     }
     return Preparation(
         "environment",

@@ -90,7 +90,7 @@ class ControlPlane:
         if here and not Path("/dev/nvidiactl").exists():
             logger.info("No GPU here; EVENKEEL_VIRTUAL_ACCELERATORS=titan_xp:6 declares virtual ones.")
         if any(shares_its_host(engine.executor) for engine in engines):
-            logger.info(
+            logger.warning(
                 "No HTTPS name of its own: a page that a job serves on this machine can take your session. "
                 "`manage.py doctor` says what to do."
             )

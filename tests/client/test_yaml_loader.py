@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
+from evenkeel import yaml_loader
 from evenkeel.cli.main import cli
 from evenkeel.cli.submit import set_value
 from evenkeel.yaml_loader import MAX_DEPTH, MAX_VALUES, YamlProblem, load
@@ -76,6 +78,11 @@ def test_what_is_refused_has_its_line_and_column_everywhere(text: str, problem: 
 def test_a_value_means_what_it_looks_like(text: str, value: Any) -> None:
     assert load(f"\ufeffon: {text}") == {"on": value}
     assert type(load(f"a: {text}")["a"]) is type(value)
+
+
+def test_libyaml_reads() -> None:
+    """Without it 250 KB take seconds."""
+    assert yaml_loader._PARSER is yaml.CSafeLoader
 
 
 @pytest.mark.parametrize("value", ["😀", "\\ud83d\\ude00", "\\😀", 'a"b'])

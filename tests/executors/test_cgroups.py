@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -151,6 +153,23 @@ def test_a_group_that_goes_meanwhile_ends_no_sweep(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(cgroups, "_groups_in", lambda parent: [parent / "gone.1", parent / "left.1"])
     Cgroups({"cpu": Parent(2, tmp_path)}).sweep([], {"gone", "left"}, min_age_s=-2.0)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_group_is_ended_at_once_where_the_kernel_can(tmp_path: Path, whole: bool) -> None:
+    """Else one by one: never what other namespaces show as 0, and init."""
+    group = tmp_path / "run.1"
+    group.mkdir()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        (group / "cgroup.procs").write_text(f"0\n1\n{process.pid}\n")
+        if whole:
+            (group / "cgroup.kill").write_text("")
+        cgroups._end_members(group)
+        if whole:
+            assert (group / "cgroup.kill").read_text() == "1"
+            assert process.poll() is None, "the kernel's to do"
+            process.kill()
+        assert process.wait(10) == -signal.SIGKILL
 
 
 # Admitting

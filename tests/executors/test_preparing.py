@@ -309,6 +309,15 @@ def test_a_requirement_that_does_not_exist_fails_with_its_log(executor: LocalExe
     assert "six==99.99.99" in log_of(place, wish)
 
 
+def test_where_wheels_are_asked_for_no_source_package_is_built(executor: LocalExecutor, place: Path) -> None:
+    """docopt was published as source alone."""
+    asked_for = {"requirements": "docopt==0.6.2\n", "wheels_only": True}
+    wish = asked("environment", asked_for, key="d" * 64, timeout_s=240.0)
+    progress = settled(executor, wish)
+    assert progress.state == "failed"
+    assert "No matching distribution found for docopt==0.6.2" in log_of(place, wish)
+
+
 def test_a_launch_without_its_environment_is_refused(executor: LocalExecutor, request_for: Any) -> None:
     with pytest.raises(ExecutorError) as refusal:
         executor.launch(request_for("pass", environment="a" * 64))

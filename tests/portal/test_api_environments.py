@@ -224,3 +224,14 @@ def test_shared_ones_belong_to_nobody(world: World, settings: Any) -> None:
     settings.EVENKEEL_MATERIAL = dataclasses.replace(settings.EVENKEEL_MATERIAL, environments_shared=True)
     world.submit(environment={"requirements": TEXT})
     assert environments.owner_of(Environment.objects.select_related("project").get()) == "_shared"
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_an_environment_for_all_projects_is_made_of_wheels(
+    world: World, builder: Builder, settings: Any, shared: bool
+) -> None:
+    """A source package runs its code while it is built, as the account of all projects."""
+    settings.EVENKEEL_MATERIAL = dataclasses.replace(settings.EVENKEEL_MATERIAL, environments_shared=shared)
+    world.submit(environment={"requirements": TEXT})
+    look(world, builder)
+    assert [wish.options["wheels_only"] for wish in builder.asked] == [shared]

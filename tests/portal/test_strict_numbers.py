@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, get_args
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import AwareDatetime, BaseModel, ValidationError
 
 import portal.api
 from portal.api.inputs import Body, Query
@@ -57,6 +58,29 @@ def test_there_are_many_numbers() -> None:
     assert len(NUMBERS) > 60
 
 
+DATES = sorted(
+    {
+        (model, name)
+        for model in models()
+        for name, field in model.model_fields.items()
+        if kinds(field.annotation) & {date, datetime, AwareDatetime} and not kinds(field.annotation) & {int, float}
+    },
+    key=str,
+)
+
+
+@pytest.mark.parametrize(("model", "name"), DATES, ids=lambda part: getattr(part, "__name__", part))
+def test_no_date_is_a_number(model: type[BaseModel], name: str) -> None:
+    for value in (5, 1_764_000_000, 1_764_000_000.5, "5", "1764000000", " 1.5e9 "):
+        with pytest.raises(ValidationError) as caught:
+            model.model_validate({name: value})
+        assert any(error["loc"] and error["loc"][0] == name for error in caught.value.errors()), (name, value)
+
+
+def test_there_are_many_dates() -> None:
+    assert len(DATES) > 10
+
+
 @pytest.mark.parametrize("value", [True, 2.5, "010", "1_000", "0x10", "1e3", "٣", "9" * 5_000, 10**4_000, [5], "1:30"])
 def test_what_is_no_whole_number_is_refused_by_field(value: Any) -> None:
     with pytest.raises(Problems) as caught:
@@ -86,6 +110,8 @@ def test_a_whole_number_may_be_text_or_end_in_nothing(value: Any) -> None:
         ("dependencies", [{"job": True}]),
         ("retry", {"backoff_s": True}),
         ("deadline", True),
+        ("deadline", 5),
+        ("deadline", "5"),
     ],
 )
 def test_booleans_are_refused_at_every_depth(key: str, value: Any) -> None:

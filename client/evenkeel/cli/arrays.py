@@ -8,6 +8,7 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, moment, pairs, print_json, print_rows
 from evenkeel.client import ApiError
 from evenkeel.resources import given
@@ -75,7 +76,7 @@ def ls(project: str | None, output: str) -> None:
 
 
 @arrays.command("limit")
-@click.argument("array", type=click.IntRange(min=1))
+@click.argument("array", type=WholeNumber(min=1))
 @click.argument("at_once", metavar="N|none")
 @as_json
 def limit(array: int, at_once: str, output: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import click
 
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, clean, done, print_rows
 from evenkeel.resources import AuditFormat
 
@@ -39,9 +40,7 @@ def audit() -> None:
 
 @audit.command("ls")
 @_filtered
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many, newest first."
-)
+@click.option("--limit", type=WholeNumber(min=1), default=50, show_default=True, help="At most so many, newest first.")
 @as_json
 def ls(limit: int, output: str, **filters: str | None) -> None:
     """Administrative acts, sign-ins and denied accesses.

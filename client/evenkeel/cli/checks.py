@@ -10,6 +10,7 @@ from evenkeel import schemas
 from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
 from evenkeel.cli.going_on import going_on
+from evenkeel.cli.numbers import Number
 from evenkeel.cli.output import age, as_json, clean, done, note, print_json, table
 from evenkeel.cli.waiting import EXIT_CODES, NOT_IN_TIME
 from evenkeel.client import Client
@@ -28,7 +29,7 @@ _LOOK_S = 0.5
 @click.command()
 @click.argument("node")
 @click.option("--use-anyway", is_flag=True, help="Give it work although its check failed, or has not ended.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=180, show_default=True, metavar="SECONDS")
+@click.option("--timeout", "timeout_s", type=Number(min=0), default=180, show_default=True, metavar="SECONDS")
 @of_cluster
 @click.pass_context
 @as_json

@@ -11,6 +11,7 @@ from evenkeel import schemas
 from evenkeel.cli.checks import STATES, check_rows, check_text
 from evenkeel.cli.clusters import clusters_of, clusters_table, note_engines_away, of_cluster
 from evenkeel.cli.config import connect, current_login
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import (
     age,
     as_json,
@@ -36,7 +37,7 @@ MOST_QUEUED = 5_000
 @click.option("--project", help="Only jobs of this project.")
 @click.option("--cluster", metavar="NAME", help="Only jobs of this cluster.")
 @click.option("--owner", help="Only jobs of this person: `me`, or an email.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The first so many.")
+@click.option("--limit", type=WholeNumber(min=1), default=50, show_default=True, help="The first so many.")
 @as_json
 def queue(limit: int, output: str, **filters: str | None) -> None:
     """List the jobs that wait, first come first; PLACE is among all that wait on the cluster, of other projects too.
@@ -204,7 +205,7 @@ def _state(node: schemas.Node | schemas.NodeDetail) -> str:
 
 @click.command()
 @click.argument("model", required=False)
-@click.option("--gpus", type=click.IntRange(min=1), help="On so many GPUs only.")
+@click.option("--gpus", type=WholeNumber(min=1), help="On so many GPUs only.")
 @of_cluster
 @as_json
 def throughputs(model: str | None, gpus: int | None, cluster: str | None, output: str) -> None:

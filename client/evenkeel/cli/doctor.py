@@ -10,6 +10,7 @@ from evenkeel import schemas
 from evenkeel.cli.clusters import clusters_of
 from evenkeel.cli.config import connect
 from evenkeel.cli.going_on import going_on
+from evenkeel.cli.numbers import Number
 from evenkeel.cli.output import as_json, clean, note, print_json
 from evenkeel.cli.waiting import EXIT_CODES, NOT_IN_TIME
 from evenkeel.client import Client
@@ -19,7 +20,7 @@ _LOOK_S = 0.5
 
 @click.command()
 @click.option("--cluster", metavar="NAME", help="Which one; by default all.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=300, show_default=True, metavar="SECONDS")
+@click.option("--timeout", "timeout_s", type=Number(min=0), default=300, show_default=True, metavar="SECONDS")
 @click.pass_context
 @as_json
 def doctor(ctx: click.Context, cluster: str | None, timeout_s: float, output: str) -> None:

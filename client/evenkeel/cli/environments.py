@@ -8,6 +8,7 @@ import click
 
 from evenkeel.cli.config import connect
 from evenkeel.cli.going_on import going_on
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, clean, done, print_json, print_rows, shown_log
 from evenkeel.client import ApiError, Client, ClientError
 from evenkeel.program_output import ShownText
@@ -33,7 +34,7 @@ def ls(project: str, output: str) -> None:
 @click.argument("project")
 @click.argument("digest")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the build has ended.")
-@click.option("--tail", type=click.IntRange(min=1), metavar="LINES", help="Start so many lines before the end.")
+@click.option("--tail", type=WholeNumber(min=1), metavar="LINES", help="Start so many lines before the end.")
 @as_json
 def log(project: str, digest: str, follow: bool, tail: int | None, output: str) -> None:
     """Print the log of a build; the first digits of the digest will do.

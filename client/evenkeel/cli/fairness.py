@@ -9,13 +9,14 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, clean, job_name, note, print_json, span_text, table
 
 
 @click.command()
 @click.option("--project", help="This project and all below it.")
 @click.option("--users", is_flag=True, help="A row for each user in each project.")
-@click.option("--days", type=click.IntRange(1, 400), default=1, show_default=True, help="How far back BEFORE goes.")
+@click.option("--days", type=WholeNumber(1, 400), default=1, show_default=True, help="How far back BEFORE goes.")
 @of_cluster
 @as_json
 def fairness(project: str | None, users: bool, days: int, cluster: str | None, output: str) -> None:

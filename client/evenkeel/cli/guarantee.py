@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, done, print_rows, print_value
 from evenkeel.resources import given
 
@@ -28,9 +29,9 @@ def ls(output: str) -> None:
 
 @guarantee.command("set")
 @click.argument("project")
-@click.argument("gpus", type=click.IntRange(min=1))
+@click.argument("gpus", type=WholeNumber(min=1))
 @click.option("--type", "types", multiple=True, metavar="TYPE=GPUS", help="How many are of one type; may be repeated.")
-@click.option("--reclaim-within", type=click.IntRange(min=0), metavar="SECONDS", help="By default 300.")
+@click.option("--reclaim-within", type=WholeNumber(min=0), metavar="SECONDS", help="By default 300.")
 @as_json
 def set_(project: str, gpus: int, types: tuple[str, ...], reclaim_within: int | None, output: str) -> None:
     """Guarantee a project GPUs.

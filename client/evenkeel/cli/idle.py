@@ -7,11 +7,12 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import Number, WholeNumber
 from evenkeel.cli.output import as_json, clean, done, options_named, pairs, print_json
 from evenkeel.client import Json
 from evenkeel.resources import given
 
-MINUTES = click.FloatRange(min=0, min_open=True, max=43_200)
+MINUTES = Number(min=0, min_open=True, max=43_200)
 #: Where people give in minutes and percent what the API has in seconds and parts.
 OPTIONS = {
     "warn_after_s": "--warn-after",
@@ -52,9 +53,9 @@ def show(cluster: str | None, output: str) -> None:
 @click.option("--warn-after", metavar="MIN", type=MINUTES, help="Minutes without a step or below the threshold.")
 @click.option("--release-after", metavar="MIN", type=MINUTES, help="Checkpoint and park after so many minutes.")
 @click.option("--never-release", is_flag=True, help="Warn and no more.")
-@click.option("--below", metavar="PERCENT", type=click.FloatRange(0, 100), help="Utilisation that counts as idle.")
+@click.option("--below", metavar="PERCENT", type=Number(0, 100), help="Utilisation that counts as idle.")
 @click.option("--extension", metavar="MIN", type=MINUTES, help="What `evenkeel extend` gives.")
-@click.option("--extensions", metavar="N", type=click.IntRange(0, 100), help="How often it may be asked for.")
+@click.option("--extensions", metavar="N", type=WholeNumber(0, 100), help="How often it may be asked for.")
 @click.option("--on/--off", "enabled", default=None, help="Whether anything is done at all.")
 @of_cluster
 @as_json

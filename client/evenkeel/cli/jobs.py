@@ -15,6 +15,7 @@ from evenkeel.cli.arrays import job_or_array, print_array
 from evenkeel.cli.clusters import clusters_of, clusters_table, note_engines_away
 from evenkeel.cli.config import connect
 from evenkeel.cli.going_on import going_on
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import (
     age,
     as_json,
@@ -55,9 +56,7 @@ HEADS = ("JOB", "NAME", "PROJECT", "STATE", "REASON", "STEPS", "GPUS", "AGE", "S
 @click.option("--search", help="Only jobs with this in their name.")
 @click.option("--label", metavar="KEY=VALUE", help="Only jobs with this label.")
 @click.option("--array", metavar="NUMBER", help="Only jobs of this array.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many, newest first."
-)
+@click.option("--limit", type=WholeNumber(min=1), default=50, show_default=True, help="At most so many, newest first.")
 @click.option("--csv", is_flag=True, help="All that match as CSV, 200,000 at most.")
 @as_json
 def ls(limit: int, csv: bool, output: str, **filters: str | None) -> None:
@@ -222,8 +221,8 @@ def _speed(throughput: schemas.Throughput) -> str:
 @click.command()
 @click.argument("job")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
-@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="Which worker's output.")
-@click.option("--tail", type=click.IntRange(min=1), metavar="LINES", help="Start so many lines before the end.")
+@click.option("--rank", type=WholeNumber(min=0), default=0, show_default=True, help="Which worker's output.")
+@click.option("--tail", type=WholeNumber(min=1), metavar="LINES", help="Start so many lines before the end.")
 @as_json
 def logs(job: str, follow: bool, rank: int, tail: int | None, output: str) -> None:
     """Print what a job's worker wrote.
@@ -279,7 +278,7 @@ def _print_all(client: Client, job: str, query: LogQuery, text: ShownText) -> in
 @click.command()
 @click.argument("job")
 @click.option("--name", "names", multiple=True, help="Only this series, as loss; several times for several.")
-@click.option("--points", type=click.IntRange(2, 2_000), default=500, show_default=True, help="Of each at most.")
+@click.option("--points", type=WholeNumber(2, 2_000), default=500, show_default=True, help="Of each at most.")
 @click.option("--csv", "as_csv", is_flag=True, help="Every point as CSV: name,seconds,step,value.")
 @as_json
 def metrics(job: str, names: tuple[str, ...], points: int, as_csv: bool, output: str) -> None:

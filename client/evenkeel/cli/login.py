@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from evenkeel.cli.config import Login, store_login
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import note
 from evenkeel.client import Client, ClientError
 from evenkeel.resources import Scope
@@ -24,7 +25,7 @@ SCOPES: tuple[Scope, ...] = ("jobs:read", "jobs:write")
 @click.option("--token", help="An API token; - reads it from standard input.")
 @click.option("--email", help="Sign in with a password and have a token made.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
-@click.option("--expires-in-days", type=click.IntRange(1, 366), default=90, show_default=True)
+@click.option("--expires-in-days", type=WholeNumber(1, 366), default=90, show_default=True)
 @click.option(
     "--scope", "scopes", multiple=True, type=click.Choice(get_args(Scope)), help="By default jobs:read and jobs:write."
 )

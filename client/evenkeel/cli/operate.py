@@ -16,6 +16,7 @@ from evenkeel import schemas
 from evenkeel.cli.arrays import job_or_array
 from evenkeel.cli.config import connect
 from evenkeel.cli.going_on import going_on
+from evenkeel.cli.numbers import Number
 from evenkeel.cli.output import as_json, clean, job_name, note, print_json, state_text, table
 from evenkeel.cli.submit import set_value
 from evenkeel.cli.waiting import FAILED_CALL
@@ -179,7 +180,7 @@ def move(job: str, project: str, output: str) -> None:
 @click.option(
     "--within",
     "within_s",
-    type=click.FloatRange(0, 600),
+    type=Number(0, 600),
     default=0,
     metavar="S",
     help="While no job matches, look again for so many seconds.",

@@ -6,6 +6,7 @@ import click
 
 from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, done, print_rows, print_value
 from evenkeel.resources import given
 
@@ -33,10 +34,10 @@ def ls(cluster: str | None, output: str) -> None:
 @click.argument("name")
 @click.option("--node", "nodes", multiple=True, metavar="NODE", help="A node of it; may be repeated.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="All nodes of an accelerator type.")
-@click.option("--priority", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--priority", type=WholeNumber(min=0), default=0, show_default=True)
 @click.option("--project", "projects", multiple=True, help="Only for this project and below; may be repeated.")
-@click.option("--max-gpus", type=click.IntRange(min=1), help="That one job may have.")
-@click.option("--max-duration-s", type=click.IntRange(min=1), help="That one job may train.")
+@click.option("--max-gpus", type=WholeNumber(min=1), help="That one job may have.")
+@click.option("--max-duration-s", type=WholeNumber(min=1), help="That one job may train.")
 @click.option("--default", "is_default", is_flag=True, help="The partition of jobs that name none.")
 @of_cluster
 @as_json

@@ -9,6 +9,7 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import Number, WholeNumber
 from evenkeel.cli.output import as_json, clean, done, pairs, print_rows, print_value
 from evenkeel.cli.service_accounts import service_accounts
 from evenkeel.cli.unproved import confirm_option, confirmed
@@ -84,9 +85,9 @@ def move(project: str, parent: str | None, top: bool, output: str) -> None:
 
 @projects.command("set-share")
 @click.argument("project")
-@click.option("--weight", type=float, help="Its part of what the project above gets, against its siblings' weights.")
+@click.option("--weight", type=Number(), help="Its part of what the project above gets, against its siblings' weights.")
 @click.option("--rule", type=click.Choice(["fairness", "fifo"]), help="How its own jobs divide its part.")
-@click.option("--priority", type=click.IntRange(0), help="Of its jobs, against other projects' (for administrators).")
+@click.option("--priority", type=WholeNumber(0), help="Of its jobs, against other projects' (for administrators).")
 @click.option("--inherit-priority", is_flag=True, help="That of the project above.")
 @as_json
 def set_share(
@@ -185,7 +186,7 @@ def invitations(project: str, output: str) -> None:
 
 @projects.command("revoke-invitation")
 @click.argument("project")
-@click.argument("id", type=int)
+@click.argument("id", type=WholeNumber())
 def revoke_invitation(project: str, id: int) -> None:
     """End an invitation: its link works no longer."""
     connect().projects.revoke_invitation(project, id)

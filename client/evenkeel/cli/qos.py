@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, done, print_rows, print_value
 from evenkeel.resources import given
 
@@ -15,7 +16,7 @@ HEADS = {
     "EVERYBODY": "for_everybody", "PROJECTS": "projects", "GPUS": "max_gpus", "JOBS": "max_running_jobs",
     "GPUS/USER": "max_gpus_per_user", "JOBS/USER": "max_running_jobs_per_user", "DEFAULT": "is_default",
 }  # fmt: skip
-LIMIT = click.IntRange(min=0)
+LIMIT = WholeNumber(min=0)
 
 
 @click.group()
@@ -32,7 +33,7 @@ def ls(output: str) -> None:
 
 @qos.command("set")
 @click.argument("name")
-@click.option("--priority", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--priority", type=WholeNumber(min=0), default=0, show_default=True)
 @click.option("--preempts", multiple=True, metavar="LEVEL", help="Jobs of this level may be put out; may be repeated.")
 @click.option(
     "--preempt-mode",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, done, note, print_rows, print_value
 from evenkeel.resources import given
 
@@ -60,7 +61,7 @@ def set_limit(kind: str, limit: str, hard: bool, output: str, **where: str | Non
 
 
 @quota.command()
-@click.argument("id", type=int)
+@click.argument("id", type=WholeNumber())
 @click.argument("limit")
 @click.option("--hard/--soft", default=None, help="Refuse at submission, or let jobs wait; by default as it was.")
 @as_json
@@ -72,7 +73,7 @@ def change(id: int, limit: str, hard: bool | None, output: str) -> None:
 
 
 @quota.command()
-@click.argument("id", type=int)
+@click.argument("id", type=WholeNumber())
 def rm(id: int) -> None:
     """Remove a limit."""
     connect().quotas.remove(id)

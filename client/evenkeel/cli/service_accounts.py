@@ -7,6 +7,7 @@ from typing import get_args
 import click
 
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, clean, done, print_json, print_rows, print_value
 from evenkeel.cli.tokens import HEADS as TOKEN_HEADS
 from evenkeel.client import Client, ClientError, Json
@@ -95,7 +96,7 @@ def tokens(project: str, name: str, output: str) -> None:
 )
 @click.option("--below", metavar="KEY", help="A project below: it works there only.")
 @click.option(
-    "--expires-in-days", type=click.IntRange(1, 366),
+    "--expires-in-days", type=WholeNumber(1, 366),
     help="By default 90, and no longer than the token that you are logged in with.",
 )  # fmt: skip
 @as_json

@@ -9,6 +9,7 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, clean, job_name, moment, note, pairs, print_json, table
 
 SHARE_HEADS = ("ACCOUNT", "USER", "SHARES", "NORM_SHARES", "GPU_HOURS", "NORM_USAGE", "EFF_USAGE", "FACTOR", "LEVEL_FS")
@@ -110,7 +111,7 @@ def _later(point: schemas.CoursePoint, names: list[str]) -> list[object]:
 @click.command()
 @click.option("--project", help="This project and all below it.")
 @click.option("--trend", is_flag=True, help="Of each project also how its effective use went.")
-@click.option("--days", type=click.IntRange(1, 400), default=14, show_default=True, help="How far back the trend goes.")
+@click.option("--days", type=WholeNumber(1, 400), default=14, show_default=True, help="How far back the trend goes.")
 @of_cluster
 @as_json
 def shares(project: str | None, trend: bool, days: int, cluster: str | None, output: str) -> None:

@@ -15,6 +15,7 @@ import click
 from evenkeel.cli.bundle import pack
 from evenkeel.cli.config import connect
 from evenkeel.cli.going_on import going_on
+from evenkeel.cli.numbers import Number, WholeNumber
 from evenkeel.cli.output import as_json, clean, note, options_named, print_json, state_text
 from evenkeel.cli.waiting import finish
 from evenkeel.client import Client, ConnectionFailed, Json
@@ -45,9 +46,9 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.argument("file", required=False, metavar=""),
         click.option("--model", metavar="TYPE", help="A program of the catalogue (model_type)."),
-        click.option("--steps", type=click.IntRange(min=1), help="Steps to train (total_steps)."),
+        click.option("--steps", type=WholeNumber(min=1), help="Steps to train (total_steps)."),
         click.option("--gpus", metavar="MIN-MAX", help="How many GPUs, as 1-6 or 4, or a part of one, as 0.5."),
-        click.option("--batch-size", type=click.IntRange(min=1), help="Global batch, over all GPUs."),
+        click.option("--batch-size", type=WholeNumber(min=1), help="Global batch, over all GPUs."),
         click.option("--project", help="Key of the project that pays."),
         click.option("--cluster", help="Cluster to run on, or the portal's choice: earliest or cheapest."),
         click.option("--partition", help="Set of nodes to run on."),
@@ -75,7 +76,7 @@ def typed(parts: Mapping[str, object]) -> dict[str, str]:
 @click.command(cls=AfterDashes, options_metavar="[OPTIONS] [FILE|-] [-- COMMAND...]")
 @job_options
 @click.option("--wait", is_flag=True, help="Stay until the job has ended; the exit code says how.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="With --wait: give up after so long.")
+@click.option("--timeout", type=Number(min=0), metavar="S", help="With --wait: give up after so long.")
 @click.option("--idempotency-key", metavar="K", help="The same key never makes a second job; default: a new one.")
 @as_json
 @click.pass_context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, done, print_json, print_rows
 
 HEADS = {
@@ -26,10 +27,10 @@ def ls(output: str) -> None:
 
 
 @tokens.command()
-@click.argument("id", type=int)
+@click.argument("id", type=WholeNumber())
 @click.option(
     "--overlap-hours",
-    type=click.IntRange(min=0),
+    type=WholeNumber(min=0),
     default=24,
     show_default=True,
     help="How long the old one still works.",
@@ -51,7 +52,7 @@ def rotate(id: int, overlap_hours: int, output: str) -> None:
 
 
 @tokens.command()
-@click.argument("id", type=int)
+@click.argument("id", type=WholeNumber())
 def revoke(id: int) -> None:
     """End a token at once."""
     connect().tokens.revoke(id)

@@ -13,6 +13,7 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.arrays import job_or_array, print_array, states_text
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import Number
 from evenkeel.cli.output import (
     as_json,
     clean,
@@ -35,7 +36,7 @@ UNREACHABLE_S = 300.0  # a portal may be away this long: its jobs go on
 
 @click.command()
 @click.argument("job")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Give up after this many seconds.")
+@click.option("--timeout", type=Number(min=0), metavar="S", help="Give up after this many seconds.")
 @as_json
 def wait(job: str, timeout: float | None, output: str) -> None:
     """Wait until a job, or all of an array, has ended; the exit code says how.

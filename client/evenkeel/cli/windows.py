@@ -6,6 +6,7 @@ import click
 
 from evenkeel.cli.clusters import of_cluster
 from evenkeel.cli.config import connect
+from evenkeel.cli.numbers import WholeNumber
 from evenkeel.cli.output import as_json, done, print_rows, print_value
 
 HEADS = {
@@ -75,7 +76,7 @@ def add(
 
 
 @window.command()
-@click.argument("id", type=int)
+@click.argument("id", type=WholeNumber())
 def rm(id: int) -> None:
     """Take a window back, or end it now."""
     connect().windows.remove(id)

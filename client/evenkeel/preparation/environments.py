@@ -29,6 +29,8 @@ def build(work: Work, options: dict[str, Any]) -> dict[str, Any]:
     install = [python, "-m", "pip", "install", "--no-input", "--no-cache-dir", "--disable-pip-version-check"]
     install += ["--progress-bar", "off", "--no-warn-script-location", "--prefer-binary", "--retries", "2"]
     install += ["--requirement", str(requirements), "--constraint", str(constraints)]
+    if options.get("wheels_only"):
+        install += ["--only-binary", ":all:"]
     try:
         work.run(
             install,
