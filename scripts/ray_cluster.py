@@ -21,6 +21,7 @@ from evenkeel.runner.processes import all_processes, signal_quietly
 from evenkeel.runner.workers import free_port
 
 from scheduling.executors.ray.link import Connection
+from scripts.hiding import can_hide, without
 from scripts.networks import Network, NodeNetworks
 
 HEAD = "127.0.0.2"
@@ -41,9 +42,17 @@ class NodePlan:
 
 
 class RayCluster:
-    """`up` starts the head, which has no GPUs, and the nodes; `down` ends every process by its pid."""
+    """`up` starts the head, which has no GPUs, and the nodes; `down` ends every process by its pid. `account`: as which
+    all of it runs, where we are root and it shall not."""
 
-    def __init__(self, nodes: list[NodePlan], *, variables: dict[str, str] | None = None, apart: bool = False) -> None:
+    def __init__(
+        self,
+        nodes: list[NodePlan],
+        *,
+        variables: dict[str, str] | None = None,
+        apart: bool = False,
+        account: int | None = None,
+    ) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.variables = variables or {}
         self.network = Network()
@@ -52,6 +61,21 @@ class RayCluster:
         self.links = NodeNetworks(self.network, self.head, addresses)
         self.place = Path(tempfile.mkdtemp(prefix="evenkeel-ray-"))
         self.port = PORT if self.network.is_own else free_port(HEAD)
+        self.account = account
+        self.head_only.mkdir()
+        if account is not None:
+            self.place.chmod(0o755)
+            for path in (self.place, self.head_only):
+                os.chown(path, account, account)
+
+    @property
+    def head_only(self) -> Path:
+        """Where nodes see nothing, given that this machine can hide it: for a portal's data directory."""
+        return self.place / "head-only"
+
+    @property
+    def hides(self) -> bool:
+        return can_hide(self.head_only)
 
     @property
     def connection(self) -> Connection:
@@ -77,6 +101,9 @@ class RayCluster:
         environment.pop("CUDA_VISIBLE_DEVICES", None)
         command = [str(Path(sys.executable).parent / "ray"), "start", f"--node-name={name}", "--num-cpus=2"]
         command += [f"--node-ip-address={address}", "--object-store-memory=80000000", "--disable-usage-stats", *options]
+        command = self._as_account(command)
+        if name != "head" and self.hides:
+            command = list(without(self.head_only, *command))
         for _ in range(START_ATTEMPTS):  # it gives up after 30 s by itself, which a busy machine needs
             with self.links.of(name).inside(), (self.place / f"{name}.log").open("ab") as log:
                 done = subprocess.run(
@@ -87,6 +114,11 @@ class RayCluster:
                 return
             self.stop_node(name)
         raise RuntimeError((self.place / f"{name}.log").read_text()[-300:])
+
+    def _as_account(self, command: list[str]) -> list[str]:
+        if self.account is None:
+            return command
+        return ["setpriv", f"--reuid={self.account}", f"--regid={self.account}", "--clear-groups", *command]
 
     def pids(self, name: str, program: str = "") -> list[int]:
         """Processes of a node: they all carry its mark, runners and their workers do not."""

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scripts.hiding import can_hide, without
 from scripts.networks import NodeNetworks
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge")
@@ -75,7 +76,17 @@ class SlurmCluster:
     links: NodeNetworks | None = None
     in_namespace: bool = False
     node_options: str = ""  # further words of each NodeName line
+    hidden: Path | None = None  # in place of a directory below the root
     _database: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def head_only(self) -> Path:
+        """Where nodes see nothing, given that this machine can hide it: for a portal's data directory."""
+        return self.hidden or self.root / "head"
+
+    @property
+    def hides(self) -> bool:
+        return can_hide(self.head_only)
 
     @property
     def conf(self) -> Path:
@@ -87,7 +98,7 @@ class SlurmCluster:
 
     def start(self) -> None:
         """TimeoutError or CalledProcessError where it does not come up; what was started is ended then."""
-        for name in ("run", "log", "state", "dev"):
+        for name in ("run", "log", "state", "dev", "head"):
             (self.root / name).mkdir(mode=0o755, parents=True, exist_ok=True)
         self.root.chmod(0o755)
         try:
@@ -110,7 +121,8 @@ class SlurmCluster:
     def start_node(self, name: str) -> None:
         (self.root / f"spool.{name}").mkdir(exist_ok=True)
         with self.links.of(name).inside() if self.links else contextlib.nullcontext():
-            self._run("slurmd", "-N", name)
+            command = ("slurmd", "-N", name)
+            self._run(*(without(self.head_only, *command) if self.hides else command))
 
     def await_idle(self) -> None:
         until(lambda: self._ask("sinfo", "-h", "-N", "-t", "idle", "-o", "%n").split()[self.nodes - 1 :], "its nodes")

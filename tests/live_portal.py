@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import psutil
@@ -26,6 +26,7 @@ import psycopg2
 
 from portal.supervisor.layout import Layout
 from portal.supervisor.postgres import Postgres
+from tests.ordinary_account import hand_over, ordinary_account, starts_as
 from tests.supervisor.running import ROOT, RunningPortal
 
 _SECRETS = re.compile(r"Sign in as (\S+) with the password (\S+) ")
@@ -42,6 +43,8 @@ DEFAULTS = {
     "EVENKEEL_ROUND_INTERVAL_S": "1",
 }
 
+EXAMINATIONS = 4
+
 #: Keys of a job that trains at a pace of its own, and so leaves the machine to others.
 GENTLE = {
     "model_type": "digits_mlp",
@@ -56,6 +59,7 @@ class LivePortal(RunningPortal):
         super().__init__(data, **(DEFAULTS | environment))
         self.base_url = f"http://127.0.0.1:{self.port}"
         self.admin_email = self.admin_password = ""
+        self.files = data  # below it lie `jobs/`
         self._token = ""
 
     def begin_as(self, prepared: Prepared) -> None:
@@ -109,10 +113,24 @@ class LivePortal(RunningPortal):
 
     def manage(self, *words: str) -> str:
         """What a management command prints."""
-        command = [sys.executable, "manage.py", *words]
+        done = self.run(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=180, check=True
-        ).stdout
+            [sys.executable, "manage.py", *words], cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=180,
+            check=False, **starts_as(self.account),
+        )  # fmt: skip
+
+    def examined(self) -> str:
+        """What doctor says, with which all is well; workers may be too busy to answer it in time."""
+        for _ in range(EXAMINATIONS):
+            done = self.run("doctor")
+            if done.returncode == 0:
+                break
+        assert (done.returncode, "WRONG" in done.stdout) == (0, False), done.stdout + done.stderr
+        return done.stdout
 
     @property
     def token(self) -> str:
@@ -209,9 +227,10 @@ def _prepare(data: Path) -> dict[str, str]:
         server.stop()
 
 
-def _new_directory() -> Path:
-    data = Path(tempfile.mkdtemp(prefix="evenkeel-live-"))
+def _new_directory(place: Path | None = None, account: int | None = None) -> Path:
+    data = Path(tempfile.mkdtemp(prefix="evenkeel-live-", dir=place))
     data.chmod(0o755)
+    hand_over(data, account)
     return data
 
 
@@ -226,3 +245,37 @@ def running_portal(**environment: str) -> Iterator[LivePortal]:
         portal.end()
         portal.output.unlink(missing_ok=True)
         shutil.rmtree(data, ignore_errors=True)
+
+
+class Nodes(Protocol):
+    """A Slurm or a Ray whose nodes are this machine."""
+
+    @property
+    def head_only(self) -> Path: ...
+
+    @property
+    def hides(self) -> bool: ...
+
+
+@contextlib.contextmanager
+def engine_portal(nodes: Nodes, clusters: str = "", **environment: str) -> Iterator[LivePortal]:
+    """On Slurm, Ray or both: as an ordinary account, its data where the nodes do not look, and for jobs a directory of
+    their own. `clusters`: what EVENKEEL_CLUSTERS shall hold, with `{files}` for that directory."""
+    account = ordinary_account()
+    data, files = _new_directory(nodes.head_only, account), _new_directory(account=account)
+    shared = {f"EVENKEEL_{name}_SHARED_DIR": str(files) for name in ("RAY", "SLURM")}
+    if clusters:
+        (files / "clusters.yaml").write_text(clusters.format(files=files))
+        environment["EVENKEEL_CLUSTERS"] = str(files / "clusters.yaml")
+    portal = LivePortal(data, **{"EVENKEEL_VIRTUAL_ACCELERATORS": ""} | shared | environment)
+    portal.account, portal.files = account, files
+    portal.env |= {"HOME": str(data)}
+    try:
+        portal.begin_as(prepared())
+        hand_over(data, account)
+        yield portal.start()
+    finally:
+        portal.end()
+        portal.output.unlink(missing_ok=True)
+        for place in (data, files):
+            shutil.rmtree(place, ignore_errors=True)

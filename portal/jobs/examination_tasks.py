@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from portal.jobs.examinations import Seen, conclude, last_examination
 from portal.jobs.examining import examine_data, examine_loops, examine_material, examine_stores
-from portal.jobs.examining_access import examine_access
+from portal.jobs.examining_access import examine_access, kept_from_jobs
 from portal.jobs.models import Cluster
 from portal.jobs.tasks import executor_for
 from scheduling.errors import ExecutorError
@@ -24,7 +24,7 @@ def examine_cluster(cluster: Cluster) -> list[Finding]:
     found: list[Finding] = []
     try:
         executor = executor_for(cluster)
-        found += executor.examine(settings.EVENKEEL_API_URL)
+        found += executor.examine(settings.EVENKEEL_API_URL, kept_from_jobs())
         found += examine_material(executor)
     except ExecutorError as error:
         found.append(Finding("executor", False, f"cannot be used: {error}", "see its settings"))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import stat
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
 from django.conf import settings
 
-from portal.engines import Engine
 from portal.jobs.clusters import engine_of
+from portal.jobs.engine_isolation import ENGINES, KEYS, jobs_account, shared_directory
 from portal.own_address import has_name_of_its_own
-from scheduling.executors.base import Finding
+from portal.supervisor.layout import Layout
+from scheduling.executors.base import Finding, Kept
 
 #: What a dump of pg_dump begins with.
 _DUMP = b"PGDMP"
-_KEYS = ("secret_key", "encryption_keys", "postgres_password", "postgres_app_password", "valkey_password")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 NAME_ADVICE = (
     "serve it under a host name of its own by HTTPS (EVENKEEL_HTTPS=1, docs/operations.md), and open nothing that a "
@@ -32,9 +32,10 @@ def shares_its_host(executor: str) -> bool:
 def examine_access(cluster_id: int) -> Iterator[Finding]:
     """What jobs could reach of the portal."""
     engine = engine_of(cluster_id)
-    if engine.executor != "local":
-        yield from _examine_account(engine)
-    if shares_its_host(engine_of(cluster_id).executor):
+    if engine.executor in ENGINES:
+        yield jobs_account(engine)
+        yield shared_directory(engine)
+    if shares_its_host(engine.executor):
         seen = f"{settings.EVENKEEL_API_URL}: no HTTPS name of its own, and jobs on this machine can listen beside it"
         yield Finding("portal's name", True, seen, NAME_ADVICE, warning=True)
     else:
@@ -45,23 +46,24 @@ def examine_access(cluster_id: int) -> Iterator[Finding]:
         yield Finding("private files", True, seen, f"chmod 600 {' '.join(open_to_others[:5])}", warning=True)
 
 
-def _examine_account(engine: Engine) -> Iterator[Finding]:
-    """Jobs of Slurm and Ray run as the portal's own user, and read what that user can read on their nodes."""
-    if os.geteuid() == 0:
-        seen = "the portal runs as root, and so does every job"
-        yield Finding("jobs' account", True, seen, "start it as an ordinary user (docs/executors.md)", warning=True)
-    data, shared = Path(settings.EVENKEEL_DATA).resolve(), Path(engine.job_files).resolve()
-    apart = not data.is_relative_to(shared)
-    seen = f"{shared} does not hold the portal's keys" if apart else f"{shared} holds the portal's keys: jobs read them"
-    variable = f"EVENKEEL_{engine.executor.upper()}_SHARED_DIR"
-    fix = f"{variable}: another directory than {data}, not above it, and move {data / 'jobs'} there (docs/executors.md)"
-    yield Finding("shared directory", True, seen, fix, warning=not apart)
+def kept_from_jobs() -> Kept:
+    """What no job may reach, wherever it runs: keys and passwords, the embedded databases, and the portal's program."""
+    layout = Layout(settings.EVENKEEL_DATA)
+    files = [path for name in KEYS if (path := layout.data / name).exists()]
+    sockets = [layout.postgres_sockets / ".s.PGSQL.5432", layout.valkey_socket]
+    packages = Path(sysconfig.get_path("purelib"))
+    programs = [settings.BASE_DIR, settings.BASE_DIR / "manage.py", settings.BASE_DIR / "portal", packages]
+    return Kept(
+        tuple(str(path) for path in files),
+        tuple(str(path) for path in sockets if path.exists()),
+        tuple((str(path), found.st_ino, found.st_mtime_ns) for path in programs if (found := path.stat())),
+    )
 
 
 def _private_files() -> Iterator[Path]:
     """Keys of the data directory, and back-ups where they are usually made."""
     data: Path = settings.EVENKEEL_DATA
-    yield from (path for path in _files(data) if path.name in _KEYS)
+    yield from (path for path in _files(data) if path.name in KEYS)
     for folder in {data.resolve(), Path.cwd()}:
         yield from (path for path in _files(folder) if _is_dump(path))
 

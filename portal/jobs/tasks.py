@@ -24,6 +24,7 @@ from accounts.models import Project
 from portal import logs
 from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, spooling, wakeups
 from portal.jobs.clusters import active_clusters, engine_of
+from portal.jobs.engine_isolation import refusals
 from portal.jobs.locks import cluster_lock, engine_slot, planning_lock, project_slot
 from portal.jobs.loops import (
     Item,
@@ -69,8 +70,11 @@ _MAX_ATTEMPTS = 30
 
 @cache
 def executor_for(cluster: Cluster) -> Executor:
-    """The process's own executor object of the cluster; what it needs to know lies on disk. Raises NoEngine."""
+    """The process's own executor object of the cluster; what it needs to know lies on disk. Raises NoEngine, and
+    ExecutorError where its jobs could become the portal."""
     engine = engine_of(cluster.pk)
+    for refusal in refusals(engine):
+        raise ExecutorError(refusal, permanent=False)
     return load_executor(engine.executor, engine.options)
 
 

@@ -22,6 +22,7 @@ from django.db import DatabaseError, connections
 from portal.database.base import close_idle
 from portal.engines import Engine
 from portal.jobs.clusters import environment_engine
+from portal.jobs.engine_isolation import refusals, who_jobs_run_as
 from portal.jobs.examining_access import shares_its_host
 from portal.listening import CannotListen, listen
 from portal.logs import json_lines
@@ -64,11 +65,11 @@ class ControlPlane:
 
     def start(self, supervisor: Supervisor) -> None:
         began = time.monotonic()
+        check_engines()
         logger.info("Evenkeel %s, data in %s", settings.VERSION, self._layout.data)
         servers = service_account().uid
         if servers is not None:
-            text = "As root: embedded servers run as account %d, jobs on this machine as one of their project's."
-            logger.info(text, servers)
+            logger.info("As root: embedded servers run as account %d.", servers)
         children = self._children()
         for child in children:
             if child.clear_leftovers():
@@ -76,9 +77,8 @@ class ControlPlane:
         check_port(settings.EVENKEEL_HOST, settings.EVENKEEL_PORT)
         engines = list(settings.EVENKEEL_CLUSTERS.values()) or [environment_engine()]
         check_accounts(engines)
-        for name in sorted({engine.executor for engine in engines if engine.executor != "local"}):
-            if os.geteuid() == 0:
-                logger.warning("Jobs on %s run as root: start the portal as an ordinary user.", name.capitalize())
+        for line in who_jobs_run_as(engines):
+            logger.info(line)
         self._bring_up(supervisor, Postgres(self._layout), settings.EXTERNAL_DATABASE_URL)
         self._bring_up(supervisor, Valkey(self._layout), settings.EXTERNAL_REDIS_URL)
         administrator = self._prepare_database()
@@ -168,6 +168,14 @@ def check_port(host: str, port: int) -> None:
             one.close()
     except CannotListen as error:
         raise SetupError(str(error)) from error
+
+
+def check_engines() -> None:
+    """Raises SetupError where jobs of an engine could become the portal, or root."""
+    clusters: dict[str, Engine] = settings.EVENKEEL_CLUSTERS
+    for name, engine in clusters.items() or (("", environment_engine()),):
+        for refusal in refusals(engine):
+            raise SetupError(f"EVENKEEL_CLUSTERS: cluster {name!r}: {refusal}" if name else refusal)
 
 
 def check_accounts(engines: Iterable[Engine]) -> None:

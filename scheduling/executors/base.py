@@ -132,6 +132,19 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """What the portal keeps from jobs: files that none may read, sockets that none may connect to, and programs, each
+    with its inode and time of change in ns, that none may write."""
+
+    files: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
+    programs: tuple[tuple[str, int, int], ...] = ()
+
+
+NOTHING_KEPT = Kept()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeCheck:
     """An examination of one node before it gets work. `min_free_mib`: of the storage that jobs write to."""
 
@@ -329,8 +342,9 @@ class Executor(Protocol):
     def warm_up(self, project_keys: Iterable[str]) -> None:
         """Prepare the next launch of these projects, where that helps; returns at once."""
 
-    def examine(self, api_url: str) -> Iterable[Finding]:
-        """What an administrator should know, and put right, before jobs run here; takes as long as it takes."""
+    def examine(self, api_url: str, kept: Kept = NOTHING_KEPT) -> Iterable[Finding]:
+        """What an administrator should know, and put right, before jobs run here; takes as long as it takes. Jobs on
+        nodes try to reach what is `kept`, where they have the portal's account."""
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
         """Whether jobs can run on a node, by a few real trials that leave alone what runs there; at least one finding.

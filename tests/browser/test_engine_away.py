@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def live_portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
     settings = portal_settings(slurm)
-    with running_portal(**settings) as portal:
+    with engine_portal(slurm, **settings) as portal:
         yield portal
 
 

@@ -14,7 +14,7 @@ from tests.browser.checks import check_fits_and_is_accessible, nodes_of
 from tests.browser.test_what_pages_say import asked, open_page, panel
 from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
-from tests.live_portal import GENTLE, LivePortal, running_portal
+from tests.live_portal import GENTLE, LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 PATIENCE_MS = 120_000
@@ -23,7 +23,7 @@ PATIENCE_MS = 120_000
 @pytest.fixture(scope="module")
 def live_portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
     settings = portal_settings(slurm)
-    with running_portal(**settings) as portal:
+    with engine_portal(slurm, **settings) as portal:
         portal.wait_for("its nodes", lambda: nodes_of(portal))
         yield portal
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from scripts.networks import Loss, NodeNetworks, NoNetworks
-from tests.live_portal import GENTLE, LivePortal, running_portal
+from tests.live_portal import GENTLE, LivePortal, Nodes, engine_portal
 from tests.supervisor.running import free_port
 
 #: The shortest that can be set. The engine is made to give a silent node up some time later.
@@ -54,7 +54,7 @@ def or_skipped() -> Iterator[None]:
 
 
 @contextmanager
-def portal_over(links: NodeNetworks, **settings: str) -> Iterator[LivePortal]:
+def portal_over(nodes: Nodes, links: NodeNetworks, clusters: str = "", **settings: str) -> Iterator[LivePortal]:
     """A portal at the head's address, in whose namespace this thread stays meanwhile."""
     with links.network.inside():
         port = free_port()
@@ -63,10 +63,9 @@ def portal_over(links: NodeNetworks, **settings: str) -> Iterator[LivePortal]:
             "EVENKEEL_HOST": "0.0.0.0",
             "EVENKEEL_ALLOWED_HOSTS": links.head,
             "EVENKEEL_API_URL": f"http://{links.head}:{port}",
-            "EVENKEEL_VIRTUAL_ACCELERATORS": "",
             "EVENKEEL_LEASE_S": str(LEASE_S),
         }
-        with running_portal(**reached, **settings) as made:
+        with engine_portal(nodes, clusters, **reached, **settings) as made:
             yield made
 
 
@@ -273,7 +272,7 @@ def trains(portal: LivePortal, kind: str, **keys: Any) -> tuple[int, Launch, str
 
 
 def _launches(portal: LivePortal) -> list[Launch]:
-    return [Launch(path.parent) for path in portal.data.glob("jobs/*/runs/*/*/sdk")]
+    return [Launch(path.parent) for path in portal.files.glob("jobs/*/runs/*/*/sdk")]
 
 
 def _of_run(portal: LivePortal, first: Launch) -> list[Launch]:
@@ -283,7 +282,7 @@ def _of_run(portal: LivePortal, first: Launch) -> list[Launch]:
 
 
 def _files(portal: LivePortal, number: int) -> Path:
-    return portal.data / "jobs" / str(portal.job(number)["id"])
+    return portal.files / "jobs" / str(portal.job(number)["id"])
 
 
 def _gpus(portal: LivePortal, number: int) -> int:

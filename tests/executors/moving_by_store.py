@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.client.s3 import KEY, S3, SECRET
 from tests.live_portal import LivePortal
@@ -31,6 +36,15 @@ def node_of(portal: LivePortal, number: int) -> str:
     return str(name)
 
 
+@pytest.fixture
+def caches() -> Iterator[Path]:
+    """Of all nodes, whose account is the portal's."""
+    made = Path(tempfile.mkdtemp(prefix="evenkeel-caches-"))
+    made.chmod(0o777)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
 def settings_for(s3: S3, caches: Path) -> dict[str, str]:
     return {
         "EVENKEEL_VIRTUAL_ACCELERATORS": "",
@@ -43,12 +57,11 @@ def settings_for(s3: S3, caches: Path) -> dict[str, str]:
 
 
 def check_moving_to_a_node_that_has_nothing(portal: LivePortal, s3: S3) -> None:
-    said = portal.manage("doctor")
-    assert "WRONG" not in said
+    said = portal.examined()
     assert re.search(r"^ok .*checkpoint store: .*s3fs", said, re.MULTILINE), said
     assert f"ok    checkpoints: {s3.url}: 8 MiB written at" in said
     wish: dict[str, Any] = {"gpus": {"min": 1, "max": 1}, "checkpoint": {"every_steps": 20, "keep": 2}}
-    program = portal.data / "program.py"
+    program = portal.files / "program.py"
     program.write_text(PROGRAM)
     number = portal.submit(model_type=None, command=f"python {program}", total_steps=1500, batch_size=8, **wish)[
         "number"
@@ -66,7 +79,7 @@ def check_moving_to_a_node_that_has_nothing(portal: LivePortal, s3: S3) -> None:
     assert began[0][:2] == ["0", "0"]
     assert int(began[1][0]) == int(began[1][1]) > 0, began
     assert len({place for _, _, place in began}) == 2, "two nodes, two caches"
-    assert not list((portal.data / "jobs").glob("*/checkpoints/step-*")), "none lies in the shared directory"
+    assert not list((portal.files / "jobs").glob("*/checkpoints/step-*")), "none lies in the shared directory"
     assert s3.complete()[-1] == 1500
     events = portal.rows("SELECT text FROM jobs_jobevent WHERE text LIKE '%is in the store%'")
     assert any(f"checkpoint step {began[1][0]} " in text for [text] in events), events

@@ -20,7 +20,7 @@ from tests.executors.cut_off import (
     or_skipped,
     portal_over,
 )
-from tests.executors.slurm import slurm_or_skipped
+from tests.executors.slurm import portal_settings, slurm_or_skipped
 from tests.live_portal import LivePortal
 
 HEAD = "10.77.0.1"
@@ -50,12 +50,7 @@ def slurm(links: NodeNetworks) -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def portal(links: NodeNetworks, slurm: SlurmCluster) -> Iterator[LivePortal]:
-    settings = {
-        "EVENKEEL_EXECUTOR": "slurm",
-        "EVENKEEL_SLURM_CONF": str(slurm.conf),
-        "EVENKEEL_SLURM_EMULATED": "1",
-    }
-    with portal_over(links, **settings) as made:
+    with portal_over(slurm, links, **portal_settings(slurm)) as made:
         yield made
 
 

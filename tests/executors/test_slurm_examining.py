@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import Finding, NodeCheck
+from scheduling.executors.base import Finding, Kept, NodeCheck
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.examining import NEEDED, PROBE, _of_devices, check_node, examine
 from scheduling.executors.slurm.options import Options
@@ -93,6 +93,21 @@ def test_of_a_sound_site_only_the_portal_that_is_not_there_is_wrong(tmp_path: Pa
     assert found["gres"].seen == "4 × a100"
     assert found["accounting"].seen == "sacct answers"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_job_that_can_read_the_portals_keys_is_found(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    key = tmp_path_factory.mktemp("data") / "secret_key"
+
+    def asked() -> Finding:
+        found = list(examine(Site(), Options(), tmp_path, NOWHERE, Kept(files=(str(key),))))
+        return next(one for one in found if one.subject == "portal's files")
+
+    assert (asked().ok, asked().seen) == (True, "no job on the nodes that were asked can reach them")
+    key.touch(mode=0o600)
+    assert not asked().ok
+    assert re.fullmatch(rf"a job on gpu1 \(as .+\) can read {re.escape(str(key))}", asked().seen)
 
 
 def test_without_its_commands_nothing_else_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from scripts.ray_cluster import NodePlan, RayCluster
 from tests.executors.cut_off import or_skipped, portal_over
 from tests.executors.slurm import slurm_or_skipped
 from tests.live_portal import LivePortal
+from tests.ordinary_account import ordinary_account
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -19,16 +20,20 @@ CLUSTERS = """
 clusters:
   - name: site
     executor: slurm
-    settings: {{EVENKEEL_SLURM_CONF: "{slurm_conf}", EVENKEEL_SLURM_EMULATED: "1"}}
+    settings:
+      EVENKEEL_SLURM_CONF: "{slurm_conf}"
+      EVENKEEL_SLURM_EMULATED: "1"
+      EVENKEEL_SLURM_SHARED_DIR: "{{files}}/site"
   - name: lab
     executor: ray
     settings:
       EVENKEEL_RAY_ADDRESS: "{ray.address}"
       EVENKEEL_RAY_NODE_ADDRESS: "{ray.node_address}"
       EVENKEEL_RAY_EMULATED: "1"
+      EVENKEEL_RAY_SHARED_DIR: "{{files}}/lab"
   - name: here
     executor: local
-    settings: {{EVENKEEL_VIRTUAL_ACCELERATORS: "desk=titan_xp:2"}}
+    settings: {{{{EVENKEEL_VIRTUAL_ACCELERATORS: "desk=titan_xp:2"}}}}
 """
 EXECUTORS = {"site": "slurm", "lab": "ray", "here": "local"}
 PACE = [0.5, 1.0]
@@ -36,17 +41,16 @@ JOB = {"throughput": {"a100": PACE, "titan_xp": PACE}, "gpus": {"min": 2, "max":
 
 
 @pytest.fixture(scope="module")
-def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePortal]:
+def portal() -> Iterator[LivePortal]:
     """Ray's node has a network namespace of its own; all else is in that of Ray's head."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install -r requirements-ray.lock")
-    file = tmp_path_factory.mktemp("clusters") / "clusters.yaml"
-    ray = RayCluster([NodePlan("ray-1", "10.77.0.11", 2)], apart=True)
+    ray = RayCluster([NodePlan("ray-1", "10.77.0.11", 2)], apart=True, account=ordinary_account())
     try:
         with or_skipped():
             ray.up()
-        with ray.network.inside(), slurm_or_skipped(nodes=1, gpus=2, in_namespace=True) as slurm:
-            file.write_text(CLUSTERS.format(slurm_conf=slurm.conf, ray=ray.connection))
-            with portal_over(ray.links, EVENKEEL_CLUSTERS=str(file)) as made:
+        with ray.network.inside(), slurm_or_skipped(nodes=1, gpus=2, in_namespace=True, hidden=ray.head_only) as slurm:
+            clusters = CLUSTERS.format(slurm_conf=slurm.conf, ray=ray.connection)
+            with portal_over(ray, ray.links, clusters) as made:
                 yield made
     finally:
         ray.down()
@@ -64,8 +68,7 @@ def trains(portal: LivePortal, number: int) -> None:
 
 
 def test_jobs_train_on_all_kinds_at_the_same_time(portal: LivePortal) -> None:
-    said = portal.manage("doctor")
-    assert "WRONG" not in said
+    said = portal.examined()
     for name, kind in EXECUTORS.items():
         assert f"cluster {name}: executor {kind}" in said
     jobs: dict[str, Any] = {name: portal.submit(**JOB, total_steps=400, cluster=name)["number"] for name in EXECUTORS}
@@ -83,7 +86,7 @@ def test_all_train_on_while_the_portal_is_killed_and_started_again(portal: LiveP
     for number in numbers:
         trains(portal, number)
     runs = dict(portal.rows("SELECT r.id, r.epoch FROM jobs_run r WHERE r.ended_at IS NULL"))
-    files = [_said(portal.data, str(run), epoch) for run, epoch in runs.items()]
+    files = [_said(portal, str(run), epoch) for run, epoch in runs.items()]
     portal.kill_all("scheduling.executors.ray.agent", str(portal.data / "run" / "ray"))
     before = [file.stat().st_size for file in files]
     portal.wait_for(
@@ -100,6 +103,11 @@ def test_all_train_on_while_the_portal_is_killed_and_started_again(portal: LiveP
     portal.wait_for("free GPUs", lambda: portal.rows(free) == [(0,)], 60)
 
 
-def _said(data: Path, run: str, epoch: int) -> Path:
-    [file] = data.glob(f"clusters/*/jobs/*/runs/{run}/{epoch}/sdk/rank0.jsonl")
+def _said(portal: LivePortal, run: str, epoch: int) -> Path:
+    file, *more = (
+        path
+        for data in (portal.data / "clusters", portal.files)
+        for path in data.glob(f"*/jobs/*/runs/{run}/{epoch}/sdk/rank0.jsonl")
+    )
+    assert not more
     return file

@@ -12,7 +12,7 @@ import pytest
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -32,7 +32,7 @@ with evenkeel.training() as run:
 @pytest.fixture(scope="module")
 def portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
     settings = portal_settings(slurm)
-    with running_portal(**settings) as portal:
+    with engine_portal(slurm, **settings) as portal:
         with portal.api() as api:  # only types of the catalogue have a price from the beginning
             price = {"accelerator_type": "a100", "price_per_hour": "1000"}
             api.post("rates", json=price).raise_for_status()
@@ -74,7 +74,7 @@ def test_a_node_that_slurm_drains_is_drained_here_until_it_is_resumed(portal: Li
 def test_a_job_leaves_a_drained_node_before_the_deadline_and_goes_on_on_another(
     portal: LivePortal, slurm: SlurmCluster
 ) -> None:
-    program = portal.data / "program.py"
+    program = portal.files / "program.py"
     program.write_text(PROGRAM)
     wish: dict[str, Any] = {"model_type": None, "batch_size": 8, "total_steps": 10**6}
     number = portal.submit(command=f"python {program}", gpus={"min": 1, "max": 1}, **wish)["number"]

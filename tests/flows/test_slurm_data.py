@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from scripts.slurm_cluster import SlurmCluster
+from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -37,26 +38,21 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def portal(slurm: SlurmCluster, place: Path) -> Iterator[LivePortal]:
-    settings = {
-        "EVENKEEL_EXECUTOR": "slurm",
-        "EVENKEEL_SLURM_CONF": str(slurm.conf),
-        "EVENKEEL_SLURM_EMULATED": "1",
-        "EVENKEEL_VIRTUAL_ACCELERATORS": "",
+    settings = portal_settings(slurm) | {
         "EVENKEEL_DATA_CACHE_DIR": str(place / "caches" / "%n"),
     }
-    with running_portal(**settings) as portal:
+    with engine_portal(slurm, **settings) as portal:
         yield portal
 
 
 def test_each_node_has_a_cache_of_its_own(portal: LivePortal, place: Path) -> None:
-    said = portal.manage("doctor")
-    assert "WRONG" not in said
+    said = portal.examined()
     with portal.api() as api:
         listed = api.get("nodes").json()
     nodes, gpus = [node["name"] for node in listed], sum(len(node["accelerators"]) for node in listed)
     for node in nodes:
         assert f"ok    {node}: data cache: {place / 'caches' / node}: " in said
-    program = portal.data / "program.py"
+    program = portal.files / "program.py"
     program.write_text(PROGRAM)
     wish: dict[str, Any] = {"model_type": None, "command": f"python {program}", "total_steps": 1, "batch_size": 8}
     wish |= {"gpus": gpus, "data": [{"name": "numbers", "url": f"file://{place}/source"}]}

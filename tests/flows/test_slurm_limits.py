@@ -10,7 +10,7 @@ import pytest
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.slurm import portal_settings, slurm_or_skipped
 from tests.flows.test_slurm import PROGRAM, began
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -29,7 +29,7 @@ def portal(limited: SlurmCluster) -> Iterator[LivePortal]:
         "EVENKEEL_SLURM_TIME": "2",  # minutes
         "EVENKEEL_SLURM_END_SIGNAL_S": "60",
     }
-    with running_portal(**settings) as portal:
+    with engine_portal(limited, **settings) as portal:
         yield portal
 
 
@@ -54,9 +54,9 @@ def test_slurm_knows_whose_job_it_was_and_how_it_ended(portal: LivePortal, limit
 
 
 def test_at_slurms_time_limit_programs_go_on_where_they_can_and_have_failed_where_not(portal: LivePortal) -> None:
-    (portal.data / "trains.py").write_text(PROGRAM)
+    (portal.files / "trains.py").write_text(PROGRAM)
     gang = {"min": 1, "max": 1}
-    trains = portal.submit(command=f"python {portal.data / 'trains.py'}", gpus=gang, **WISH)["number"]
+    trains = portal.submit(command=f"python {portal.files / 'trains.py'}", gpus=gang, **WISH)["number"]
     plain = portal.submit(command="for i in $(seq 600); do echo tick $i; sleep 1; done", gpus=gang, **WISH)["number"]
     job = portal.wait_state(plain, "failed", timeout_s=240)
     assert job["exit"]["reason"] == "time_limit"

@@ -13,7 +13,7 @@ import pytest
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
 
@@ -38,15 +38,15 @@ def portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
     settings = portal_settings(slurm) | {
         "EVENKEEL_ROUND_INTERVAL_S": "0.5",  # so that it looks while nodes have not registered yet
     }
-    with running_portal(**settings) as portal:
+    with engine_portal(slurm, **settings) as portal:
         yield portal
 
 
 @pytest.fixture
 def jobs(portal: LivePortal) -> Iterator[list[int]]:
     """A program with the SDK and one without, each on all GPUs of a node, and one on part of the third."""
-    (portal.data / "trains.py").write_text(TRAINS)
-    trains, plain = f"python {portal.data / 'trains.py'}", "for i in $(seq 100000); do echo tick $i; sleep 1; done"
+    (portal.files / "trains.py").write_text(TRAINS)
+    trains, plain = f"python {portal.files / 'trains.py'}", "for i in $(seq 100000); do echo tick $i; sleep 1; done"
     commands = {trains: 4, plain: 4, plain + " #": 2}
     numbers = [portal.submit(command=one, gpus={"min": n, "max": n}, **WISH)["number"] for one, n in commands.items()]
     for number in numbers:

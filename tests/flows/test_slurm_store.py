@@ -9,9 +9,11 @@ import pytest
 
 from scripts.slurm_cluster import SlurmCluster
 from tests.client.s3 import S3, s3_server
+from tests.executors.moving_by_store import caches as caches  # a fixture
 from tests.executors.moving_by_store import check_moving_to_a_node_that_has_nothing, settings_for
+from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -23,13 +25,8 @@ def s3() -> Iterator[S3]:
 
 
 @pytest.fixture
-def portal(slurm: SlurmCluster, s3: S3, tmp_path: Path) -> Iterator[LivePortal]:
-    engine = {
-        "EVENKEEL_EXECUTOR": "slurm",
-        "EVENKEEL_SLURM_CONF": str(slurm.conf),
-        "EVENKEEL_SLURM_EMULATED": "1",
-    }
-    with running_portal(**settings_for(s3, tmp_path) | engine) as portal:
+def portal(slurm: SlurmCluster, s3: S3, caches: Path) -> Iterator[LivePortal]:
+    with engine_portal(slurm, **settings_for(s3, caches) | portal_settings(slurm)) as portal:
         yield portal
 
 

@@ -11,7 +11,7 @@ import pytest
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -25,7 +25,7 @@ def portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
     settings = portal_settings(slurm) | {
         "EVENKEEL_ENGINE_WAIT_S": str(WAIT_S),
     }
-    with running_portal(**settings) as portal:
+    with engine_portal(slurm, **settings) as portal:
         with portal.api() as api:
             price = {"accelerator_type": "a100", "price_per_hour": "1000"}
             api.post("rates", json=price).raise_for_status()

@@ -26,7 +26,7 @@ from portal.jobs.models import Checkpoint, Job, Run
 from portal.jobs.services import handovers, observation
 from portal.material import tasks as material_tasks
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import Finding
+from scheduling.executors.base import Finding, Kept
 from scheduling.executors.ray.examining import _driver as of_ray
 from scheduling.lifecycle import State
 from tests.client.s3 import KEY, S3, SECRET, s3_server
@@ -243,7 +243,7 @@ def test_a_moved_job_is_not_launched_before_its_checkpoints_have_followed_it(
 
 def examined(monkeypatch: pytest.MonkeyPatch) -> str:
     class Fine:
-        def examine(self, api_url: str) -> list[Finding]:
+        def examine(self, api_url: str, kept: Kept) -> list[Finding]:
             return []
 
     monkeypatch.setattr("portal.jobs.examination_tasks.executor_for", lambda name: Fine())

@@ -306,6 +306,7 @@ def test_doctor_says_which_data_a_job_may_name(
     assert "ok    data of a project: at most 10,240 MiB on each node" in said
     settings.EVENKEEL_DATASETS, settings.EVENKEEL_JOB_FILES = DataSettings("", 0, 60.0, {}), "/shared"
     settings.EVENKEEL_EXECUTOR = "slurm"
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     said = doctor(monkeypatch)
     assert "data by path: any that nodes have; /shared is shared by all of them" in said
     assert "data of a project: as much as the disk has on each node" in said

@@ -17,7 +17,7 @@ from portal.engines import read_engine, read_ray_options, read_slurm_options
 from portal.jobs import tasks
 from portal.jobs.models import Cluster, Hold, Job, JobEvent, Node
 from portal.jobs.services import administration, drains
-from scheduling.executors.base import NO_SOFTWARE, AcceleratorInfo, Finding, NodeInfo, Software
+from scheduling.executors.base import NO_SOFTWARE, AcceleratorInfo, Finding, Kept, NodeInfo, Software
 from scheduling.executors.ray.executor import RayExecutor
 from scheduling.lifecycle import HOLDING
 from tests.portal.world import World
@@ -89,7 +89,7 @@ class Examined:
     def __init__(self, *findings: Finding) -> None:
         self._findings = findings
 
-    def examine(self, api_url: str) -> tuple[Finding, ...]:
+    def examine(self, api_url: str, kept: Kept) -> tuple[Finding, ...]:
         return self._findings
 
 
@@ -158,9 +158,13 @@ def test_the_shared_directory_is_the_data_directory_unless_said(
 
 
 @pytest.mark.django_db
-def test_options_reach_the_executor(cluster: Cluster, settings: Any, tmp_path: Path) -> None:
+def test_options_reach_the_executor(
+    cluster: Cluster, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options: dict[str, Any] = read_slurm_options(tmp_path)
     settings.EVENKEEL_EXECUTOR, settings.EVENKEEL_EXECUTOR_OPTIONS = "slurm", {"slurm": options}
+    settings.EVENKEEL_JOB_FILES = options["shared_dir"]
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert tasks.executor_for(cluster).name == "slurm"
 
 
@@ -180,6 +184,8 @@ def test_the_way_to_ray_reaches_the_executor(
     for name, value in said.items():
         monkeypatch.setenv(name, value)
     settings.EVENKEEL_EXECUTOR, settings.EVENKEEL_EXECUTOR_OPTIONS = "ray", {"ray": read_ray_options(tmp_path)}
+    settings.EVENKEEL_JOB_FILES = tmp_path
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     executor = tasks.executor_for(cluster)
     assert isinstance(executor, RayExecutor)
     way = executor.connection

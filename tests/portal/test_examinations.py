@@ -17,7 +17,7 @@ from django.utils import timezone
 from portal.jobs import examination_tasks, examinations
 from portal.jobs.models import Cluster
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import Finding
+from scheduling.executors.base import Finding, Kept
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -30,7 +30,7 @@ class Engine:
     def __init__(self, said: list[Finding] | Exception) -> None:
         self._said = said
 
-    def examine(self, api_url: str) -> list[Finding]:
+    def examine(self, api_url: str, kept: Kept) -> list[Finding]:
         if isinstance(self._said, Exception):
             raise self._said
         return self._said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import psutil
 import pytest
@@ -128,23 +127,3 @@ def test_doctor_warns_of_the_name_and_of_what_others_can_read(settings: Any, tmp
         (tmp_path / name).chmod(0o600)
     [only] = examine_access(world.cluster.pk)
     assert (only.subject, only.ok, only.warning) == ("portal's name", True, False)
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("root", [True, False])
-@pytest.mark.parametrize(
-    ("shared", "apart"), [("data", False), (".", False), ("data/shared", True), ("elsewhere", True), ("data-2", True)]
-)
-def test_doctor_warns_of_jobs_that_are_root_or_can_read_the_portals_keys(
-    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch, root: bool, shared: str,
-    apart: bool,
-) -> None:  # fmt: skip
-    settings.EVENKEEL_DATA = tmp_path / "data"
-    settings.EVENKEEL_DATA.mkdir()
-    engine = mock.Mock(executor="slurm", job_files=tmp_path / shared)
-    monkeypatch.setattr("portal.jobs.examining_access.engine_of", lambda _: engine)
-    monkeypatch.setattr("os.geteuid", lambda: 0 if root else 1000)
-    found = {one.subject: one for one in examine_access(World().cluster.pk)}
-    assert ("jobs' account" in found) is root
-    assert found["shared directory"].warning is not apart
-    assert "EVENKEEL_SLURM_SHARED_DIR" in found["shared directory"].fix

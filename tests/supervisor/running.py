@@ -10,6 +10,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from tests.ordinary_account import starts_as
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -36,6 +38,7 @@ class RunningPortal:
         self.env = portal_env(data, **env)
         self.output = data.parent / f"{data.name}.out"
         self.process: subprocess.Popen[bytes] | None = None
+        self.account: int | None = None  # ours
 
     def start(self, timeout_s: float = 60) -> "RunningPortal":
         with self.output.open("wb") as output:
@@ -46,6 +49,7 @@ class RunningPortal:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                **starts_as(self.account),
             )
         self.wait_until_ready(timeout_s, text="Ready after")
         return self

@@ -29,6 +29,7 @@ from evenkeel.runner.processes import (
     real_uid,
     signal_quietly,
 )
+from evenkeel.runner.reaching import reached
 from evenkeel.runner.reports import write_atomically
 from evenkeel.store import DRIVERS
 from evenkeel.store.offers import offers
@@ -198,9 +199,11 @@ def probe(
     node: str,
     gpus: int = 0,
     gpus_timeout_s: float = TIMEOUT_S,
+    kept: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What an administrator wants to know of a node: versions, clock, account, whether it sees the shared files and
-    reaches the portal, which data it can have, how its `gpus` real devices are. Leaves a file `NONCE.HOST.PID` beside
+    reaches the portal, which data it can have, how its `gpus` real devices are, what of
+    what the portal has `kept` its jobs can reach. Leaves a file `NONCE.HOST.PID` beside
     that named NONCE, for the asking side to see."""
     found: dict[str, Any] = {
         "at": time.time(),
@@ -224,6 +227,8 @@ def probe(
         opener.open(f"{api_url.rstrip('/')}/healthz", timeout=PORTAL_TIMEOUT_S).close()
     except (OSError, ValueError) as error:
         found["portal_error"] = str(error)[:200]
+    if kept:
+        found["reached"] = reached(kept)
     if gpus:
         found["devices"] = of_node(gpus, timeout_s=gpus_timeout_s)
     return found

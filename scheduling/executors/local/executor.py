@@ -24,10 +24,12 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
     NO_RENEWALS,
     NO_SOFTWARE,
+    NOTHING_KEPT,
     AcceleratorInfo,
     ExitInfo,
     Fact,
     Finding,
+    Kept,
     LaunchRequest,
     NodeCheck,
     NodeInfo,
@@ -259,7 +261,7 @@ class LocalExecutor(SiteSoftware):
         if record is not None:
             yield from spooled_reports(record.account, self._layout.epoch_dir(record, epoch))
 
-    def examine(self, api_url: str) -> Iterable[Finding]:
+    def examine(self, api_url: str, kept: Kept = NOTHING_KEPT) -> Iterable[Finding]:
         yield Finding("isolation", self.isolation_problem is None, self.isolation_problem or "jobs can be started")
         if self._accounts.separate:
             yield procfs.examine()

@@ -252,6 +252,7 @@ class Calls:
         data_cache_dir: str,
         only: str | None = None,
         real: bool = False,
+        kept: dict[str, Any] | None = None,
     ) -> list[dict[str, Any]]:
         """What each living node, or the one with the id `only`, says of itself and of its GPUs where these are `real`,
         with when it was asked and answered; `problem` where it does not."""
@@ -262,7 +263,7 @@ class Calls:
             self._probe.options(
                 num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(row["id"], soft=False)
             ).remote(
-                shared, nonce, api_url, data_cache_dir, row["name"], gpu_count(row) if real else 0, gpus_timeout_s
+                shared, nonce, api_url, data_cache_dir, row["name"], gpu_count(row) if real else 0, gpus_timeout_s, kept
             ): row
             for row in rows
         }

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import evenkeel
 from evenkeel.runner.files import create_private
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import NO_SOFTWARE, Finding, NodeCheck, Software
+from scheduling.executors.base import NO_SOFTWARE, NOTHING_KEPT, Finding, Kept, NodeCheck, Software
 from scheduling.executors.offering import offer_findings
 from scheduling.executors.ray.inventory import (
     TYPE_LABEL,
@@ -26,6 +26,7 @@ from scheduling.executors.ray.inventory import (
     nodes_of,
 )
 from scheduling.executors.ray.link import Link
+from scheduling.executors.reach import reach_finding
 
 CONNECT_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 60.0
@@ -42,6 +43,7 @@ def examine(
     data_cache_dir: str = "",
     software: Software = NO_SOFTWARE,
     emulated: bool = False,
+    kept: Kept = NOTHING_KEPT,
 ) -> Iterator[Finding]:
     """One finding after another; the first that makes the rest pointless ends it."""
     yield from _files(link)
@@ -64,7 +66,7 @@ def examine(
         "version", version.startswith(f"{TRIED}."), f"Ray {version}", f"Ray {TRIED} is the one that was tried"
     )
     yield from _gpus(living)
-    yield from _probe(link, own, api_url, store_module, data_cache_dir, software, not emulated)
+    yield from _probe(link, own, api_url, store_module, data_cache_dir, software, not emulated, kept=kept)
 
 
 def _files(link: Link) -> Iterator[Finding]:
@@ -133,6 +135,7 @@ def _probe(
     real: bool,
     timeout_s: float = PROBE_TIMEOUT_S,
     only: str | None = None,
+    kept: Kept = NOTHING_KEPT,
 ) -> Iterator[Finding]:
     nonce = f"doctor-{secrets.token_hex(8)}"
     try:
@@ -146,6 +149,7 @@ def _probe(
             wanted: dict[str, Any] = {"data_cache_dir": data_cache_dir, "real": real} | (
                 {} if only is None else {"only": only}
             )
+            wanted |= {} if kept == NOTHING_KEPT else {"kept": asdict(kept)}
             said = link.ask("probe", timeout_s, shared=str(own), nonce=nonce, api_url=api_url, **wanted)
         except ExecutorError as error:
             yield Finding("nodes", False, str(error), "look into Ray's logs on its head")
@@ -159,6 +163,18 @@ def _probe(
     finally:
         for path in own.glob(f"{nonce}*"):
             path.unlink(missing_ok=True)
+
+
+def _of_reach(said: Row) -> Finding:
+    """Where Ray has no GPUs no job is placed, as on the portal's machine; a program can start tasks of Ray's there all
+    the same, and nothing keeps it from that."""
+    found = reach_finding(str(said["name"]), said["reached"])
+    found = replace(found, subject=f"node {said['name']}: {found.subject}")
+    if found.ok or gpu_count(said):
+        return found
+    seen = f"{found.seen}, by tasks that its program starts in Ray"
+    fix = "Ray keeps no program from that: let only people use this cluster who may administer the portal"
+    return replace(found, ok=True, warning=True, seen=seen, fix=f"{fix} (docs/executors.md#what-jobs-can-reach)")
 
 
 def _driver(said: Row, module: str) -> Finding:
@@ -178,6 +194,8 @@ def of_node(said: Row, nonce: str, own: Path) -> Iterator[Finding]:
         return
     skew_s = max(said["asked_at"] - said["at"], said["at"] - said["answered_at"], 0.0)
     yield Finding(f"{name}: clock", skew_s <= MAX_SKEW_S, f"at least {skew_s:.1f} s off", "run NTP on every machine")
+    if "reached" in said:
+        yield _of_reach(said)
     if gpu_count(said) == 0:
         return
     there = said.get("shared") == nonce and (own / said["wrote"]).exists()

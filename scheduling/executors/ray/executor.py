@@ -25,9 +25,11 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
     NO_RENEWALS,
     NO_SOFTWARE,
+    NOTHING_KEPT,
     ExitInfo,
     Fact,
     Finding,
+    Kept,
     LaunchRequest,
     NodeCheck,
     NodeInfo,
@@ -204,8 +206,8 @@ class RayExecutor(SiteSoftware):
         """Ends the process that speaks to Ray; what runs goes on."""
         self._link.end()
 
-    def examine(self, api_url: str) -> Iterable[Finding]:
-        return examine(self._link, self._layout.own, api_url, *self._settings())
+    def examine(self, api_url: str, kept: Kept = NOTHING_KEPT) -> Iterable[Finding]:
+        return examine(self._link, self._layout.own, api_url, *self._settings(), kept=kept)
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
         found = list(check_node(self._link, self._layout.own, wish, *self._settings()))

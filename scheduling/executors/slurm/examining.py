@@ -9,15 +9,16 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from evenkeel.runner.looking import TIMEOUT_S as GPUS_TIMEOUT_S
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import Finding, NodeCheck
+from scheduling.executors.base import NOTHING_KEPT, Finding, Kept, NodeCheck
 from scheduling.executors.offering import offer_findings
+from scheduling.executors.reach import reach_finding
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
@@ -62,6 +63,12 @@ try:
 except Exception as error:
     seen = "not known: " + (str(error) or type(error).__name__)
     found["devices"] = [{"subject": "devices", "ok": True, "seen": seen, "known": False}]
+try:
+    if kept := json.loads(sys.argv[6]):
+        from evenkeel.runner.reaching import reached
+        found["reached"] = reached(kept)
+except Exception as error:
+    found["reached"] = {"problem": str(error) or type(error).__name__}
 if importlib.util.find_spec("torch") is None:
     found["torch"] = "no module named torch"
 try:
@@ -73,7 +80,9 @@ print("PROBE " + json.dumps(found))
 """
 
 
-def examine(commands: Commands, options: Options, shared: Path, api_url: str) -> Iterator[Finding]:
+def examine(
+    commands: Commands, options: Options, shared: Path, api_url: str, kept: Kept = NOTHING_KEPT
+) -> Iterator[Finding]:
     """One finding after another; the first that makes the rest pointless ends it."""
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
@@ -99,7 +108,7 @@ def examine(commands: Commands, options: Options, shared: Path, api_url: str) ->
         names = ", ".join(node.info.name for node in taken[:MAX_NODES])
         yield Finding("busy nodes", True, f"not probed, jobs take all of them: {names}", known=False)
     if free := [node for node in usable if not node.state.startswith("ALLOCATED")]:
-        yield from map(_unless_busy, _probe(commands, options, free[:MAX_NODES], shared, api_url))
+        yield from map(_unless_busy, _probe(commands, options, free[:MAX_NODES], shared, api_url, kept=kept))
 
 
 def check_node(commands: Commands, options: Options, shared: Path, wish: NodeCheck) -> Iterator[Finding]:
@@ -212,6 +221,7 @@ def _probe(
     api_url: str,
     wait_s: int = PROBE_WAIT_S,
     timeout_s: float = PROBE_TIMEOUT_S,
+    kept: Kept = NOTHING_KEPT,
 ) -> Iterator[Finding]:
     token, count = secrets.token_hex(8), len(nodes)
     real = {} if options.emulated else {node.info.name: len(node.info.accelerators) for node in nodes}
@@ -226,6 +236,7 @@ def _probe(
             f"--nodelist={names}", f"--immediate={wait_s}", memory, "--time=2", "--job-name=evenkeel-doctor",
             "--export=NONE", "--chdir=/", options.python, "-c", PROBE, str(file), api_url, options.store_module,
             options.data_cache_dir, json.dumps([real, min(GPUS_TIMEOUT_S, timeout_s / 2)]),
+            json.dumps(asdict(kept) if kept != NOTHING_KEPT else {}),
             timeout_s=timeout_s,
         )  # fmt: skip
         ended = time.time()
@@ -269,10 +280,20 @@ def _judge(
         ("checkpoint store", "store", f"nodes have {options.store_module or 'the client'} for it", FIX_STORE),
     ):
         yield finding(subject, [one for one in found if key in one], key, well, fix)
+    yield from _of_reach([one for one in found if "reached" in one])
     for one in found:
         if "data" in one:
             yield from offer_findings(one["data"], options.software, f"{one['node']}: ")
     yield from _of_devices([one for one in found if one.get("devices")])
+
+
+def _of_reach(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """A line for each node that can, or else one for all."""
+    said = [reach_finding(str(one["node"]), one["reached"]) for one in found]
+    if told := [one for one in said if not (one.ok and one.known)]:
+        yield from told
+    elif said:
+        yield replace(said[0], seen="no job on the nodes that were asked can reach them")
 
 
 def _of_devices(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

@@ -19,9 +19,11 @@ from evenkeel.runner.trees import remove_tree
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
     NO_RENEWALS,
+    NOTHING_KEPT,
     ExitInfo,
     Fact,
     Finding,
+    Kept,
     LaunchRequest,
     NodeCheck,
     NodeInfo,
@@ -156,8 +158,8 @@ class SlurmExecutor(SiteSoftware):
     def warm_up(self, project_keys: Iterable[str]) -> None:
         """Nothing: workers start cold."""
 
-    def examine(self, api_url: str) -> Iterable[Finding]:
-        return examining.examine(self._commands, self._options, self._layout.data, api_url)
+    def examine(self, api_url: str, kept: Kept = NOTHING_KEPT) -> Iterable[Finding]:
+        return examining.examine(self._commands, self._options, self._layout.data, api_url, kept)
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
         found = list(examining.check_node(self._commands, self._options, self._layout.data, wish))

@@ -14,6 +14,7 @@ from scripts.ray_cluster import NodePlan, RayCluster
 from tests.executors.contract import requests_for
 from tests.executors.contract_software import SOFTWARE
 from tests.executors.ray.helpers import Requests
+from tests.ordinary_account import ordinary_account
 
 CLUSTER_TIMEOUT_S = 600  # whoever comes first waits for the cluster
 HERE = Path(__file__).parent
@@ -52,6 +53,20 @@ def cluster() -> Iterator[RayCluster]:
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install -r requirements-ray.lock")
     made = RayCluster([NodePlan("ray-1", "127.0.0.11", 4), NodePlan("ray-2", "127.0.0.12", 4)])
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.fixture(scope="package")
+def ordinary() -> Iterator[RayCluster]:
+    """For whole portals, which are no root's where we are root."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed: pip install -r requirements-ray.lock")
+    nodes = [NodePlan("ray-1", "127.0.0.11", 4), NodePlan("ray-2", "127.0.0.12", 4)]
+    made = RayCluster(nodes, account=ordinary_account())
     try:
         made.up()
         yield made

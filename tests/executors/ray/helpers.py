@@ -13,6 +13,18 @@ from evenkeel.runner.processes import all_processes, read_process
 from scheduling.executors.base import Fact, LaunchRequest
 from scripts.ray_cluster import RayCluster
 
+
+def portal_settings(cluster: RayCluster) -> dict[str, str]:
+    """Of a portal whose jobs run there, on GPUs that are only declared."""
+    return {
+        "EVENKEEL_EXECUTOR": "ray",
+        "EVENKEEL_RAY_ADDRESS": cluster.connection.address,
+        "EVENKEEL_RAY_NAMESPACE": "evenkeel-portal",
+        "EVENKEEL_RAY_NODE_ADDRESS": cluster.connection.node_address,
+        "EVENKEEL_RAY_EMULATED": "1",
+    }
+
+
 Requests = Callable[..., LaunchRequest]
 
 #: Every rank adds its number in an all-reduce at each step, and trains a model with DistributedDataParallel.

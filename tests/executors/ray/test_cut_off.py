@@ -17,7 +17,9 @@ from tests.executors.cut_off import (
     or_skipped,
     portal_over,
 )
+from tests.executors.ray.helpers import portal_settings
 from tests.live_portal import LivePortal
+from tests.ordinary_account import ordinary_account
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +29,7 @@ def apart() -> Iterator[RayCluster]:
     pytest.importorskip("ray", reason="Ray is not installed: pip install -r requirements-ray.lock")
     nodes = [NodePlan("ray-1", "10.77.0.11", 2), NodePlan("ray-2", "10.77.0.12", 2)]
     # By itself it takes 65 s to give up a node that is silent, twice the lease; so it takes 35 s.
-    made = RayCluster(nodes, apart=True, variables={"RAY_health_check_timeout_ms": "4000"})
+    made = RayCluster(nodes, apart=True, variables={"RAY_health_check_timeout_ms": "4000"}, account=ordinary_account())
     try:
         with or_skipped():
             made.up()
@@ -38,14 +40,8 @@ def apart() -> Iterator[RayCluster]:
 
 @pytest.fixture
 def portal(apart: RayCluster) -> Iterator[LivePortal]:
-    to = apart.connection
-    settings = {
-        "EVENKEEL_EXECUTOR": "ray",
-        "EVENKEEL_RAY_ADDRESS": to.address,
-        "EVENKEEL_RAY_NODE_ADDRESS": to.node_address,
-        "EVENKEEL_RAY_EMULATED": "1",
-    }
-    with portal_over(apart.links, **settings) as made:
+    settings = portal_settings(apart)
+    with portal_over(apart, apart.links, **settings) as made:
         yield made
 
 

@@ -7,32 +7,24 @@ from collections.abc import Iterator
 import pytest
 
 from scripts.ray_cluster import RayCluster
-from tests.live_portal import LivePortal, running_portal
+from tests.executors.ray.helpers import portal_settings
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def portal(cluster: RayCluster) -> Iterator[LivePortal]:
-    to = cluster.connection
-    settings = {
-        "EVENKEEL_EXECUTOR": "ray",
-        "EVENKEEL_VIRTUAL_ACCELERATORS": "",
-        "EVENKEEL_RAY_ADDRESS": to.address,
-        "EVENKEEL_RAY_NAMESPACE": "evenkeel-portal",
-        "EVENKEEL_RAY_NODE_ADDRESS": to.node_address,
-        "EVENKEEL_RAY_EMULATED": "1",
-    }
-    with cluster.network.inside(), running_portal(**settings) as made:
+def portal(ordinary: RayCluster) -> Iterator[LivePortal]:
+    with ordinary.network.inside(), engine_portal(ordinary, **portal_settings(ordinary)) as made:
         yield made
 
 
 def test_a_job_trains_on_while_the_portal_is_killed_and_started_again(portal: LivePortal) -> None:
-    assert "WRONG" not in portal.manage("doctor")
+    portal.examined()
     number = portal.submit(total_steps=3_000, gpus={"min": 2, "max": 2}, checkpoint={"every_steps": 50})["number"]
     portal.wait_for("steps", lambda: portal.job(number)["step"] > 0, 240)
     [(run, epoch)] = portal.rows("SELECT id, epoch FROM jobs_run")
-    [said] = portal.data.glob(f"jobs/*/runs/{run}/{epoch}/sdk/rank0.jsonl")
+    [said] = portal.files.glob(f"jobs/*/runs/{run}/{epoch}/sdk/rank0.jsonl")
     portal.kill_all("scheduling.executors.ray.agent", str(portal.data / "run" / "ray"))
     before = said.stat().st_size
     portal.wait_for("steps without a portal", lambda: said.stat().st_size > before, 60)

@@ -9,29 +9,23 @@ import pytest
 
 from scripts.ray_cluster import RayCluster
 from tests.client.s3 import S3, s3_server
+from tests.executors.moving_by_store import caches as caches  # a fixture
 from tests.executors.moving_by_store import check_moving_to_a_node_that_has_nothing, settings_for
-from tests.live_portal import LivePortal, running_portal
+from tests.executors.ray.helpers import portal_settings
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def s3(cluster: RayCluster) -> Iterator[S3]:
-    with cluster.network.inside(), s3_server() as made:
+def s3(ordinary: RayCluster) -> Iterator[S3]:
+    with ordinary.network.inside(), s3_server() as made:
         yield made
 
 
 @pytest.fixture
-def portal(cluster: RayCluster, s3: S3, tmp_path: Path) -> Iterator[LivePortal]:
-    to = cluster.connection
-    engine = {
-        "EVENKEEL_EXECUTOR": "ray",
-        "EVENKEEL_RAY_ADDRESS": to.address,
-        "EVENKEEL_RAY_NAMESPACE": "evenkeel-store",
-        "EVENKEEL_RAY_NODE_ADDRESS": to.node_address,
-        "EVENKEEL_RAY_EMULATED": "1",
-    }
-    with running_portal(**settings_for(s3, tmp_path) | engine) as made:
+def portal(ordinary: RayCluster, s3: S3, caches: Path) -> Iterator[LivePortal]:
+    with engine_portal(ordinary, **settings_for(s3, caches) | portal_settings(ordinary)) as made:
         yield made
 
 
