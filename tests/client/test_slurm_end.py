@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from evenkeel.runner.slurm_end import leave_slurm
 
 

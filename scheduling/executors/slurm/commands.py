@@ -90,7 +90,7 @@ class Commands:
         timeout_s = timeout_s or self._timeout_s
         try:
             result = subprocess.run(
-                command, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                command, env=self._environment(command[0]), stdin=subprocess.DEVNULL, capture_output=True, check=False,
                 timeout=timeout_s, cwd="/", text=True, errors="replace",
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -104,12 +104,14 @@ class Commands:
             raise ExecutorError(f"{command[0]}: {words or f'code {result.returncode}'}", permanent=lasting)
         return result.stdout
 
-    def _environment(self) -> dict[str, str]:
-        """Ours without what would change the commands' options or the form of what they print."""
+    def _environment(self, command: str) -> dict[str, str]:
+        """Ours without what would change the commands' options or the form of what they print. sacct cannot read its
+        own times where they are to be printed as seconds."""
         prefixes = ("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SRUN_", "EVENKEEL_", "DJANGO_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
         conf = self._conf or os.environ.get("SLURM_CONF", "")
-        return kept | {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"} | ({"SLURM_CONF": conf} if conf else {})
+        times = {"SLURM_TIME_FORMAT": "%s"} if command == "squeue" else {}
+        return kept | {"LC_ALL": "C"} | times | ({"SLURM_CONF": conf} if conf else {})
 
     def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
         """Our jobs whose launch, or else whose name, begins so, by launch (see names.py; "" where it is not known),
@@ -127,7 +129,7 @@ class Commands:
 
     def past_jobs(self, name: str) -> list[SlurmJob] | None:
         """Jobs of that name in accounting; None where Slurm keeps none."""
-        found = self._accounted(f"--name={name}")
+        found = self._accounted(f"--name={name}", "--starttime=now-30days")
         return found if found is None else [job for job in found if job.name == name]
 
     def past_job(self, job_id: int) -> list[SlurmJob] | None:
@@ -146,9 +148,9 @@ class Commands:
         rows = (line.partition("|") for line in text.splitlines())
         return [int(number) for number, _, place in rows if number.isdecimal() and place == directory]
 
-    def _accounted(self, which: str) -> list[SlurmJob] | None:
+    def _accounted(self, *which: str) -> list[SlurmJob] | None:
         try:
-            text = self.run("sacct", "--json", "--allocations", which, "--starttime=now-30days")
+            text = self.run("sacct", "--json", "--allocations", *which)
         except ExecutorError as error:
             if "accounting storage is disabled" in str(error):
                 return None
