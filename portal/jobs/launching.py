@@ -41,6 +41,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
     return LaunchRequest(
         job_id=str(job.pk),
         job_number=job.number,
+        job_name=job.name,
         run_id=str(run.pk),
         epoch=epoch,
         project_key=job.project.key,

@@ -178,6 +178,7 @@ class LaunchRequest:
     api_url: str
     token: str
     report_interval_s: float
+    job_name: str = ""
     sample_interval_s: float = 5.0  # at which the runner reads what the run uses of its devices; 0: never
     pace_steps_per_s: float | None = None  # emulated devices: ceiling on speed
     #: The part of each of its devices that the run holds: below 100 others may run on the same one.
@@ -221,6 +222,9 @@ class Fact:
     spooled: bool = False
     #: It is alive, and the engine has not begun it or has suspended it: why, in words.
     waits: str = ""
+    #: Of what has exited: when the engine began it and when it ended there, by the engine's clock.
+    began_at: float | None = None
+    ended_at: float | None = None
     strays: str = ""  # which processes outlived the run and were ended, as a sentence
 
 

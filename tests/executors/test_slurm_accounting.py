@@ -11,7 +11,7 @@ import pytest
 
 from scheduling.executors.base import LaunchRequest
 from scheduling.executors.slurm.executor import SlurmExecutor
-from scheduling.executors.slurm.launching import job_name
+from scheduling.executors.slurm.names import launch_name
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.contract import ended, reason, requests_for, until
 from tests.executors.contract_deaths import WAITING, gone
@@ -41,9 +41,11 @@ def request_for(executor: SlurmExecutor, place: Path) -> Callable[..., LaunchReq
 
 
 def await_forgotten(executor: SlurmExecutor, request: LaunchRequest) -> None:
-    name = job_name(request.run_id, 1)
+    name = launch_name(request.run_id, 1)
     until(lambda: not executor._commands.jobs(name), "squeue to have forgotten it")
-    assert [job.name for job in executor._commands.past_jobs(name) or ()] == [name]
+    record = executor._layout.record(request.run_id)
+    assert record
+    assert [job.name for job in executor._past(record, 1) or ()] == [f"evenkeel-{request.job_number}"]
 
 
 def test_a_launch_nobody_noted_is_found_in_accounting_and_not_repeated(

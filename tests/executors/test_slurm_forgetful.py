@@ -17,7 +17,7 @@ from scheduling.executors.base import Fact, LaunchRequest
 from scheduling.executors.local.layout import RunRecord
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.executor import SlurmExecutor
-from scheduling.executors.slurm.launching import job_name
+from scheduling.executors.slurm.names import launch_name
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.contract import ended, reason, requests_for, until
 from tests.executors.contract_deaths import WAITING
@@ -36,7 +36,7 @@ class Scripted(Commands):
     node = "IDLE"
 
     def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
-        name = job_name(RECORD.run_id, 1)
+        name = launch_name(RECORD.run_id, 1)
         return {name: [SlurmJob(7, name, frozenset({self.states}), "gpu1", None)]} if self.states else {}
 
     def past_jobs(self, name: str) -> None:
@@ -156,7 +156,7 @@ def test_a_real_slurm_that_has_forgotten_a_lost_nodes_job(
     os.kill(forgetful.pid("slurmd.gpu2"), signal.SIGKILL)
     os.kill(runner, signal.SIGSTOP)  # as if the node were cut off
     try:
-        name = job_name(request.run_id, 1)
+        name = launch_name(request.run_id, 1)
         until(lambda: not executor._commands.jobs(name), "squeue to have forgotten it")
         forgotten_at = time.time()
         with pytest.raises(ExecutorError, match="may still run"):
@@ -182,6 +182,6 @@ def test_what_was_killed_is_known_to_have_ended_after_slurm_forgot_it(
     until((place / "pid0").exists, "the worker")
     os.kill(int((place / "pid0").read_text().split()[1]), signal.SIGSTOP)  # it leaves no record
     executor.kill(request.run_id, 1)
-    until(lambda: not executor._commands.jobs(job_name(request.run_id, 1)), "squeue to have forgotten it")
+    until(lambda: not executor._commands.jobs(launch_name(request.run_id, 1)), "squeue to have forgotten it")
     [fact] = executor.observe([(request.run_id, 1)])
     assert (fact.kind, reason(fact)) == ("exited", "signal")

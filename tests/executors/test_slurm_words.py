@@ -13,21 +13,24 @@ from scheduling.executors.slurm.commands import Commands, SlurmJob, limit_second
 from scheduling.executors.slurm.endings import brought_about, ending_of
 from scheduling.executors.slurm.inventory import parse_nodes
 from scheduling.executors.slurm.launching import arguments, parts_of
+from scheduling.executors.slurm.names import job_name
 from scheduling.executors.slurm.options import Options
-from scheduling.executors.slurm.seeing import waits_in_words
+from scheduling.executors.slurm.seeing import Notes, Seen, waits_in_words
 from tests.executors.test_sharing import make_request
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "slurm"
 NODE = (RECORDED / "node-22.05.txt").read_text()
 #: As 22.05.8 printed it, and a name of somebody's with the separator in it.
 QUEUE = """\
-6|COMPLETED|gpu2|1795850760|1795850770|1-00:00:00|None|evenkeel-f-1
-2|PENDING||1795850770|1796023570|1-00:00:00|Resources|evenkeel-b-1
-3|PENDING||N/A|N/A|UNLIMITED|JobHeldUser|evenkeel-c-1
-1|RUNNING|gpu[1-2]|1795850770|1795937170|1-00:00:00|None|evenkeel-abc-1
-4|SUSPENDED|gpu2|1795850770|1795937170|1-00:00:00|None|a|b evenkeel-d-1
+6|6|COMPLETED|gpu2|1795850760|1795850770|1-00:00:00|None|evenkeel job 1 run f epoch 1|evenkeel-1 resnet50
+2|2|PENDING||1795850770|1796023570|1-00:00:00|Resources|evenkeel job 2 run b epoch 1; for the paper|evenkeel-2
+3|3|PENDING||N/A|N/A|UNLIMITED|JobHeldUser|(null)|evenkeel-c-1
+1|1|RUNNING|gpu[1-2]|1795850770|1795937170|1-00:00:00|None|evenkeel job 4 run abc epoch 1|evenkeel-4 x
+8|8|RUNNING|gpu[1-2]|1795850770|1795937170|1-00:00:00|None|(null)|evenkeel-5 x
+10|9+1|RUNNING|gpu[1-2]|1795850770|1795937170|1-00:00:00|None|changed|evenkeel-6 x
+4|4|SUSPENDED|gpu2|1795850770|1795937170|1-00:00:00|None|(null)|a|b evenkeel-d-1
 of two lines|evenkeel-e-1
-7|COMPLETING|gpu1|1795541120|1795541300|3:00|None|evenkeel-a-1
+7|7|COMPLETING|gpu1|1795541120|1795541300|3:00|None|evenkeel job 7 run a epoch 1|evenkeel-7 x
 """
 
 
@@ -79,9 +82,34 @@ def test_memory_that_slurm_keeps_for_itself_is_not_asked_for() -> None:
 
 
 def test_jobs_of_others_are_left_out() -> None:
-    assert set(Printed(QUEUE).jobs("evenkeel-")) == {f"evenkeel-{run}-1" for run in ("f", "b", "c", "abc", "a")}
+    ours = {f"evenkeel-{run}-1" for run in ("f", "b", "c", "abc", "a")}
+    assert set(Printed(QUEUE).jobs("evenkeel-")) == {"", *ours}
     assert Printed(QUEUE).jobs("another-") == {}
     assert Printed("").jobs("evenkeel-") == {}
+
+
+def test_a_job_that_does_not_say_which_launch_it_is_is_known_by_its_number(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    notes.write("x", 1, 9)
+    notes.write("y", 2, 6)
+    seen = Seen(0.0, Printed(QUEUE).jobs("evenkeel-"), notes)
+    assert [job.job_id for job in seen.of("x", 1)] == [10]  # a component of the job that was noted
+    assert [job.job_id for job in seen.of("f", 1)] == [6]
+    assert not seen.of("y", 2)  # that number is another launch's by now
+    assert not seen.of("z", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("resnet50", "evenkeel-25 resnet50"),
+        ("Größe: 50 %, lr=0.1|x", "evenkeel-25 Groe-50-lr=0.1-x"),
+        ("ä" * 100 + "\n$(id)`", "evenkeel-25 " + "a" * 48),
+        ("日本", "evenkeel-25"),
+    ],
+)
+def test_jobs_have_names_that_people_read_and_tools_bear(name: str, shown: str) -> None:
+    assert job_name(25, name) == shown
 
 
 def test_completing_is_not_over() -> None:

@@ -79,6 +79,7 @@ class Runner:
     ) -> None:
         self._dir, self._spec, self._can_fork, self._storing, self._data = epoch_dir, spec, can_fork, storing, data
         self.exit_code = 1  # until it is known how the epoch ended
+        self.ended_on_request = self._commanded = False  # by the portal, not by a signal of the engine's
         self._fetching, self._logged_at = "", time.monotonic()
         token = token_of(epoch_dir)
         self._secrets = (secrets or Secrets()).hiding(token)
@@ -119,6 +120,7 @@ class Runner:
     def _command_from_portal(self, command: str) -> None:
         known = {"checkpoint_and_stop": Order.STOP, "kill": Order.KILL}
         if command in known:
+            self._commanded = True
             self.order(known[command])
 
     # The course of an epoch
@@ -515,6 +517,9 @@ class Runner:
             "at": time.time(),
         }
         self.exit_code = verdict.as_exit_code()
+        asked = self._commanded or self._asked_to_stop()
+        stopped, killed = verdict.reason == "stopped" and asked, verdict.reason == "signal"
+        self.ended_on_request = stopped or (killed and self._ordered is Order.KILL)
         self._fetching = ""
         log.info("ended: %s %s", record["reason"], record["message"])
         self._reporter.put(self._redactor.clean_object(self._report(record)), urgent=True)

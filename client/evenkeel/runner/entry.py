@@ -19,6 +19,7 @@ from evenkeel.runner.following import FollowingRunner
 from evenkeel.runner.processes import adopt_orphans, forbid_new_privileges, identity, limit_resources, set_name
 from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.secrets import Secrets
+from evenkeel.runner.slurm_end import leave_slurm
 from evenkeel.runner.spec import LaunchSpec
 from evenkeel.runner.storing import Storing, Terms
 from evenkeel.runner.verdict import Order
@@ -127,13 +128,15 @@ def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> int:
     try:
         with secrets.files_in(epoch_dir / "secrets"):
             runner.run()
-        return runner.exit_code if "SLURM_JOB_ID" in os.environ else 0
     finally:
         if storing:
             storing.close()
         if data:
             data.close()
         (epoch_dir / SECRETS_FILE).unlink(missing_ok=True)
+    if "SLURM_JOB_ID" not in os.environ:
+        return 0
+    return leave_slurm(runner.exit_code, epoch_dir, on_request=runner.ended_on_request)
 
 
 def _limits(spec: LaunchSpec, gate: int | None) -> str:

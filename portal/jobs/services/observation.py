@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
+from psycopg2.extras import DateTimeTZRange
 
 from accounts import ledger
 from accounts.text import shown
@@ -23,8 +24,8 @@ from portal.jobs.relative import final_slowdown
 from portal.jobs.services.endings import and_then, explain_exit
 from portal.jobs.services.moves import StaleRun, Transition, Why, kept_why, move, move_who_can
 from portal.jobs.services.retries import in_short, judge_retry
-from portal.jobs.services.submission import end_assignments, end_processes, ending_at, start_run
-from portal.jobs.services.times import from_posix
+from portal.jobs.services.submission import end_assignments, end_processes, start_run
+from portal.jobs.services.times import engines_time, from_posix
 from portal.jobs.snapshots import job_profiles
 from scheduling.errors import InvalidTransition
 from scheduling.executors.base import ExitInfo, Fact, Renewals
@@ -56,7 +57,7 @@ def record_fact(fact: Fact) -> None:
             return  # not started yet, or only by now: a round with many runs takes in what was some time ago
         if fact.kind == "absent" and awaited and _reopen_failed_launch(run):
             return
-        ended = _end_holds(run, fact.epoch, from_posix(fact.at))
+        ended = _end_holds(run, fact)
         if ended and fact.strays:
             text = f"#{run.job.number}: {fact.strays}"
             events.append(kind="notice", job=run.job, run=run, at=from_posix(fact.at), text=text)
@@ -118,13 +119,14 @@ def note_dropped(fact: Fact, text: str) -> None:
         events.append(kind="notice", job=run.job, run=run, at=from_posix(fact.at), text=f"#{run.job.number}: {text}")
 
 
-def _end_holds(run: Run, epoch: int, seen_at: datetime) -> bool:
+def _end_holds(run: Run, fact: Fact) -> bool:
     """End the open holds of one launch and enter them in the ledger."""
-    holds = Hold.objects.select_for_update(of=("self",)).filter(run=run, epoch=epoch, during__upper_inf=True)
-    ended = []
+    holds = Hold.objects.select_for_update(of=("self",)).filter(run=run, epoch=fact.epoch, during__upper_inf=True)
+    ended, seen_at = [], from_posix(fact.at)
     for hold in holds:
-        end = max(seen_at, hold.started_at + timedelta(microseconds=1))
-        Hold.objects.filter(pk=hold.pk).update(during=ending_at(end))
+        start, end = engines_time(hold.started_at, fact)
+        end = max(end, start + timedelta(microseconds=1))
+        Hold.objects.filter(pk=hold.pk).update(during=DateTimeTZRange(start, end))
         ended.append(hold.pk)
     ledger.record_holds(holding.held(Hold.objects.filter(pk__in=ended), seen_at))
     return bool(ended)

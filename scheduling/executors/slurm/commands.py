@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.slurm.names import launch_of
 
 #: Commands try for minutes to reach a controller that is gone.
 TIMEOUT_S = 20.0
 MAX_WORDS = 300
-#: Number, state, nodes, start, end, time limit, reason, and last the name, which may hold anything.
-_QUEUE_FORMAT = "%A|%T|%N|%S|%e|%l|%r|%j"
-_QUEUED = re.compile(r"([0-9]+)\|([A-Z_+ ]+)\|" + r"([^|]*)\|" * 5 + r"(.*)")
+#: Number (of a heterogeneous job as `22+1`), state, nodes, start, end, time limit, reason, comment, and last the name,
+#: which may hold anything.
+_QUEUE_FORMAT = "%A|%i|%T|%N|%S|%e|%l|%r|%k|%j"
+_QUEUED = re.compile(r"([0-9]+)\|([^|]*)\|([A-Z_+ ]+)\|" + r"([^|]*)\|" * 6 + r"(.*)")
 _LIMIT = re.compile(r"(?:(?:(?P<days>[0-9]+)-)?(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)")
 #: Slurm looks now and then: it may ask a job to end so much earlier than it was told.
 _EARLY_S = 60.0
@@ -53,6 +55,10 @@ class SlurmJob:
     reason: str = ""
     started_at: float | None = None
     limit_s: float | None = None
+    #: Of a heterogeneous job's components that of the first; otherwise its own.
+    leading_id: int = 0
+    #: Which launch it is, as far as it says so itself.
+    launch: str = ""
 
     def ended_by_limit(self, end_signal_s: float) -> bool:
         """It ended at its time limit, or when it was asked to, so long before."""
@@ -84,7 +90,7 @@ class Commands:
         timeout_s = timeout_s or self._timeout_s
         try:
             result = subprocess.run(
-                command, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                command, env=self._environment(command[0]), stdin=subprocess.DEVNULL, capture_output=True, check=False,
                 timeout=timeout_s, cwd="/", text=True, errors="replace",
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -98,37 +104,60 @@ class Commands:
             raise ExecutorError(f"{command[0]}: {words or f'code {result.returncode}'}", permanent=lasting)
         return result.stdout
 
-    def _environment(self) -> dict[str, str]:
-        """Ours without what would change the commands' options or the form of what they print."""
+    def _environment(self, command: str) -> dict[str, str]:
+        """Ours without what would change the commands' options or the form of what they print. sacct cannot read its
+        own times where they are to be printed as seconds."""
         prefixes = ("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SRUN_", "EVENKEEL_", "DJANGO_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
         conf = self._conf or os.environ.get("SLURM_CONF", "")
-        return kept | {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"} | ({"SLURM_CONF": conf} if conf else {})
+        times = {"SLURM_TIME_FORMAT": "%s"} if command == "squeue" else {}
+        return kept | {"LC_ALL": "C"} | times | ({"SLURM_CONF": conf} if conf else {})
 
     def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
-        """Our jobs whose name begins so, by name, those included that ended within Slurm's MinJobAge."""
+        """Our jobs whose launch, or else whose name, begins so, by launch (see names.py; "" where it is not known),
+        those included that ended within Slurm's MinJobAge."""
         text = self.run("squeue", "--noheader", "--states=all", "--me", f"--format={_QUEUE_FORMAT}")
         lines = [_QUEUED.fullmatch(line) for line in text.splitlines()]
         if lines and not any(lines):
             raise ExecutorError(f"squeue printed no jobs: {text[:100]!r}", permanent=False)
         found: dict[str, list[SlurmJob]] = {}
         for line in lines:  # others of the same user may have a line end in their name
-            if line and line[8].startswith(prefix):
-                found.setdefault(line[8], []).append(_queued(line))
+            if line and (launch_of(line[9], line[10]) or line[10]).startswith(prefix):
+                job = _queued(line)
+                found.setdefault(job.launch, []).append(job)
         return found
 
     def past_jobs(self, name: str) -> list[SlurmJob] | None:
         """Jobs of that name in accounting; None where Slurm keeps none."""
+        found = self._accounted(f"--name={name}", "--starttime=now-30days")
+        return found if found is None else [job for job in found if job.name == name]
+
+    def past_job(self, job_id: int) -> list[SlurmJob] | None:
+        """A job in accounting, with its components; None where Slurm keeps none."""
+        return self._accounted(f"--jobs={job_id}")
+
+    def past_ids(self, name: str, directory: str) -> list[int]:
+        """Jobs of that name in accounting that were sent with that working directory."""
+        words = ("--noheader", "--parsable2", "--allocations", "--format=JobIDRaw,WorkDir")
         try:
-            text = self.run("sacct", "--json", "--allocations", f"--name={name}", "--starttime=now-30days")
+            text = self.run("sacct", *words, f"--name={name}", "--starttime=now-30days")
+        except ExecutorError as error:
+            if "accounting storage is disabled" in str(error):
+                return []
+            raise
+        rows = (line.partition("|") for line in text.splitlines())
+        return [int(number) for number, _, place in rows if number.isdecimal() and place == directory]
+
+    def _accounted(self, *which: str) -> list[SlurmJob] | None:
+        try:
+            text = self.run("sacct", "--json", "--allocations", *which)
         except ExecutorError as error:
             if "accounting storage is disabled" in str(error):
                 return None
             raise
         if not text.lstrip().startswith("{"):
             return None
-        jobs = (_accounted(entry) for entry in _object(text, "sacct").get("jobs", ()))
-        return [job for job in jobs if job.name == name]
+        return [_accounted(entry) for entry in _object(text, "sacct").get("jobs", ())]
 
     def submit(self, arguments: Sequence[str]) -> int:
         printed = self.run("sbatch", "--parsable", *arguments).strip().splitlines()
@@ -174,9 +203,12 @@ def _states(value: Any) -> frozenset[str]:
 
 
 def _queued(line: re.Match[str]) -> SlurmJob:
-    job_id, state, nodes, start, end, limit, reason, name = line.groups()
+    job_id, shown_id, state, nodes, start, end, limit, reason, comment, name = line.groups()
+    leads = shown_id.partition("+")[0]
     return SlurmJob(
         job_id=int(job_id),
+        leading_id=int(leads) if leads.isdecimal() else int(job_id),
+        launch=launch_of(comment, name),
         name=name,
         states=_states(state),
         nodes=nodes,
@@ -204,4 +236,5 @@ def _accounted(entry: Mapping[str, Any]) -> SlurmJob:
         states=_states(state.get("current")),
         nodes=str(entry.get("nodes") or ""),
         ended_at=number(times.get("end")) or None,
+        started_at=number(times.get("start")) or None,
     )

@@ -43,6 +43,7 @@ from scheduling.executors.slurm import examining, launching
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import brought_about, ending_of
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
+from scheduling.executors.slurm.names import PREFIX, job_name
 from scheduling.executors.slurm.options import Options
 from scheduling.executors.slurm.seeing import (
     Notes,
@@ -52,6 +53,7 @@ from scheduling.executors.slurm.seeing import (
     decisive,
     look_afresh,
     node_names,
+    past_jobs,
     silent,
     waits_in_words,
 )
@@ -101,6 +103,7 @@ class SlurmExecutor(SiteSoftware):
             make_job_dir(self._layout, record.job_id, OURS)
             launching.prepare(self._layout, request, groups, self._options, epoch_dir, nodes)
             self._layout.begin(record.run_id, request.epoch)
+            self._notes.name(record.run_id, request.epoch, job_name(request.job_number, request.job_name))
             job_id = self._commands.submit(launching.arguments(request, groups, self._options, epoch_dir))
             self._notes.write(record.run_id, request.epoch, job_id)
 
@@ -206,16 +209,19 @@ class SlurmExecutor(SiteSoftware):
         if self._notes.job_id(record.run_id, epoch) is not None:
             return False
         # It was sent, perhaps, and nobody learnt as which job.
-        if found := self._known_to_slurm(record.run_id, epoch):
-            self._notes.write(record.run_id, epoch, found[0].job_id)
+        if found := self._known_to_slurm(record, epoch):
+            self._notes.write(record.run_id, epoch, min(job.job_id for job in found))  # the leading one
             return False
         with contextlib.suppress(OSError):
             remove_tree(self._layout.epoch_dir(record, epoch) / "claim")  # ours, see `_close`
         return True
 
-    def _known_to_slurm(self, run_id: str, epoch: int) -> Sequence[SlurmJob]:
-        name = launching.job_name(run_id, epoch)
-        return self._commands.jobs(name).get(name) or self._commands.past_jobs(name) or ()
+    def _known_to_slurm(self, record: RunRecord, epoch: int) -> Sequence[SlurmJob]:
+        return self._see().of(record.run_id, epoch) or self._past(record, epoch) or ()
+
+    def _past(self, record: RunRecord, epoch: int) -> Sequence[SlurmJob] | None:
+        epoch_dir = self._layout.epoch_dir(record, epoch)
+        return past_jobs(self._commands, self._notes, record.run_id, epoch, epoch_dir)
 
     def _end_earlier(self, record: RunRecord, epoch: int) -> None:
         """Nothing of the job may still run: earlier epochs and earlier runs share its checkpoints."""
@@ -225,7 +231,7 @@ class SlurmExecutor(SiteSoftware):
             for older in self._layout.epochs(other)
             if (other.run_id, older) != (record.run_id, epoch) and self._layout.begun(other.run_id, older)
         ]
-        seen = self._see() if earlier else Seen(0.0, {})
+        seen = self._see() if earlier else Seen(0.0, {}, self._notes)
         for other, older in earlier:
             if live := seen.live(other.run_id, older):
                 self._commands.cancel([job.job_id for job in live])
@@ -241,7 +247,7 @@ class SlurmExecutor(SiteSoftware):
 
     def _see(self) -> Seen:
         at = time.time()  # what is sent from now on may be missing
-        return Seen(at, self._commands.jobs(launching.NAME_PREFIX))
+        return Seen(at, self._commands.jobs(PREFIX), self._notes)
 
     def _live(self, run_id: str, epoch: int) -> list[SlurmJob]:
         return self._see().live(run_id, epoch)
@@ -284,7 +290,7 @@ class SlurmExecutor(SiteSoftware):
         if not mine and self._notes.at(run_id, epoch) >= seen.at - CLOCK_S:
             return Fact(run_id, epoch, "alive", now)
         look_afresh(epoch_dir)
-        job = decisive(mine or self._commands.past_jobs(launching.job_name(run_id, epoch)) or (), epoch_dir)
+        job = decisive(mine or self._past(record, epoch) or (), epoch_dir)
         left = facts.read_exit(epoch_dir)
         # As of the moment we looked: until then `renewed_at` is known.
         if self._may_run_on(record, epoch, job, left, renewed_at, min(now, seen.at)):
@@ -299,7 +305,9 @@ class SlurmExecutor(SiteSoftware):
             said = brought_about(job, by_limit=by_limit) if ended.reason == "stopped" else ""
             ended = replace(ended, engine_limit=by_limit, message=said or ended.message)
         self._clean(epoch_dir)
-        return Fact(run_id, epoch, "exited", now, exit=ended, spooled=is_spooled(epoch_dir))
+        began_at, ended_at = (job.started_at, job.ended_at) if job is not None else (None, None)
+        spooled = is_spooled(epoch_dir)
+        return Fact(run_id, epoch, "exited", now, exit=ended, spooled=spooled, began_at=began_at, ended_at=ended_at)
 
     def _look_unnoted(self, record: RunRecord, epoch: int, now: float) -> Fact:
         """A launch under way, or one that broke off. Before it counts as absent it is closed: should Slurm have
@@ -310,8 +318,8 @@ class SlurmExecutor(SiteSoftware):
         with self._layout.locked(run_id, timeout_s=0):
             if self._notes.job_id(run_id, epoch) is not None:
                 return Fact(run_id, epoch, "alive", now)
-            if found := self._known_to_slurm(run_id, epoch):
-                self._notes.write(run_id, epoch, found[0].job_id)
+            if found := self._known_to_slurm(record, epoch):
+                self._notes.write(run_id, epoch, min(job.job_id for job in found))
                 return Fact(run_id, epoch, "alive", now)
             with contextlib.suppress(FileNotFoundError):
                 (self._layout.epoch_dir(record, epoch) / "claim").mkdir(mode=0o700)

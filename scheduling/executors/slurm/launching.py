@@ -17,15 +17,11 @@ from scheduling.executors.base import AcceleratorInfo, LaunchRequest
 from scheduling.executors.local import launching
 from scheduling.executors.local.layout import Layout
 from scheduling.executors.slurm.inventory import SlurmNode
+from scheduling.executors.slurm.names import job_comment, job_name
 from scheduling.executors.slurm.options import Options
 
 SCRIPT = Path(__file__).with_name("job.sh")
-NAME_PREFIX = "evenkeel-"
 STANDARD_PATH = "/usr/local/bin:/usr/bin:/bin"
-
-
-def job_name(run_id: str, epoch: int) -> str:
-    return f"{NAME_PREFIX}{run_id}-{int(epoch)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +130,14 @@ def _is_loopback(address: str) -> bool:
 
 def arguments(request: LaunchRequest, groups: Sequence[Sequence[Part]], options: Options, epoch_dir: Path) -> list[str]:
     """Of sbatch. Nothing of them is a secret: everybody on the cluster can read a job's command line."""
-    words = [f"--job-name={job_name(request.run_id, request.epoch)}", "--no-requeue", "--export=NONE",
-             f"--comment=evenkeel job {request.job_number} run {request.run_id} epoch {int(request.epoch)}",
-             f"--output={os.fspath(epoch_dir / 'logs' / 'slurm.log')}", "--open-mode=append", "--chdir=/",
+    named = [f"--job-name={job_name(request.job_number, request.job_name)}",
+             f"--comment={job_comment(request.job_number, request.run_id, request.epoch)}"]  # fmt: skip
+    # By its directory accounting finds a launch whose number nobody learnt; the script leaves it at once.
+    words = [*named, "--no-requeue", "--export=NONE", f"--chdir={os.fspath(epoch_dir)}",
+             f"--output={os.fspath(epoch_dir / 'logs' / 'slurm.log')}", "--open-mode=append",
              f"--signal=B:TERM@{options.end_signal_s}"]  # fmt: skip
     for number, group in enumerate(groups):
-        words += [":", f"--job-name={job_name(request.run_id, request.epoch)}"] if number else []
+        words += [":", *named] if number else []
         words += [*options.arguments(), f"--nodes={len(group)}", "--ntasks-per-node=1", f"--gres={group[0].gres}"]
         words += [f"--cpus-per-task={group[0].cpus(request)}", f"--mem={group[0].memory_mib(request)}M"]
         if options.placement == "nodes":

@@ -16,14 +16,15 @@ from evenkeel.runner.spec import ENDED_FILE
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.layout import checked_name
-from scheduling.executors.slurm import launching
-from scheduling.executors.slurm.commands import SlurmJob
+from scheduling.executors.slurm.commands import Commands, SlurmJob
+from scheduling.executors.slurm.names import PREFIX, launch_name
 
 MAX_NODES = 5_000
 
 
 class Notes:
-    """`<run>.<epoch>.slurm`: as which job it was sent, and when; `<run>.<epoch>.killed`: that it shall be killed;
+    """`<run>.<epoch>.slurm`: as which job it was sent, and when; `<run>.<epoch>.named`: what it is called in Slurm,
+    before it is sent; `<run>.<epoch>.killed`: that it shall be killed;
     `<run>.<epoch>.requeued`: that Slurm has queued it again after it had begun; `<run>.<epoch>.unseen`: since when it
     may run where Slurm does not see it."""
 
@@ -38,6 +39,13 @@ class Notes:
 
     def requeue_mark(self, run_id: str, epoch: int) -> Path:
         return self._own / f"{checked_name(run_id)}.{int(epoch)}.requeued"
+
+    def name(self, run_id: str, epoch: int, name: str) -> None:
+        write_atomically(self._own / f"{checked_name(run_id)}.{int(epoch)}.named", {"name": name})
+
+    def named(self, run_id: str, epoch: int) -> str:
+        name = (read_object(self._own / f"{checked_name(run_id)}.{int(epoch)}.named") or {}).get("name")
+        return name if isinstance(name, str) else ""
 
     def write(self, run_id: str, epoch: int, job_id: int) -> None:
         write_atomically(self._file(run_id, epoch), {"job_id": job_id, "at": time.time()})
@@ -65,16 +73,33 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Jobs by name, as they were at one moment."""
+    """Jobs by launch, as they were at one moment. One that does not say which launch it is (its comment was changed)
+    is known by the number that was noted when it was sent."""
 
     at: float
     jobs: Mapping[str, Sequence[SlurmJob]]
+    notes: Notes
 
     def of(self, run_id: str, epoch: int) -> Sequence[SlurmJob]:
-        return self.jobs.get(launching.job_name(run_id, epoch), ())
+        if (found := self.jobs.get(launch_name(run_id, epoch))) or not (unclear := self.jobs.get("")):
+            return found or ()
+        noted = self.notes.job_id(run_id, epoch)
+        return [job for job in unclear if job.leading_id == noted]
 
     def live(self, run_id: str, epoch: int) -> list[SlurmJob]:
         return [job for job in self.of(run_id, epoch) if not job.over]
+
+
+def past_jobs(commands: Commands, notes: Notes, run_id: str, epoch: int, epoch_dir: Path) -> Sequence[SlurmJob] | None:
+    """What accounting has of a launch, by the number that was noted, or by its name and directory; None where Slurm
+    keeps none."""
+    numbers = [number] if (number := notes.job_id(run_id, epoch)) is not None else []
+    if not numbers:
+        if not (name := notes.named(run_id, epoch)):
+            return commands.past_jobs(launch_name(run_id, epoch))
+        numbers = commands.past_ids(name, os.fspath(epoch_dir))
+    found = [job for number in numbers for job in commands.past_job(number) or ()]
+    return [job for job in found if job.name.startswith(PREFIX)] or None
 
 
 def decisive(jobs: Sequence[SlurmJob], epoch_dir: Path) -> SlurmJob | None:

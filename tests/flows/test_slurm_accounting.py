@@ -1,0 +1,96 @@
+"""A whole portal on a real Slurm with accounting: what sacct says of each launch is what the portal says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scripts.slurm_cluster import SlurmCluster
+from tests.executors.slurm import portal_settings, slurm_or_skipped
+from tests.flows.test_slurm import PROGRAM
+from tests.live_portal import LivePortal, running_portal
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+WISH: dict[str, Any] = {"model_type": None, "batch_size": 8, "total_steps": 10**6, "gpus": {"min": 1, "max": 1}}
+
+
+@pytest.fixture(scope="module")
+def accounted() -> Iterator[SlurmCluster]:
+    with slurm_or_skipped(nodes=2, gpus=4, accounting=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def portal(accounted: SlurmCluster) -> Iterator[LivePortal]:
+    with running_portal(**portal_settings(accounted)) as portal:
+        yield portal
+
+
+def records(cluster: SlurmCluster, number: int) -> list[tuple[str, str, str, float]]:
+    """Name, state, exit code and seconds of each launch of a job, as sacct has them."""
+    words = ("--noheader", "--parsable2", "--allocations", "--format=JobName,State,ExitCode,ElapsedRaw,JobIDRaw")
+    rows = (line.split("|") for line in cluster._ask("sacct", *words).splitlines())
+    found = [row for row in rows if row[0].partition(" ")[0] == f"evenkeel-{number}"]
+    return [(name, state.split()[0], code, float(elapsed)) for name, state, code, elapsed, _ in found]
+
+
+def awaited(portal: LivePortal, cluster: SlurmCluster, number: int, count: int) -> list[tuple[str, str, str, float]]:
+    def there() -> list[tuple[str, str, str, float]] | None:
+        return rows if len(rows := records(cluster, number)) == count else None
+
+    return list(portal.wait_for("sacct", there, 30))
+
+
+def paid_s(portal: LivePortal, number: int) -> list[float]:
+    """How long each launch held its GPUs, and whether the ledger has as much of it."""
+    where = f"JOIN jobs_run r ON r.id = h.run_id JOIN jobs_job j ON j.id = r.job_id WHERE j.number = {number}"
+    length = "extract(epoch FROM upper(h.during) - lower(h.during))"
+    held = portal.rows(
+        f"SELECT max({length}), sum({length}) FROM jobs_hold h {where} GROUP BY r.id, h.epoch ORDER BY 1"
+    )
+    entered = portal.rows(
+        "SELECT coalesce(sum(extract(epoch FROM to_at - from_at) * quantity / 100), 0) FROM accounts_ledgerentry e"
+        f" JOIN jobs_job j ON j.id = e.job_id WHERE j.number = {number} AND e.resource = 'gpu'"
+    )
+    assert float(entered[0][0]) == pytest.approx(float(sum(total for _, total in held)), abs=0.01)
+    return [float(most) for most, _ in held]
+
+
+def test_slurm_and_portal_agree_on_each_launch(portal: LivePortal, accounted: SlurmCluster) -> None:
+    (portal.data / "program.py").write_text(PROGRAM)
+    trains = f"python {portal.data / 'program.py'}"
+    done = portal.submit(name="two seconds", command="sleep 2", **WISH | {"total_steps": 1})["number"]
+    failed = portal.submit(command="sleep 1; exit 3", **WISH | {"total_steps": 1}, retry={"limit": 0})["number"]
+    stopped = portal.submit(name="Größe, 50 %", command=trains, **WISH)["number"]
+    plain = portal.submit(command="sleep 900", **WISH)["number"]
+    gang = portal.submit(command=trains, **WISH | {"gpus": {"min": 5, "max": 5}})["number"]
+    portal.wait_for("steps", lambda: portal.job(stopped)["step"] > 0, 120)
+    with portal.api() as api:
+        api.post(f"jobs/{stopped}/hold").raise_for_status()
+        portal.wait_state(stopped, "queued", "held")
+        portal.wait_for("its GPUs", lambda: all(paid_s(portal, stopped)), 60)
+        api.post(f"jobs/{stopped}/release").raise_for_status()
+        portal.wait_state(plain, "running")
+        api.post(f"jobs/{plain}/cancel").raise_for_status()
+        portal.wait_for("the gang", lambda: portal.job(gang)["step"] > 0, 240)
+        for number in (stopped, gang):
+            api.post(f"jobs/{number}/cancel").raise_for_status()
+    expected = {
+        done: ["COMPLETED 0:0"], failed: ["FAILED 3:0"], stopped: ["CANCELLED"] * 2, plain: ["CANCELLED"],
+        gang: ["CANCELLED"] * 2,
+    }  # fmt: skip
+    for number in expected:
+        portal.wait_state(number, "succeeded", "failed", "cancelled", timeout_s=120)
+    for number, states in expected.items():
+        rows = awaited(portal, accounted, number, len(states))
+        assert [state if state == "CANCELLED" else f"{state} {code}" for _, state, code, _ in rows] == states
+        elapsed = sorted(row[3] for row in rows)
+        paid = paid_s(portal, number)
+        if number == gang:  # both components of the heterogeneous job ran as long
+            paid *= 2
+        assert elapsed == pytest.approx(paid, abs=1.0), number
+    assert records(accounted, done)[0][0] == f"evenkeel-{done} two-seconds"
+    assert records(accounted, stopped)[0][0] == f"evenkeel-{stopped} Groe-50"
