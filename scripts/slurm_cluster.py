@@ -77,6 +77,7 @@ class SlurmCluster:
     in_namespace: bool = False
     node_options: str = ""  # further words of each NodeName line
     hidden: Path | None = None  # in place of a directory below the root
+    commands: Path | None = None  # of another Slurm, see scripts.slurm_chroot
     _database: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -94,7 +95,9 @@ class SlurmCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"SLURM_CONF": str(self.conf)}
+        """Of whatever calls its commands."""
+        path = {"PATH": f"{self.commands}:{os.environ['PATH']}"} if self.commands else {}
+        return {"SLURM_CONF": str(self.conf)} | path
 
     def start(self) -> None:
         """TimeoutError or CalledProcessError where it does not come up; what was started is ended then."""
@@ -327,8 +330,11 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--gpus", type=int, default=4)
     parser.add_argument("--accounting", action="store_true", help="with slurmdbd and MariaDB, for sacct")
+    parser.add_argument("--commands", type=Path, help="of another Slurm, as scripts.slurm_chroot prints them")
     options = parser.parse_args()
-    cluster = SlurmCluster(options.root.resolve(), options.nodes, options.gpus, options.accounting)
+    cluster = SlurmCluster(
+        options.root.resolve(), options.nodes, options.gpus, options.accounting, commands=options.commands
+    )
     if options.verb == "down":
         cluster.stop()
         return 0
@@ -336,7 +342,8 @@ def main() -> int:
         print(reason, file=sys.stderr)
         return 1
     cluster.start()
-    print(f"export SLURM_CONF={cluster.conf}")
+    for name, value in cluster.environment.items():
+        print(f"export {name}={value}")
     return 0
 
 

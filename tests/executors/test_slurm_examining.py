@@ -17,7 +17,7 @@ import pytest
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding, Kept, NodeCheck
 from scheduling.executors.slurm.commands import Commands
-from scheduling.executors.slurm.examining import NEEDED, PROBE, _of_devices, check_node, examine
+from scheduling.executors.slurm.examining import NEEDED, PROBE, _of_devices, _version, check_node, examine
 from scheduling.executors.slurm.options import Options
 from tests.executors.played_nvml import play
 
@@ -163,6 +163,22 @@ def test_nodes_that_jobs_take_all_of_are_not_probed_and_not_wrong(tmp_path: Path
     busy = ExecutorError("srun: error: Unable to allocate resources: Requested nodes are busy", permanent=False)
     found = findings(Site(answers={"srun": busy}), tmp_path)  # since it was looked at
     assert (found["probe"].ok, found["probe"].known) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("version", "ok", "words"),
+    [
+        ("22.05.8", True, "which was tried"),
+        ("24.11.5", True, "which was tried"),
+        ("23.11.4", True, "which was not run: 22.05 and 24.11 were"),
+        ("25.05.1", True, "which was not run"),
+        ("21.08.8", False, "which was not run"),
+    ],
+)
+def test_versions_that_were_run_are_told_from_those_that_were_read_about(version: str, ok: bool, words: str) -> None:
+    found = _version(f"slurm-wlm {version}\n")
+    assert found.ok is ok
+    assert words in found.seen
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
 
-OLDEST = (22, 5)
+#: Versions under which the tests were run; what lies between was read in Slurm's documentation.
+RUN = ((22, 5), (24, 11))
 NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "srun")
 PROBE_WAIT_S = 20
 PROBE_TIMEOUT_S = 90.0
@@ -152,7 +153,9 @@ def _unless_busy(finding: Finding) -> Finding:
 def _version(text: str) -> Finding:
     match = re.search(r"([0-9]+)\.([0-9]+)", text)
     version = (int(match[1]), int(match[2])) if match else (0, 0)
-    return Finding("version", version >= OLDEST, text.strip(), "Slurm 22.05 is the oldest that was tried")
+    tried = " and ".join(f"{year}.{month:02}" for year, month in RUN)
+    words = "which was tried" if version in RUN else f"which was not run: {tried} were, others are only read about"
+    return Finding("version", version >= RUN[0], f"{text.strip()}, {words}", f"use a newer one: {tried} were tried")
 
 
 def _partition(commands: Commands, options: Options) -> Finding:
