@@ -46,11 +46,11 @@ def test_a_number_that_is_too_large_is_refused() -> None:
     [(WholeNumber(1), "12", 12), (WholeNumber(), "-3", -3), (WholeNumber(1), 7, 7), (Number(0), "0.5", 0.5),
      (Number(), "1e3", 1000.0), (Number(0), ".5", 0.5), (Number(0), "3", 3.0), (Number(0), 300, 300.0)],
 )  # fmt: skip
-def test_numbers_are_read(kind: click.ParamType, given: Any, read: float) -> None:
+def test_numbers_are_read(kind: WholeNumber | Number, given: Any, read: float) -> None:
     assert kind.convert(given, None, None) == read
 
 
 @pytest.mark.parametrize(("kind", "given"), [(WholeNumber(1, 5), "6"), (Number(0, min_open=True), "0")])
-def test_bounds_hold(kind: click.ParamType, given: str) -> None:
+def test_bounds_hold(kind: WholeNumber | Number, given: str) -> None:
     with pytest.raises(click.BadParameter, match="is not in the range"):
         kind.convert(given, None, None)

@@ -10,7 +10,7 @@ import pytest
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.slurm import portal_settings, slurm_or_skipped
 from tests.flows.test_slurm import PROGRAM
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -25,7 +25,7 @@ def accounted() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="module")
 def portal(accounted: SlurmCluster) -> Iterator[LivePortal]:
-    with running_portal(**portal_settings(accounted)) as portal:
+    with engine_portal(accounted, **portal_settings(accounted)) as portal:
         yield portal
 
 
