@@ -65,7 +65,6 @@ class ControlPlane:
 
     def start(self, supervisor: Supervisor) -> None:
         began = time.monotonic()
-        check_engines()
         logger.info("Evenkeel %s, data in %s", settings.VERSION, self._layout.data)
         servers = service_account().uid
         if servers is not None:
@@ -206,6 +205,7 @@ def serve(when_ready: Callable[[Supervisor], None] | None = None, *, interrupted
             when_ready(supervisor)
 
     try:
+        check_engines()  # before root makes anything
         layout.prepare()
         _speak_up(layout)
         return Supervisor(layout).run(start, interrupted=interrupted)

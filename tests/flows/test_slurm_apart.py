@@ -53,7 +53,7 @@ def refused(portal: LivePortal) -> str:
 
 def documented(old: Path, new: Path) -> str:
     """The commands of the page, for these directories."""
-    [block] = re.findall(r"\n((?:    .+\n)*    mkdir /var/lib/evenkeel-data.*\n(?:    .+\n)+)", DOCUMENT)
+    [block] = re.findall(r"\n((?:    .+\n)*    mkdir -p /var/lib/evenkeel-data.*\n(?:    .+\n)+)", DOCUMENT)
     return str(block).replace(NEW, str(new)).replace(OLD, str(old))
 
 
