@@ -147,6 +147,10 @@ class User(AbstractUser):
 MOST_PRIORITY = 1_000_000
 
 
+#: What a project may be called in Slurm.
+SLURM_NAMES = ("account", "qos", "partition", "wckey", "reservation")
+
+
 class Project(models.Model):
     """One place in the tree of projects. `ancestry` is kept by triggers, whoever writes the row: the ids from the
     root down to the project itself. It is not known on an instance that was just created."""
@@ -176,6 +180,8 @@ class Project(models.Model):
         validators=[MaxValueValidator(MOST_PRIORITY)],
         help_text="Against the other projects' (multifactor); without one, that of the project above.",
     )
+    #: Of SLURM_NAMES those that it does not have from the project above (accounts/slurm_names.py).
+    slurm = models.JSONField(default=dict, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     archived_at = models.DateTimeField(null=True, blank=True, editable=False)
 

@@ -78,6 +78,7 @@ class SlurmCluster:
     node_options: str = ""  # further words of each NodeName line
     hidden: Path | None = None  # in place of a directory below the root
     commands: Path | None = None  # of another Slurm, see scripts.slurm_chroot
+    more: tuple[str, ...] = ()  # further lines of slurm.conf
     _database: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -239,7 +240,7 @@ class SlurmCluster:
             f"Port={ports[number]} CPUs=16 RealMemory=64000 Gres=gpu:a100:{self.gpus} {self.node_options} State=UNKNOWN"
             for number in range(1, self.nodes + 1)
         ]
-        lines.append("PartitionName=main Nodes=ALL Default=YES MaxTime=1-0 State=UP")
+        lines += ["PartitionName=main Nodes=ALL Default=YES MaxTime=1-0 State=UP", *self.more]
         return "\n".join(lines) + "\n"
 
     def _address(self, number: int) -> str:

@@ -1107,15 +1107,6 @@ class PatchedPersonChange(TypedDict):
     confirm_unproved: NotRequired[bool]
 
 
-class PatchedProjectChange(TypedDict):
-    name: NotRequired[str | None]
-    parent: NotRequired[str | None]
-    share_weight: NotRequired[float | None]
-    cluster_shares: NotRequired[dict[str, float | None]]
-    inner_rule: NotRequired[Literal["fairness", "fifo"] | None]
-    priority: NotRequired[int | None]
-
-
 class PatchedRoleWish(TypedDict):
     role: Literal["viewer", "member", "manager"]
     confirm_unproved: NotRequired[bool]
@@ -1226,29 +1217,6 @@ class ProjectAbove(TypedDict):
     key: str
     name: str
     role: Literal["viewer", "member", "manager"]
-
-
-class ProjectDetail(TypedDict):
-    key: str
-    name: str
-    role: Literal["viewer", "member", "manager"]
-    parent: str | None
-    archived_at: str | None
-    members: int
-    gpu_quota: int | None
-    budget_month: str | None
-    gpus_held: int
-    jobs_running: int
-    jobs_queued: int
-    spend_month: str
-    with_below: Holding
-    path: list[ProjectAbove]
-    inherited_from: str | None
-    created_at: str
-    share_weight: float
-    cluster_shares: dict[str, float]
-    inner_rule: Literal["fairness", "fifo"]
-    priority: int | None
 
 
 class ProjectDifference(TypedDict):
@@ -1881,6 +1849,55 @@ class SlowedJob(TypedDict):
     waited_s: float
     reason: JobReason
     emulated: bool
+
+
+class SlurmNames(TypedDict):
+    account: str | None
+    qos: str | None
+    partition: str | None
+    wckey: str | None
+    reservation: str | None
+
+
+class SlurmNamesChange(TypedDict):
+    account: NotRequired[str | None]
+    qos: NotRequired[str | None]
+    partition: NotRequired[str | None]
+    wckey: NotRequired[str | None]
+    reservation: NotRequired[str | None]
+
+
+class SlurmOptions(TypedDict):
+    constraint: NotRequired[str | None]
+    licenses: NotRequired[str | None]
+    comment: NotRequired[str | None]
+    exclusive: NotRequired[bool]
+    wckey: NotRequired[str | None]
+    nice: NotRequired[int | None]
+    mail_type: NotRequired[
+        list[
+            Literal[
+                "NONE",
+                "BEGIN",
+                "END",
+                "FAIL",
+                "REQUEUE",
+                "INVALID_DEPEND",
+                "STAGE_OUT",
+                "TIME_LIMIT",
+                "TIME_LIMIT_90",
+                "TIME_LIMIT_80",
+                "TIME_LIMIT_50",
+                "ALL",
+            ]
+        ]
+    ]
+    mail_user: NotRequired[str | None]
+    switches: NotRequired[str | None]
+    hint: NotRequired[Literal["compute_bound", "memory_bound", "multithread", "nomultithread"] | None]
+    threads_per_core: NotRequired[int | None]
+    gres_flags: NotRequired[Literal["enforce-binding", "disable-binding"] | None]
+    tmp: NotRequired[int | None]
 
 
 class Standing(TypedDict):
@@ -2744,6 +2761,7 @@ class JobFile(TypedDict):
     data: NotRequired[list[DataUse]]
     artifacts: NotRequired[ArtifactRule | None]
     labels: NotRequired[dict[str, str]]
+    slurm: NotRequired[SlurmOptions | None]
     retry: NotRequired[Retry]
     array: NotRequired[ArrayWish | str | int | None]
     dependencies: NotRequired[list[DependencyWish]]
@@ -3024,6 +3042,16 @@ class Option(TypedDict):
     basis: str
 
 
+class PatchedProjectChange(TypedDict):
+    name: NotRequired[str | None]
+    parent: NotRequired[str | None]
+    share_weight: NotRequired[float | None]
+    cluster_shares: NotRequired[dict[str, float | None]]
+    inner_rule: NotRequired[Literal["fairness", "fifo"] | None]
+    priority: NotRequired[int | None]
+    slurm: NotRequired[SlurmNamesChange | None]
+
+
 class PolicyKind(TypedDict):
     name: str
     title: str
@@ -3081,6 +3109,31 @@ class Problem(TypedDict):
     status: int
     detail: str
     errors: list[ProblemField]
+
+
+class ProjectDetail(TypedDict):
+    key: str
+    name: str
+    role: Literal["viewer", "member", "manager"]
+    parent: str | None
+    archived_at: str | None
+    members: int
+    gpu_quota: int | None
+    budget_month: str | None
+    gpus_held: int
+    jobs_running: int
+    jobs_queued: int
+    spend_month: str
+    with_below: Holding
+    path: list[ProjectAbove]
+    inherited_from: str | None
+    created_at: str
+    share_weight: float
+    cluster_shares: dict[str, float]
+    inner_rule: Literal["fairness", "fifo"]
+    priority: int | None
+    slurm: SlurmNames
+    slurm_above: SlurmNames
 
 
 class ProjectStanding(TypedDict):

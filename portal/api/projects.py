@@ -13,8 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from accounts import slurm_names
 from accounts.cluster_shares import weights_of
-from accounts.models import MOST_PRIORITY, Membership, Project, User
+from accounts.models import MOST_PRIORITY, SLURM_NAMES, Membership, Project, User
 from accounts.projects import (
     BadPlace,
     archive_project,
@@ -57,7 +58,7 @@ Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 MANAGER = Membership.Role.MANAGER
 #: What people change of a project; what it uses changes by itself.
 EDITED = editing.only(
-    "key", "name", "parent", "archived_at", "share_weight", "cluster_shares", "inner_rule", "priority"
+    "key", "name", "parent", "archived_at", "share_weight", "cluster_shares", "inner_rule", "priority", "slurm"
 )
 
 
@@ -65,6 +66,21 @@ class ProjectWish(Body):
     key: Key = Field(examples=["vision"], description="Kept for good: accounts on nodes are named after it.")
     name: Name = Field(examples=["Computer vision"])
     parent: Key | None = Field(None, description="Key of the project above. At the top only administrators create.")
+
+
+SlurmName = Annotated[str, Field(pattern=f"^{slurm_names.NAME}$")]
+
+
+class SlurmNamesChange(Body):
+    """What is left out stays; null: as the project above."""
+
+    account: SlurmName | None = None
+    qos: SlurmName | None = None
+    partition: Annotated[str, Field(pattern=f"^{slurm_names.SEVERAL}$", max_length=200)] | None = Field(
+        None, description="One, or several with commas, which all have the nodes that the cluster has here."
+    )
+    wckey: SlurmName | None = None
+    reservation: SlurmName | None = None
 
 
 class ProjectChange(Body):
@@ -82,6 +98,9 @@ class ProjectChange(Body):
         ge=0,
         le=MOST_PRIORITY,
         description="Against other projects', set by administrators; null: as the one above.",
+    )
+    slurm: SlurmNamesChange | None = Field(
+        None, description="What its jobs are submitted as where a cluster is a Slurm; set by administrators."
     )
 
 
@@ -158,6 +177,8 @@ class ProjectView(APIView):
             transaction.on_commit(wakeups.wake)  # a round says the reasons of its jobs with the new name
         if body.model_fields_set & {"share_weight", "inner_rule", "priority"}:
             _share(user, row, body)
+        if body.slurm is not None and (names := body.slurm.model_dump(exclude_unset=True)):
+            _slurm(user, row, names)
         if body.cluster_shares:
             _cluster_shares(user, row, body.cluster_shares)
         return Response(_detail(user, project))
@@ -249,6 +270,12 @@ def _share(user: User, project: Project, body: ProjectChange) -> None:
     set_share(actor=user, project=project, weight=weight, inner_rule=rule, priority=priority)
 
 
+def _slurm(user: User, project: Project, names: dict[str, str | None]) -> None:
+    if not user.is_superuser:
+        raise Refused(403, "What a project is in Slurm is set by administrators.")
+    slurm_names.set_slurm(actor=user, project=project, names=names)
+
+
 def _cluster_shares(user: User, project: Project, weights: dict[str, float | None]) -> None:
     if not _manages_above(user, project):
         raise Refused(403, "Its weight against its siblings takes a manager of the project above it.")
@@ -269,6 +296,7 @@ def _manages_above(user: User, project: Project) -> bool:
 def _detail(user: User, key: str) -> dict[str, Any]:
     project, role = access_project(user, key)
     (described,) = describe_projects(user, [(project, role)], timezone.now())
+    above = slurm_names.inherited(project)
     return {
         **described,
         "path": [{"key": one.key, "name": one.name, "role": one.role} for one in projects_above(user, project)],
@@ -278,4 +306,6 @@ def _detail(user: User, key: str) -> dict[str, Any]:
         "cluster_shares": weights_of(project.pk),
         "inner_rule": project.inner_rule,
         "priority": project.priority,
+        "slurm": {name: project.slurm.get(name) for name in SLURM_NAMES},
+        "slurm_above": {name: above.get(name) for name in SLURM_NAMES},
     }

@@ -7,8 +7,10 @@ from collections import defaultdict
 from django.conf import settings
 from django.db.models import Sum
 
+from accounts import slurm_names
 from portal.jobs import checkpoint_store, data, profiles, reporting, run_tokens
 from portal.jobs.models import Accelerator, Hold, Job, Run
+from portal.jobs.slurm_options import sbatch_options
 from portal.material import environments, secrets
 from portal.material.models import RunMaterial
 from scheduling.executors.base import LaunchRequest
@@ -42,6 +44,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         job_id=str(job.pk),
         job_number=job.number,
         job_name=job.name,
+        sbatch=_sbatch(job),
         run_id=str(run.pk),
         epoch=epoch,
         project_key=job.project.key,
@@ -76,6 +79,13 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         gpu_share_percent=job.gpu_share_percent,
         gpu_memory_mib=job.gpu_memory_mib or None,
     )
+
+
+def _sbatch(job: Job) -> dict[str, str]:
+    """Its own wishes before those of its project."""
+    if job.cluster.executor != "slurm":
+        return {}
+    return slurm_names.effective(job.project) | sbatch_options(job.spec.get("slurm"))
 
 
 def _place_in_array(job: Job) -> dict[str, str]:

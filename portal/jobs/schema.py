@@ -36,6 +36,7 @@ from portal.jobs.fields import (
     Word,
     line_as_it_is,
 )
+from portal.jobs.slurm_options import SlurmOptions
 from scheduling.validation import hint_at, known_keys
 
 MAX_BYTES = 256 * 1024
@@ -415,6 +416,7 @@ class JobFile(Part):
     data: list[DataUse] = Field([], max_length=MAX_DATA, description="What it reads, by path or URL.")
     artifacts: ArtifactRule | None = None
     labels: dict[str, Line] = Field({}, max_length=50)
+    slurm: SlurmOptions | None = Field(None, description="Options of sbatch, where its cluster is a Slurm.")
     retry: Retry = Retry()
     array: Array | None = Field(None, description="One job for each index: `0-15%4`, of which 4 run at once.")
     dependencies: list[DependencyWish] = Field([], max_length=50, description="It queues when all are met.")

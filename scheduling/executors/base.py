@@ -179,6 +179,8 @@ class LaunchRequest:
     token: str
     report_interval_s: float
     job_name: str = ""
+    #: Long options of sbatch, of the job's project and of its file; a value is empty where the option has none.
+    sbatch: Mapping[str, str] = field(default_factory=dict)
     sample_interval_s: float = 5.0  # at which the runner reads what the run uses of its devices; 0: never
     pace_steps_per_s: float | None = None  # emulated devices: ceiling on speed
     #: The part of each of its devices that the run holds: below 100 others may run on the same one.

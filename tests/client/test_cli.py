@@ -249,7 +249,8 @@ class TestLooking:
 
     def test_show_what_was_set_of_a_job(self, run: Run, portal: Portal) -> None:
         bounds = {"deadline_at": "2030-01-02T12:00:00Z", "nice": 7, "max_cost": "5", "max_duration_s": 5_400.0}
-        spec = {"cpus": 4, "memory": 16_384}
+        slurm = {"constraint": "fast", "exclusive": True, "mail_type": ["END", "FAIL"], "nice": None, "tmp": 5}
+        spec = {"cpus": 4, "memory": 16_384, "slurm": slurm}
         portal.jobs = {1: make_job(1, labels={"team": "x", "run": "2"}, spec=spec, **bounds), 2: make_job(2)}
         said = run("show", "1").stdout
         for part in (
@@ -260,6 +261,7 @@ class TestLooking:
             "5 USD",
             "1h 30m in training",
             "run=2, team=x",
+            "--constraint=fast --exclusive --mail-type=END,FAIL --tmp=5",
         ):
             assert part in said
         for name in ("Processors", "Memory", "Deadline", "Nice", "Labels", "Max cost", "Max duration"):

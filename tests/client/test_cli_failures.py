@@ -54,6 +54,7 @@ OPTIONS = {
     "logs": ["--follow"],
     "projects move": ["--top"],
     "projects set-share": ["--weight", "2"],
+    "projects set-slurm": ["--account", "a"],
 }
 
 

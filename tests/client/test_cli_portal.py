@@ -92,6 +92,10 @@ def _projects_and_limits(evenkeel: Shell) -> None:
     shared = evenkeel.json("projects", "set-share", "vision", "--weight", "2", "--priority", "7")
     assert (shared["share_weight"], shared["priority"]) == (2, 7)
     assert evenkeel.json("projects", "set-share", "vision", "--inherit-priority")["priority"] is None
+    named = evenkeel.json("projects", "set-slurm", "vision", "--account", "seeing", "--qos", "high")["slurm"]
+    assert (named["account"], named["qos"]) == ("seeing", "high")
+    named = evenkeel.json("projects", "set-slurm", "vision", "--inherit", "qos")["slurm"]
+    assert (named["account"], named["qos"]) == ("seeing", None)
     assert "Seeing" in evenkeel("projects", "ls")
     assert evenkeel.json("projects", "invite", "vision", "ada@example.org", "--role", "viewer")["link"]
     assert evenkeel.json("projects", "members", "vision") == []

@@ -15,6 +15,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
+from accounts import slurm_names
 from accounts.models import ApiToken, AuditEntry, Invitation, Membership, Project, User
 from portal.api.schema import document
 from portal.jobs.models import Job
@@ -328,6 +329,25 @@ def test_a_project_s_priority_is_set_by_administrators(world: World, manager: Ap
     assert root.patch("projects/vision", {"priority": -1}).fields == ["priority"]
     assert take_snapshot(world.cluster, timezone.now()).snapshot.entities["vision"].priority == 5
     assert root.patch("projects/vision", {"priority": None}).json["priority"] is None
+
+
+def test_what_a_project_is_in_slurm_is_set_by_administrators_and_inherited(
+    world: World, manager: Api, root: Api
+) -> None:
+    assert manager.post("projects", {"key": "faces", "name": "Faces", "parent": "vision"}).status == 201
+    assert manager.patch("projects/faces", {"slurm": {"account": "x"}}).status == 403
+    assert root.patch("projects/vision", {"slurm": {"account": "vision", "partition": "a,b"}}).status == 200
+    said = root.patch("projects/faces", {"slurm": {"qos": "high", "partition": "c"}}).json
+    assert said["slurm"] == {"account": None, "qos": "high", "partition": "c", "wckey": None, "reservation": None}
+    assert (said["slurm_above"]["account"], said["slurm_above"]["partition"]) == ("vision", "a,b")
+    faces = Project.objects.get(key="faces")
+    assert slurm_names.effective(faces) == {"account": "vision", "qos": "high", "partition": "c"}
+    root.patch("projects/faces", {"slurm": {"partition": None}})
+    assert slurm_names.effective(faces)["partition"] == "a,b"
+    for bad in ({"account": "--uid=0"}, {"qos": "a b"}, {"partition": "a,,b"}, {"wckey": "*"}, {"account": "a,b"}):
+        assert root.patch("projects/faces", {"slurm": bad}).fields == [f"slurm.{next(iter(bad))}"]
+    assert root.patch("projects/faces", {"slurm": {"uid": "0"}}).status == 400
+    assert AuditEntry.objects.filter(action="project.slurm", target="faces").count() == 2
 
 
 def test_rounds_see_the_tree_with_its_weights(world: World) -> None:

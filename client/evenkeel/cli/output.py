@@ -201,8 +201,20 @@ def asked_rows(job: schemas.JobDetail) -> list[tuple[str, object]]:
         ("Max duration", "" if longest_s is None else f"{span_text(longest_s)} in training"),
         ("Max cost", "" if cost is None else f"{cost} {job['cost']['currency']}"),
         ("Nice", job["nice"] or ""),
+        ("Slurm", clean(_sbatch(job["spec"].get("slurm")))),
         ("Labels", ", ".join(f"{clean(key)}={clean(value)}" for key, value in sorted(job["labels"].items()))),
     ]
+
+
+def _sbatch(options: Mapping[str, object] | None) -> str:
+    """As its command line has them."""
+    said = (
+        (name.replace("_", "-"), value) for name, value in (options or {}).items() if value not in (None, False, [])
+    )
+    return " ".join(
+        f"--{name}" if value is True else f"--{name}={','.join(value) if isinstance(value, list) else value}"
+        for name, value in said
+    )
 
 
 def progress_text(job: schemas.Job) -> str:

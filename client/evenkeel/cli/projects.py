@@ -17,6 +17,7 @@ from evenkeel.client import ClientError
 from evenkeel.resources import Role, given
 
 ROLE = click.Choice(get_args(Role))
+SLURM_NAMES = ("account", "qos", "partition", "wckey", "reservation")
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
@@ -101,6 +102,23 @@ def set_share(
     if not change or (inherit_priority and priority is not None):
         raise click.UsageError("say what to set: --weight, --rule, and --priority or --inherit-priority")
     print_value(connect().projects.change(project, change), output)
+
+
+@projects.command("set-slurm")
+@click.argument("project")
+@click.option("--account", help="In Slurm's accounting.")
+@click.option("--qos")
+@click.option("--partition", help="One, or several with commas.")
+@click.option("--wckey")
+@click.option("--reservation")
+@click.option("--inherit", multiple=True, type=click.Choice(SLURM_NAMES), help="As the project above.")
+@as_json
+def set_slurm(project: str, inherit: tuple[str, ...], output: str, **names: str | None) -> None:
+    """Set what a project's jobs are submitted as in Slurm (for administrators)."""
+    said = {name: value for name, value in names.items() if value is not None}
+    if not (said or inherit) or said.keys() & set(inherit):
+        raise click.UsageError("say what to set, or --inherit and what: account, qos, partition, wckey, reservation")
+    print_value(connect().projects.change(project, {"slurm": said | dict.fromkeys(inherit)}), output)
 
 
 @projects.command()

@@ -15,6 +15,7 @@ from typing import Any
 
 from evenkeel.runner.files import parse_json, read_plain
 from evenkeel.runner.interfaces import interface_towards
+from evenkeel.runner.slurm_variables import job_variables, task_variables, with_slurms_commands
 
 #: From the end of a lease until nothing of a run is left for certain: 30 s for its checkpoint, 10 s to end.
 END_OF_LEASE_S = 45.0
@@ -88,7 +89,13 @@ class LaunchSpec:
     def read(cls, epoch_dir: Path) -> LaunchSpec:
         content: dict[str, Any] = parse_json(read_plain(epoch_dir / "launch.json", MAX_LAUNCH_BYTES), MAX_LAUNCH_NODES)
         known = {one.name: content[one.name] for one in fields(cls) if one.name in content or _is_needed(one)}
-        return cls(**known)._with_devices()._with_nodes()
+        return cls(**known)._in_slurm()._with_devices()._with_nodes()
+
+    def _in_slurm(self) -> LaunchSpec:
+        """The job's own variables count more than Slurm's."""
+        path = with_slurms_commands(self.environment["PATH"]) if "PATH" in self.environment else ""
+        own = self.environment | ({"PATH": path} if path else {})
+        return replace(self, environment=job_variables(os.environ) | own)
 
     def _with_devices(self) -> LaunchSpec:
         if not self.engine_picks_devices:
@@ -153,6 +160,7 @@ class LaunchSpec:
     def worker_environment(self, local_rank: int, place: Place) -> dict[str, str]:
         given = (
             self._way_to_others(place)
+            | self._as_task(local_rank, place)
             | self.environment
             | self._own_instance(local_rank)
             | {
@@ -166,6 +174,14 @@ class LaunchSpec:
             }
         )
         return given if place.sdk_dir is None else given | {"EVENKEEL_SDK_DIR": place.sdk_dir}
+
+    def _as_task(self, local_rank: int, place: Place) -> dict[str, str]:
+        workers = [int(node["workers"]) for node in self.nodes] or [self.workers]
+        rank = place.first_rank + local_rank
+        return task_variables(
+            os.environ, rank=rank, local_rank=local_rank, node=place.group_rank, world_size=place.world_size,
+            workers=workers,
+        )  # fmt: skip
 
     def _way_to_others(self, place: Place) -> dict[str, str]:
         """Gloo tells other nodes the address of this one's host name, which is that of loopback on many machines."""

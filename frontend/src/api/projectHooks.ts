@@ -43,6 +43,7 @@ export interface ProjectPatch {
   inner_rule?: ProjectDetail["inner_rule"];
   priority?: number | null;
   cluster_shares?: Record<string, number | null>;
+  slurm?: Partial<ProjectDetail["slurm"]>;
 }
 export const useCreateProject = () => useProjectChange((wish: ProjectWish) => send<ProjectDetail>("POST", "projects", wish), NAMED);
 export const useChangeProject = (key: string) => useProjectChange((patch: ProjectPatch) => send<ProjectDetail>("PATCH", at(key), patch), NAMED);

@@ -5350,6 +5350,11 @@ export interface components {
                 [key: string]: string;
             };
             /**
+             * @description Options of sbatch, where its cluster is a Slurm.
+             * @default null
+             */
+            slurm: components["schemas"]["SlurmOptions"] | null;
+            /**
              * @default {
              *       "limit": 3,
              *       "on": [
@@ -6587,6 +6592,11 @@ export interface components {
              * @default null
              */
             priority: number | null;
+            /**
+             * @description What its jobs are submitted as where a cluster is a Slurm; set by administrators.
+             * @default null
+             */
+            slurm: components["schemas"]["SlurmNamesChange"] | null;
         };
         PatchedRoleWish: {
             /**
@@ -6906,6 +6916,10 @@ export interface components {
             inner_rule: "fairness" | "fifo";
             /** @description Of its jobs, against other projects'; null: that of the project above. */
             priority: number | null;
+            /** @description What its jobs are submitted as in Slurm; null: as those of the project above. */
+            slurm: components["schemas"]["SlurmNames"];
+            /** @description What they are submitted as where it says nothing; null: as the cluster. */
+            slurm_above: components["schemas"]["SlurmNames"];
         };
         ProjectDifference: {
             jobs: number;
@@ -8238,6 +8252,100 @@ export interface components {
             reason: components["schemas"]["JobReason"];
             /** @description It runs, or would run, on emulated accelerators. */
             emulated: boolean;
+        };
+        SlurmNames: {
+            account: string | null;
+            qos: string | null;
+            partition: string | null;
+            wckey: string | null;
+            reservation: string | null;
+        };
+        /** @description What is left out stays; null: as the project above. */
+        SlurmNamesChange: {
+            /** @default null */
+            account: string | null;
+            /** @default null */
+            qos: string | null;
+            /**
+             * @description One, or several with commas, which all have the nodes that the cluster has here.
+             * @default null
+             */
+            partition: string | null;
+            /** @default null */
+            wckey: string | null;
+            /** @default null */
+            reservation: string | null;
+        };
+        /** @description Options of sbatch, for clusters that are a Slurm: of each launch, and of each part of a heterogeneous one. */
+        SlurmOptions: {
+            /**
+             * @description Features that its nodes must have, as sbatch --constraint.
+             * @default null
+             * @example nvlink
+             */
+            constraint: string | null;
+            /**
+             * @description Licenses that it holds while it runs.
+             * @default null
+             * @example matlab:1
+             */
+            licenses: string | null;
+            /**
+             * @description Stands in Slurm's records, behind the portal's own comment.
+             * @default null
+             */
+            comment: string | null;
+            /**
+             * @description Nobody else's jobs on its nodes while it runs, those of the portal's included.
+             * @default false
+             */
+            exclusive: boolean;
+            /**
+             * @description Workload characterization key; by default the project's.
+             * @default null
+             */
+            wckey: string | null;
+            /**
+             * @description Lowers its priority in Slurm, once it is sent there.
+             * @default null
+             */
+            nice: number | null;
+            /**
+             * @description When Slurm sends mail of its launches.
+             * @default []
+             */
+            mail_type: ("NONE" | "BEGIN" | "END" | "FAIL" | "REQUEUE" | "INVALID_DEPEND" | "STAGE_OUT" | "TIME_LIMIT" | "TIME_LIMIT_90" | "TIME_LIMIT_80" | "TIME_LIMIT_50" | "ALL")[];
+            /**
+             * @description To whom; by default to the account that jobs run as.
+             * @default null
+             */
+            mail_user: string | null;
+            /**
+             * @description The most leaf switches, and how long to wait for that.
+             * @default null
+             * @example 1@30:00
+             */
+            switches: string | null;
+            /**
+             * @description How its tasks are bound to processors.
+             * @default null
+             */
+            hint: ("compute_bound" | "memory_bound" | "multithread" | "nomultithread") | null;
+            /**
+             * @description Only nodes with at least so many.
+             * @default null
+             */
+            threads_per_core: number | null;
+            /**
+             * @description Whether its processors must be near its GPUs.
+             * @default null
+             */
+            gres_flags: ("enforce-binding" | "disable-binding") | null;
+            /**
+             * @description MiB of temporary disk space that its nodes must have.
+             * @default null
+             */
+            tmp: number | null;
         };
         SoonerJob: {
             job: components["schemas"]["JobRef"];

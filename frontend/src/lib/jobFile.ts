@@ -186,6 +186,13 @@ export function showData(value: unknown): string {
   return dataOf(value).map((one) => `${one.name}=${one.url ?? one.path ?? ""}`).join("\n");
 }
 
+/** What a job asks of sbatch, in its words. */
+export function slurmOf(file: JobFile): string[] {
+  const options = Object.entries((readPath(file, "slurm") ?? {}) as Record<string, unknown>);
+  const said = options.filter(([, value]) => value !== null && value !== false && !(Array.isArray(value) && value.length === 0));
+  return said.map(([name, value]) => `--${name.replaceAll("_", "-")}${value === true ? "" : `=${String(value)}`}`);
+}
+
 /** What a job has of the site's own. */
 export function softwareOf(file: JobFile): { modules: string[]; image: string } {
   const modules = readPath(file, "environment.modules");

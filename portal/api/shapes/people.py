@@ -21,6 +21,14 @@ class ProjectAbove(Shape):
     role: Role = Field(description="Mine there.")
 
 
+class SlurmNames(Shape):
+    account: str | None
+    qos: str | None
+    partition: str | None
+    wckey: str | None
+    reservation: str | None
+
+
 class ProjectDetail(Project):
     path: list[ProjectAbove] = Field(description="The projects above it that I may see, outermost first.")
     inherited_from: str | None = Field(description=INHERITED)
@@ -29,6 +37,12 @@ class ProjectDetail(Project):
     cluster_shares: dict[str, float] = Field(description="Its part on clusters where it is another, by their names.")
     inner_rule: str = Field(json_schema_extra={"enum": ["fairness", "fifo"]})
     priority: int | None = Field(description="Of its jobs, against other projects'; null: that of the project above.")
+    slurm: SlurmNames = Field(
+        description="What its jobs are submitted as in Slurm; null: as those of the project above."
+    )
+    slurm_above: SlurmNames = Field(
+        description="What they are submitted as where it says nothing; null: as the cluster."
+    )
 
 
 class PersonRef(Shape):

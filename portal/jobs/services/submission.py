@@ -41,6 +41,7 @@ from portal.jobs.resuming import Start, find_start
 from portal.jobs.schema import FieldProblem, JobFile, Problems
 from portal.jobs.services.admission import admit
 from portal.jobs.services.current import audit_for_others
+from portal.jobs.services.engine_options import check_slurm
 from portal.jobs.services.levels import choose_qos
 from portal.jobs.services.moves import StaleRun, move
 from portal.jobs.services.partitions import choose_partition, limits_of
@@ -129,6 +130,7 @@ class Understood:
         file = self.job_file
         _check_start(self.start, cluster)
         _check_software(file, cluster)
+        check_slurm(file, cluster)
         partition = choose_partition(self.project, cluster, file.partition)
         placed: dict[str, Any] = {"cluster": cluster, "cluster_choice": choice, "qos": self.qos, "partition": partition}
         placed |= limits_of(file, partition)

@@ -81,6 +81,13 @@ class SlurmJob:
         return state in self.states
 
 
+def said_plainly(text: str, command: str) -> str:
+    """What a command said in one line, without what each of its lines begins with."""
+    lines = (line.removeprefix(f"{command}: ").removeprefix("error: ").strip() for line in text.splitlines())
+    plain = (line.removeprefix("Batch job submission failed: ") for line in lines)
+    return "; ".join(dict.fromkeys(" ".join(line.split()) for line in plain if line))[-MAX_WORDS:]
+
+
 class Commands:
     def __init__(self, conf: str = "", timeout_s: float = TIMEOUT_S) -> None:
         self._conf, self._timeout_s = conf, timeout_s
@@ -99,9 +106,10 @@ class Commands:
         except OSError as error:
             raise ExecutorError(f"{command[0]} cannot be run: {error}", permanent=True) from error
         if result.returncode != 0:
-            words = " ".join((result.stderr or result.stdout).split())[-MAX_WORDS:]
+            words = said_plainly(result.stderr or result.stdout, command[0])
             lasting = any(phrase in words.lower() for phrase in LASTING)
-            raise ExecutorError(f"{command[0]}: {words or f'code {result.returncode}'}", permanent=lasting)
+            who = "Slurm refused it" if command[0] == "sbatch" else command[0]
+            raise ExecutorError(f"{who}: {words or f'code {result.returncode}'}", permanent=lasting)
         return result.stdout
 
     def _environment(self, command: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import AcceleratorInfo, LaunchRequest
 from scheduling.executors.local import launching
 from scheduling.executors.local.layout import Layout
+from scheduling.executors.slurm.asking import option_words
 from scheduling.executors.slurm.inventory import SlurmNode
 from scheduling.executors.slurm.names import job_comment, job_name
 from scheduling.executors.slurm.options import Options
@@ -128,17 +129,23 @@ def _is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
+def _comment(request: LaunchRequest) -> str:
+    return job_comment(request.job_number, request.run_id, request.epoch, request.sbatch.get("comment", ""))
+
+
 def arguments(request: LaunchRequest, groups: Sequence[Sequence[Part]], options: Options, epoch_dir: Path) -> list[str]:
     """Of sbatch. Nothing of them is a secret: everybody on the cluster can read a job's command line."""
     named = [f"--job-name={job_name(request.job_number, request.job_name)}",
-             f"--comment={job_comment(request.job_number, request.run_id, request.epoch)}"]  # fmt: skip
+             f"--comment={_comment(request)}"]  # fmt: skip
     # By its directory accounting finds a launch whose number nobody learnt; the script leaves it at once.
     words = [*named, "--no-requeue", "--export=NONE", f"--chdir={os.fspath(epoch_dir)}",
              f"--output={os.fspath(epoch_dir / 'logs' / 'slurm.log')}", "--open-mode=append",
              f"--signal=B:TERM@{options.end_signal_s}"]  # fmt: skip
     for number, group in enumerate(groups):
         words += [":", *named] if number else []
-        words += [*options.arguments(), f"--nodes={len(group)}", "--ntasks-per-node=1", f"--gres={group[0].gres}"]
+        words += option_words(options.given, request.sbatch, first=not number)
+        words += [f"--time={options.time_limit}"] if options.time_limit else []
+        words += [f"--nodes={len(group)}", "--ntasks-per-node=1", f"--gres={group[0].gres}"]
         words += [f"--cpus-per-task={group[0].cpus(request)}", f"--mem={group[0].memory_mib(request)}M"]
         if options.placement == "nodes":
             words.append("--nodelist=" + ",".join(part.node.info.name for part in group))

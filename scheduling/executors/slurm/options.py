@@ -52,8 +52,14 @@ class Options:
         if not Path(self.python).is_absolute():
             raise ExecutorError(f"the nodes' interpreter {self.python!r} is no absolute path", permanent=True)
 
+    @property
+    def given(self) -> dict[str, str]:
+        """What sbatch is asked for every job, unless its project has another."""
+        return {
+            name: value for name in ("partition", "account", "qos", "reservation") if (value := getattr(self, name))
+        }
+
     def arguments(self) -> list[str]:
-        """Of every component of a job."""
-        named = ("partition", "account", "qos", "reservation")
-        given = [f"--{name}={value}" for name in named if (value := getattr(self, name))]
-        return [*given, *([f"--time={self.time_limit}"] if self.time_limit else [])]
+        """Of a job that is no launch."""
+        words = [f"--{name}={value}" for name, value in self.given.items()]
+        return [*words, *([f"--time={self.time_limit}"] if self.time_limit else [])]

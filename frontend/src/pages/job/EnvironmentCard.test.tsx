@@ -25,6 +25,13 @@ it("says which modules, beside the packages, or which image a job has", async ()
   expect(document.querySelector("button, .empty")).toBeNull();
 });
 
+it("says what a job asks of sbatch", async () => {
+  page = new TestPage(() => undefined);
+  const slurm = { constraint: "fast&nvlink", exclusive: true, mail_type: ["END", "FAIL"], wckey: null, hint: null };
+  await page.show(<EnvironmentCard job={{ spec: { slurm }, runs: [], run: { id: 4 } } as unknown as JobDetail} />);
+  expect(entries()).toEqual(["sbatch--constraint=fast&nvlink --exclusive --mail-type=END,FAIL"]);
+});
+
 it("is not there for a job without any", async () => {
   await show(undefined, [{ id: 4, material: null }]);
   expect(document.querySelector("section")).toBeNull();

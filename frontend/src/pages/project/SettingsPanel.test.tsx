@@ -4,8 +4,9 @@ import type { ProjectDetail } from "../../api/types";
 import { refusal, TestPage } from "../../testing/page";
 import { SettingsPanel } from "./SettingsPanel";
 
+const NONE = { account: null, qos: null, partition: null, wckey: null, reservation: null };
 const project = (changes: object = {}) => ({
-  key: "vision", name: "Vision", path: [], archived_at: null, share_weight: 1, inner_rule: "fairness", priority: null, cluster_shares: {}, with_below: { jobs_running: 2, jobs_queued: 1 }, ...changes,
+  key: "vision", name: "Vision", path: [], archived_at: null, share_weight: 1, inner_rule: "fairness", priority: null, cluster_shares: {}, slurm: NONE, slurm_above: { ...NONE, qos: "normal" }, with_below: { jobs_running: 2, jobs_queued: 1 }, ...changes,
 }) as unknown as ProjectDetail;
 
 let page: TestPage;
@@ -49,4 +50,15 @@ it("takes a weight on each of several clusters", async () => {
   await page.press("Save");
   expect(page.changes).toEqual([{ path: "projects/vision", method: "PATCH", body: { cluster_shares: { a100s: 2000 } } }]);
   expect(page.wrong("Weight on a100s")).toBe("is too much");
+});
+
+it("asks administrators what the project is in Slurm where a cluster is one, and says what it has from above", async () => {
+  page = new TestPage((sent) => (sent.path === "session" ? { body: { clusters: [{ name: "lab", engine: "Slurm" }] } } : refusal("slurm.account", "is no name of Slurm's")));
+  await page.show(<SettingsPanel project={project()} isAdmin />);
+  expect((page.field("QOS in Slurm") as HTMLInputElement).placeholder).toBe("normal");
+  expect((page.field("Account in Slurm") as HTMLInputElement).placeholder).toBe("as the cluster");
+  await page.fill("Account in Slurm", "a b");
+  await page.press("Save");
+  expect(page.changes).toEqual([{ path: "projects/vision", method: "PATCH", body: { slurm: { account: "a b" } } }]);
+  expect(page.wrong("Account in Slurm")).toBe("is no name of Slurm's");
 });

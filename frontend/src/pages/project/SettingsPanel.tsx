@@ -7,7 +7,7 @@ import { Panel } from "../../components/Panel";
 import { Choice, Text } from "../../components/TextField";
 import { count, moment } from "../../lib/format";
 import { problemsOf } from "../../lib/problem";
-import { patchOf, settingsOf } from "../../lib/projectPatch";
+import { patchOf, settingsOf, SLURM_NAMES } from "../../lib/projectPatch";
 import { isolated } from "../../lib/isolated";
 
 /** What managers change of a project; its weight takes a manager of the one above, its priority an administrator. */
@@ -37,6 +37,8 @@ export function SettingsPanel({ project, isAdmin }: { project: ProjectDetail; is
   );
 }
 
+const IN_SLURM = { account: "Account in Slurm", qos: "QOS in Slurm", partition: "Partition in Slurm", wckey: "WCKey in Slurm", reservation: "Reservation in Slurm" };
+
 function Fields({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean }) {
   const change = useChangeProject(project.key);
   const known = useSession().data?.clusters ?? [];
@@ -49,7 +51,8 @@ function Fields({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean
     setBefore(project);
     setSettings(settingsOf(project));
   }
-  const { at, rest } = problemsOf(change.error, ["name", "share_weight", "inner_rule", "priority", ...clusters.map((name) => `cluster_shares.${name}`)]);
+  const { at, rest } = problemsOf(change.error, ["name", "share_weight", "inner_rule", "priority", ...clusters.map((name) => `cluster_shares.${name}`), ...SLURM_NAMES.map((name) => `slurm.${name}`)]);
+  const inSlurm = known.some((one) => one.engine === "Slurm");
   const managesAbove = isAdmin || project.path.at(-1)?.role === "manager";
   const set = (part: Partial<typeof settings>) => setSettings({ ...settings, ...part });
   const submit = (event: FormEvent) => {
@@ -68,6 +71,12 @@ function Fields({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean
       ))}
       <Choice label="Its own jobs share by" value={settings.rule} onChange={(rule) => set({ rule: rule as typeof settings.rule })} options={[["fairness", "fairness"], ["fifo", "first in, first out"]]} error={at.inner_rule} />
       <Text label="Priority of its jobs" value={settings.priority} onChange={(priority) => set({ priority })} number disabled={!isAdmin} placeholder="as the project above" error={at.priority} />
+      {inSlurm && SLURM_NAMES.map((name) => (
+        <Text
+          key={name} label={IN_SLURM[name]} value={settings.slurm[name]} onChange={(value) => set({ slurm: { ...settings.slurm, [name]: value } })}
+          disabled={!isAdmin} placeholder={project.slurm_above[name] ?? "as the cluster"} error={at[`slurm.${name}`]}
+        />
+      ))}
       <button type="submit" className="btn pri" style={{ height: 32 }} disabled={change.isPending || Object.keys(patch).length === 0}>Save</button>
       {rest && <div className="fault" role="alert" style={{ margin: 0, flexBasis: "100%" }}>{rest}</div>}
       {change.isSuccess && Object.keys(patch).length === 0 && <span className="sub" role="status" style={{ flexBasis: "100%" }}>Saved.</span>}

@@ -1,0 +1,56 @@
+"""What a project is called in Slurm: account, QOS, partition, wckey and reservation of its jobs. What it does not
+say it has from the project above."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from accounts.audit import record_audit
+from accounts.models import SLURM_NAMES, Project, User
+from accounts.tree import ancestors
+
+#: So Slurm's own names are made; a partition may be several, of which Slurm takes the first that is free.
+NAME = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}"
+SEVERAL = rf"{NAME}(,{NAME}){{0,7}}"
+
+
+def check_name(field: str, name: str) -> None:
+    """Raises ValidationError in words."""
+    if not re.fullmatch(SEVERAL if field == "partition" else NAME, name, re.ASCII):
+        raise ValidationError({field: "is no name of Slurm's: letters, digits and _.@+-, at most 64 characters"})
+
+
+def effective(project: Project) -> dict[str, str]:
+    """Those of its jobs, its own before those of the projects above."""
+    found: dict[str, str] = {}
+    for names in ancestors(project).values_list("slurm", flat=True):
+        found |= names
+    return found
+
+
+def inherited(project: Project) -> dict[str, str]:
+    """Those that it would have without its own."""
+    found: dict[str, str] = {}
+    for names in ancestors(project).exclude(pk=project.pk).values_list("slurm", flat=True):
+        found |= names
+    return found
+
+
+@transaction.atomic
+def set_slurm(*, actor: User, project: Project, names: Mapping[str, str | None]) -> None:
+    """None: that of the project above. Raises ValidationError naming the field."""
+    before = Project.objects.select_for_update().values_list("slurm", flat=True).get(pk=project.pk)
+    for field, name in names.items():
+        if name is not None:
+            check_name(field, name)
+    wanted = {**before, **names}
+    after = {field: name for field in SLURM_NAMES if (name := wanted.get(field))}
+    if after == before:
+        return
+    project.slurm = after
+    project.save(update_fields=["slurm"])
+    record_audit(actor=actor, action="project.slurm", target=project.key, detail={"before": before, "after": after})
