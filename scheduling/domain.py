@@ -237,6 +237,8 @@ class Snapshot:
     #: Decayed GPU-seconds as of `usage_at`, what is held now left out: {project: {user: {type: seconds}}}.
     usage: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     usage_at: float = 0.0
+    #: Fair-share factors that the site's own scheduler gives, from 0 to 1: {project: {user: factor}}.
+    site_factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     qos: Mapping[str, Qos] = field(default_factory=dict)
     #: By name. A job is given GPUs on the nodes of its partition only; with none, every node is for all.
     partitions: Mapping[str, Partition] = field(default_factory=dict)

@@ -21,10 +21,9 @@ from portal.jobs.picture import Picture, expected_ends, picture, score_waiting
 from portal.jobs.share_history import tick
 from scheduling import domain
 from scheduling.priority.course import course
-from scheduling.priority.fair_share import Form, Key, Leaf, Standing, standings
+from scheduling.priority.fair_share import Form, Key, Leaf, Standing
 from scheduling.priority.multifactor import FACTORS
-from scheduling.priority.scoring import Formula, Scores
-from scheduling.priority.standing import tree_of
+from scheduling.priority.scoring import Formula, Scores, standings_of
 
 _COURSE_POINTS = 15
 
@@ -147,8 +146,7 @@ def shares_of(user: User, cluster: Cluster, now: datetime, *, project: Project |
     """The tree of projects and users that the user may see, each below the one that it belongs to."""
     seen = picture(cluster, now)
     formula = seen.formula
-    tree = tree_of(seen.snapshot, formula.half_life_s, formula.billing)
-    found = standings(tree, formula.form, formula.dampening)
+    found = standings_of(seen.snapshot, formula)
     visible = visible_projects(user)
     if project is not None:
         visible = visible.filter(ancestry__contains=[project.pk])
@@ -214,7 +212,7 @@ def sample_shares(cluster: Cluster, now: datetime) -> None:
     """File how every project stands now."""
     seen = picture(cluster, now)
     formula = seen.formula
-    found = standings(tree_of(seen.snapshot, formula.half_life_s, formula.billing), formula.form, formula.dampening)
+    found = standings_of(seen.snapshot, formula)
     rows = [
         ShareSample(
             cluster=cluster,

@@ -40,6 +40,9 @@ class Parameters(BaseParameters):
     )
     max_age_days: float = Field(default=7, gt=0, le=3_650, description="Waiting longer than this adds nothing.")
     fair_share: Form = Field(default="classic", description="Slurm's classic form, or Fair Tree.")
+    site_fair_share: bool = Field(
+        default=False, description="The factor of users that the cluster's Slurm has (sshare) replaces ours."
+    )
     half_life_days: float | None = Field(
         default=7, ge=0.05, le=3_650, description="Usage this old counts half; without it nothing is forgotten."
     )
@@ -83,6 +86,7 @@ class Parameters(BaseParameters):
             favor_small=self.favor_small,
             dampening=self.dampening,
             billing=self.billing_weights,
+            use_site_factors=self.site_fair_share,
         )
 
 

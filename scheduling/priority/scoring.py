@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from scheduling.domain import Job, Snapshot, plain_type
 from scheduling.policies._known import fleet
-from scheduling.priority.fair_share import Form, Key, Standing, standings
+from scheduling.priority.fair_share import Form, Key, Leaf, Standing, standings
 from scheduling.priority.multifactor import Columns, Floats, Priorities, Weights, age_factor, priorities, size_factor
 from scheduling.priority.standing import leaves, tree_of
 
@@ -25,6 +25,7 @@ class Formula:
     favor_small: bool = False
     dampening: float = 1.0
     billing: Mapping[str, float] = field(default_factory=dict)
+    use_site_factors: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,23 @@ class Scores:
         return [int(n) for n in np.lexsort((numbers, submitted, -self.priorities.total))]
 
 
+def standings_of(
+    snapshot: Snapshot, formula: Formula, ends: Mapping[str, float] | None = None
+) -> Mapping[Key, Standing]:
+    """How every project and user stands. The site's own factor replaces ours of the users for whom it has one.
+    `ends`: see tree_of."""
+    found = standings(tree_of(snapshot, formula.half_life_s, formula.billing, ends), formula.form, formula.dampening)
+    if formula.use_site_factors:
+        for project, users in snapshot.site_factors.items():
+            for user, factor in users.items():
+                if (standing := found.get(leaf := Leaf(project, user))) is not None:
+                    found[leaf] = replace(standing, factor=factor)
+    return found
+
+
 def score(snapshot: Snapshot, jobs: Sequence[Job], formula: Formula, ends: Mapping[str, float] | None = None) -> Scores:
     """`ends`: see tree_of."""
-    tree = tree_of(snapshot, formula.half_life_s, formula.billing, ends)
-    found = standings(tree, formula.form, formula.dampening)
+    found = standings_of(snapshot, formula, ends)
     columns = Columns(
         age=age_factor(snapshot.now - _column(_eligible(job) for job in jobs), formula.max_age_s),
         assoc=_projects(snapshot, jobs),

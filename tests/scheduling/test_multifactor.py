@@ -302,6 +302,29 @@ class TestTimetable:
         assert (table.earliest(1, 10.0), table.earliest(2, 10.0)) == (0.0, math.inf)
 
 
+def test_the_sites_own_factor_replaces_ours_where_it_has_one() -> None:
+    usage = {"p": {"heavy": {"v100": 1e6}, "light": {"v100": 1.0}}}
+    members = {"p": {"heavy": 1.0, "light": 1.0}}
+    jobs = (waiting(1, user="heavy"), waiting(2, user="light"))
+    site = {"p": {"heavy": 0.9, "stranger": 0.5}, "elsewhere": {"heavy": 0.1}}
+    seen = cluster(*jobs, members=members, usage=usage, usage_at=NOW, site_factors=site)
+    ours = score(seen, jobs, Formula(Weights(fair_share=1_000.0)))
+    theirs = score(seen, jobs, Formula(Weights(fair_share=1_000.0), use_site_factors=True))
+    assert ours.columns.fair_share[0] < ours.columns.fair_share[1]
+    assert list(theirs.columns.fair_share) == [0.9, ours.columns.fair_share[1]]
+    assert (theirs.order, ours.order) == ([0, 1], [1, 0])
+    assert set(theirs.standings) == set(ours.standings)
+
+
+def test_a_round_reads_the_sites_factors_where_the_policy_says_so() -> None:
+    usage = {"p": {"heavy": {"v100": 1e9}}}
+    jobs = [waiting(1, 4, user="heavy"), waiting(2, 4, user="light")]
+    site = {"p": {"heavy": 1.0, "light": 0.0}}
+    seen = cluster(*jobs, usage=usage, usage_at=NOW, site_factors=site)
+    assert started(plan(seen)) == {"j2"}
+    assert started(plan(seen, site_fair_share=True)) == {"j1"}
+
+
 def test_presets_are_valid_and_said() -> None:
     for values in PRESETS.values():
         assert load_policy("multifactor", dict(values)).parameters is not None
