@@ -133,7 +133,7 @@ def _round(cluster: Cluster) -> None:
         steps.run(step("enforce max_duration", pk), limits.end_overdue, cluster_id=pk, now=now)
     steps.run(step("give notice of budgets", pk), budgets.give_notices, now)
     steps.run(step("cancel unschedulable jobs", pk), cancel_hopeless, cluster_id=pk)
-    steps.run(step("plan", pk), plan_and_commit, cluster, timezone.now())
+    steps.run(step("plan", pk), plan_and_commit, cluster, timezone.now(), executor)
     steps.run(step("launch", pk), plans.launch_ready, cluster_id=pk, now=timezone.now())
     steps.run(step("count runs", pk), reporting.note_runs)
     steps.run(step("dispatch commands", pk), dispatch_commands, cluster)
@@ -304,19 +304,24 @@ def _record_fact(fact: Fact) -> None:
         observation.record_fact(replace(fact, exit=unreadable))
 
 
-def plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
-    """One decision, stored when it moves something, others now and then; None where another round was faster."""
+def plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None = None) -> Plan | None:
+    """One decision, stored when it moves something, others now and then; None where another round was faster, or the
+    engine does not answer. Before something moves the engine has been asked just now."""
     with planning_lock() if _has_others(cluster) else contextlib.nullcontext():
-        return _plan_and_commit(cluster, now)
+        return _plan_and_commit(cluster, now, executor)
 
 
 def _has_others(cluster: Cluster) -> bool:
     return active_clusters().exclude(pk=cluster.pk).exists()
 
 
-def _plan_and_commit(cluster: Cluster, now: datetime) -> Plan | None:
+def _plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None) -> Plan | None:
     started = time.monotonic()
     view, plan = plan_cluster(cluster, now)
+    if plan.moves and executor is not None and executor.look_anew():
+        if not observe(cluster, executor):
+            return None
+        view, plan = plan_cluster(cluster, now)
     seconds = time.monotonic() - started
     try:
         with transaction.atomic():

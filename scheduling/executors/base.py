@@ -315,6 +315,9 @@ class Executor(Protocol):
     def inventory(self) -> Sequence[NodeInfo]:
         """The nodes and accelerators there are now."""
 
+    def look_anew(self) -> bool:
+        """Have the next `inventory` and `observe` ask the engine itself; False: they have done so just now."""
+
     def launch(self, request: LaunchRequest) -> None:
         """Start (run, epoch); a second call for the same pair does nothing. Older epochs of the run
         are killed for certain first."""

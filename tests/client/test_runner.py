@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from evenkeel.runner.listening import Heard, Listener
 from evenkeel.runner.output import RotatingLog
@@ -220,6 +221,29 @@ def test_sigterm_checkpoints_and_stops(tmp_path: Path, portal: Portal) -> None:
     ended = exit_of(tmp_path)
     assert ended["reason"] == "stopped"
     assert ended["step"] == portal.reports[-1]["checkpoint"]["step"] > 0
+
+
+@pytest.mark.parametrize(
+    ("program", "both", "reason"),
+    [
+        ("import time; time.sleep(600)", True, "stopped"),
+        ("import time; time.sleep(600)", False, "signal"),
+        ("import signal, sys, time; signal.signal(15, lambda *_: sys.exit(143)); time.sleep(600)", True, "stopped"),
+    ],
+)
+def test_a_worker_that_an_engine_ended_with_its_runner_was_stopped(
+    tmp_path: Path, portal: Portal, program: str, both: bool, reason: str
+) -> None:
+    """Slurm sends SIGTERM to all processes of a job that it cancels or queues again, in any order."""
+    runner = launch(tmp_path, portal, program)
+    until(lambda: any(report["ready_at"] for report in portal.reports))
+    [worker] = psutil.Process(runner.pid).children()
+    worker.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    if both:
+        runner.send_signal(signal.SIGTERM)
+    runner.wait(60)
+    assert exit_of(tmp_path)["reason"] == reason
 
 
 def test_a_program_without_the_sdk_is_ready_after_a_while_and_stopped_by_sigterm(

@@ -59,7 +59,7 @@ def scripted(tmp_path: Path) -> tuple[SlurmExecutor, Scripted, Path]:
     epoch_dir = executor._layout.epoch_dir(RECORD, 1)
     (epoch_dir / "claim").mkdir(parents=True)
     (epoch_dir / "claim" / "job").write_text("7")
-    executor._notes._file(RECORD.run_id, 1).write_text(f'{{"job_id": 7, "at": {time.time() - 60}}}')
+    executor._notes.file(RECORD.run_id, 1).write_text(f'{{"job_id": 7, "at": {time.time() - 60}}}')
     return executor, commands, epoch_dir
 
 
@@ -181,7 +181,12 @@ def test_what_was_killed_is_known_to_have_ended_after_slurm_forgot_it(
     executor.launch(request)
     until((place / "pid0").exists, "the worker")
     os.kill(int((place / "pid0").read_text().split()[1]), signal.SIGSTOP)  # it leaves no record
-    executor.kill(request.run_id, 1)
+
+    def is_gone() -> bool:
+        executor.kill(request.run_id, 1)
+        return not executor._live(request.run_id, 1)
+
+    until(is_gone, "its end")
     until(lambda: not executor._commands.jobs(launch_name(request.run_id, 1)), "squeue to have forgotten it")
     [fact] = executor.observe([(request.run_id, 1)])
     assert (fact.kind, reason(fact)) == ("exited", "signal")

@@ -233,6 +233,11 @@ def test_a_reserved_node_is_closed_unless_jobs_go_into_the_reservation() -> None
         ("gpu:2", ["", ""]),
         ("shard:8,gpu:a100:1(S:0,1),gpu:h100-80gb:2", ["a100", "h100-80gb", "h100-80gb"]),
         ("(null)", []),
+        ("gpu:a100:no_consume:4", ["a100"] * 4),
+        ("gpu:no_consume:2(S:0-1)", ["", ""]),
+        ("gpu:a100:2K", ["a100"] * 2_048),
+        ("gpu:a100:99999K", ["a100"] * 4_096),
+        ("gpu:a100:4M", []),
     ],
 )
 def test_generic_resources(gres: str, types: list[str]) -> None:

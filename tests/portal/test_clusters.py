@@ -138,6 +138,9 @@ class Silent:
     def inventory(self) -> list[NodeInfo]:
         return []
 
+    def look_anew(self) -> bool:
+        return False
+
     def observe(self, known: Any, renewed_at: Any) -> list[Any]:
         return []
 

@@ -33,9 +33,14 @@ class Engine:
 
     def __init__(self, world: World) -> None:
         self._world, self.here, self.facts = world, True, list[Fact]()
+        self.remembers = False  # it was asked a while ago, and since then not
+
+    def look_anew(self) -> bool:
+        remembers, self.remembers = self.remembers, False
+        return remembers
 
     def inventory(self) -> list[Any]:
-        if not self.here:
+        if not self.here and not self.remembers:
             raise ExecutorError("slurmctld is away", permanent=False)
         return self._world.node_infos()
 
@@ -74,6 +79,19 @@ def test_nothing_is_planned_until_the_engine_answers(world: World, engine: Engin
     assert world.state(waits) in (State.STANDBY, State.LAUNCHING)
     assert world.run(waits).reason_token != "ENGINE_AWAY"
     assert JobEvent.objects.filter(kind="engine_back").count() == 1
+    check_invariants(world)
+
+
+def test_before_something_moves_the_engine_is_asked_and_has_to_answer(world: World, engine: Engine) -> None:
+    engine.here, engine.remembers = False, True
+    tasks.run_round()
+    assert not JobEvent.objects.filter(kind="engine_away").exists()  # nothing moves: what it said last will do
+    runs = world.submit(gpus={"min": 1, "max": 4})
+    tasks.run_round()
+    assert (Command.objects.count(), world.run(runs).reason_token) == (0, "ENGINE_AWAY")
+    engine.here, engine.remembers = True, True
+    tasks.run_round()
+    assert world.state(runs) is State.LAUNCHING
     check_invariants(world)
 
 

@@ -38,6 +38,9 @@ class Left:
     def inventory(self) -> Sequence[NodeInfo]:
         return self.world.node_infos()
 
+    def look_anew(self) -> bool:
+        return False
+
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: object) -> list[Fact]:
         done = ExitInfo("done", exit_code=0, step=1000)
         return [Fact(*launch, "exited", time.time(), done, spooled=True) for launch in known]

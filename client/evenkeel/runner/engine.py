@@ -35,7 +35,7 @@ from evenkeel.runner.secrets import Secrets, token_of
 from evenkeel.runner.software import SoftwareUnavailable, with_software
 from evenkeel.runner.spec import LaunchSpec
 from evenkeel.runner.storing import Storing
-from evenkeel.runner.verdict import Order, Verdict, judge
+from evenkeel.runner.verdict import Order, Verdict, ended_by_sigterm, judge
 from evenkeel.runner.workers import Worker, start_workers
 from evenkeel.sdk.control import CHECKPOINT_AND_STOP, Control
 from evenkeel.store import StoreError
@@ -46,6 +46,7 @@ TICK_S = 0.1
 READY_WITHOUT_SDK_S = 2.0
 CHECKPOINT_GRACE_S = {Order.STOP: 100.0, Order.LEASE: 30.0, Order.TIME_LIMIT: 15.0}  # from the request to SIGTERM
 LEAVE_GRACE_S = 15.0  # from the SDK's last word to SIGTERM
+OWN_SIGNAL_S = 1.0  # from a worker's end by SIGTERM, until it was for the worker alone
 LINGER_GRACE_S = 60.0  # from rank 0's end to SIGTERM for the others
 ECHO_S = 0.5  # failures within this time of the first are looked at together
 FINAL_REPORT_S = 3.0
@@ -157,6 +158,7 @@ class Runner:
         self._sampler.start()
         self._watch()
         self._end_descendants()
+        self._await_own_signal()
         if self._party:
             self._party.dismiss()
         self._listener.listen()
@@ -168,6 +170,16 @@ class Runner:
         in_group = group_oom_kills(f"{self._spec.run_id}.{self._spec.epoch}") > 0
         verdict = judge(self._workers, self._heard, self._order, limits, self._oom, in_group)
         self._finish(replace(verdict, message="; ".join(filter(None, (verdict.message, unsaved)))))
+
+    def _await_own_signal(self) -> None:
+        """An engine that ends a job sends SIGTERM to all of its processes: a worker may have ended by its own before
+        ours has reached us."""
+        if self._order is not None or not any(not one.signalled and ended_by_sigterm(one) for one in self._workers):
+            return
+        give_up_at = time.monotonic() + OWN_SIGNAL_S
+        while not self._is_over() and time.monotonic() < give_up_at:
+            time.sleep(TICK_S)
+        self._order = self._ordered or (Order.STOP if self._asked_to_stop() else None)
 
     def _bring_data(self) -> None:
         """What the job names is on all of its nodes, or DataUnavailable; the portal hears how far it is."""

@@ -58,13 +58,20 @@ def judge(
             return _as_ordered(order, heard, limits) if ended else Verdict("stopped", exit_code=0)
         return Verdict("stopped" if heard.stopped and not heard.done else "done", exit_code=0)
     # An engine that ends a job sends SIGTERM to all of its processes, not to us alone.
-    asked = (signal.SIGTERM,) if order in (Order.STOP, Order.LEASE) else ()
-    by_itself = [worker for worker in workers if worker.failed and not (worker.signalled or worker.signal in asked)]
+    asked = order in (Order.STOP, Order.LEASE)
+    by_itself = [
+        worker for worker in workers if worker.failed and not (worker.signalled or (asked and ended_by_sigterm(worker)))
+    ]
     if by_itself and order not in (Order.KILL, Order.MEMORY):
         return _failure(_first(by_itself, heard), heard, oom, in_group)
     if order is not None:
         return _as_ordered(order, heard, limits)
     return _failure(_first([worker for worker in workers if worker.failed], heard), heard, oom, in_group)
+
+
+def ended_by_sigterm(worker: Worker) -> bool:
+    """Or, as shells say it, a child of it was."""
+    return worker.signal == signal.SIGTERM or worker.exit_code == 128 + signal.SIGTERM
 
 
 def _as_ordered(order: Order, heard: Heard, limits: dict[str, Any]) -> Verdict:

@@ -142,6 +142,9 @@ class LocalExecutor(SiteSoftware):
     def inventory(self) -> Sequence[NodeInfo]:
         return self._nodes if self._nodes is not None else real_nodes()
 
+    def look_anew(self) -> bool:
+        return False
+
     def launch(self, request: LaunchRequest) -> None:
         if self.isolation_problem:
             raise ExecutorError(self.isolation_problem, permanent=True)

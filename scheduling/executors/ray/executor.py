@@ -118,6 +118,9 @@ class RayExecutor(SiteSoftware):
     def inventory(self) -> Sequence[NodeInfo]:
         return [info for _, info in self._nodes().values()]
 
+    def look_anew(self) -> bool:
+        return False
+
     def launch(self, request: LaunchRequest) -> None:
         record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), None)
         if request.gpu_share_percent < WHOLE:

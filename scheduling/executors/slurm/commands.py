@@ -89,8 +89,19 @@ def said_plainly(text: str, command: str) -> str:
 
 
 class Commands:
+    #: When the oldest of their answers was asked for; None: each is of the moment.
+    asked_at: float | None = None
+
     def __init__(self, conf: str = "", timeout_s: float = TIMEOUT_S) -> None:
         self._conf, self._timeout_s = conf, timeout_s
+
+    def recalling(self, oldest_s: float | None = None) -> Commands:
+        """The same; what they say may be so old (None: as old as in quiet times), where somebody remembers it."""
+        return self
+
+    def forget(self) -> bool:
+        """What was said more than a moment ago is asked anew; whether there was any such thing."""
+        return False
 
     def run(self, *command: str, timeout_s: float | None = None) -> str:
         """What the command printed; ExecutorError where it failed or did not answer in time."""

@@ -45,6 +45,7 @@ from scheduling.executors.slurm.endings import brought_about, ending_of
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.names import PREFIX, job_name
 from scheduling.executors.slurm.options import Options
+from scheduling.executors.slurm.remembering import MOMENT_S, RememberingCommands, is_in_motion
 from scheduling.executors.slurm.seeing import (
     Notes,
     Seen,
@@ -62,7 +63,7 @@ log = logging.getLogger(__name__)
 
 KILL_GRACE_S = 3.0  # most programs end at once when asked; the others are looked at again
 GONE_S = 45.0  # from scancel until the nodes have said that nothing is left
-LOOK_S = 0.25
+LOOK_S, LONGEST_LOOK_S = 0.25, 2.0
 CLOCK_S = 1.0  # squeue is asked after `Seen.at`; a job noted since, or just before, may be missing from what it says
 OURS = Account(None)
 
@@ -81,14 +82,17 @@ class SlurmExecutor(SiteSoftware):
         self._layout = Layout(Path(shared_dir).resolve(), "slurm")
         self._layout.prepare()
         self._notes = Notes(self._layout.own)
-        self._options = Options(**options)
-        self._software = self._options.software
-        self._commands = Commands(self._options.conf, self._options.command_timeout_s)
+        self._options = told = Options(**options)
+        self._software = told.software
+        self._commands: Commands = RememberingCommands(told.conf, told.command_timeout_s, self._layout.own, told.look_s)
 
     # The executor contract
 
     def inventory(self) -> Sequence[NodeInfo]:
-        return tuple(node.info for node in self._nodes().values())
+        return tuple(node.info for node in self._nodes(self._commands.recalling()).values())
+
+    def look_anew(self) -> bool:
+        return self._commands.forget()
 
     def launch(self, request: LaunchRequest) -> None:
         record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), None)
@@ -141,7 +145,7 @@ class SlurmExecutor(SiteSoftware):
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
         if not known:
             return []
-        seen = self._see()
+        seen = self._see_for(known)
         return [self._observe_one(*launch, seen, renewed_at.get(launch)) for launch in known]
 
     def spooled(self, run_id: str, epoch: int) -> Iterator[Spooled]:
@@ -170,7 +174,7 @@ class SlurmExecutor(SiteSoftware):
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         """Ends jobs of runs that are remembered here and that nobody knows; another portal's are left alone."""
-        known, reaped, seen = set(known_live), [], self._see()
+        known, reaped, seen = set(known_live), [], self._see(self._commands.recalling())
         for record, epoch in each_epoch(self._layout, self._layout.records()):
             with apart("reaping", record.run_id, epoch):
                 live = seen.live(record.run_id, epoch)
@@ -186,10 +190,10 @@ class SlurmExecutor(SiteSoftware):
 
     # Launching
 
-    def _nodes(self) -> dict[str, SlurmNode]:
+    def _nodes(self, commands: Commands | None = None) -> dict[str, SlurmNode]:
         options = self._options
         found = parse_nodes(
-            self._commands.nodes(),
+            (commands or self._commands).nodes(),
             options.partition,
             reservation=options.reservation,
             emulated=options.emulated,
@@ -245,18 +249,41 @@ class SlurmExecutor(SiteSoftware):
 
     # What we know
 
-    def _see(self) -> Seen:
-        at = time.time()  # what is sent from now on may be missing
-        return Seen(at, self._commands.jobs(PREFIX), self._notes)
+    def _see(self, commands: Commands | None = None) -> Seen:
+        at, commands = time.time(), commands or self._commands.recalling(0.0)
+        jobs = commands.jobs(PREFIX)
+        return Seen(commands.asked_at or at, jobs, self._notes)  # what was sent since may be missing
+
+    def _see_for(self, known: Sequence[tuple[str, int]]) -> Seen:
+        """In quiet times what Slurm said last will do."""
+        places = [(launch, place) for launch in known if (place := self._place_of(*launch))]
+        if any(is_in_motion(self._notes, place, *launch) for launch, place in places):
+            return self._see()
+        seen = self._see(commands := self._commands.recalling())
+        if commands.asked_at is not None and any(self._has_begun_since(seen, *one) for one in places):
+            return self._see()
+        return seen
+
+    @staticmethod
+    def _has_begun_since(seen: Seen, launch: tuple[str, int], epoch_dir: Path) -> bool:
+        live = seen.live(*launch)
+        return bool(live) and all(job.pending for job in live) and exists(epoch_dir / "claim" / "job")
+
+    def _place_of(self, run_id: str, epoch: int) -> Path | None:
+        with contextlib.suppress(ExecutorError, OSError):
+            if record := self._layout.record(run_id):
+                return self._layout.epoch_dir(record, epoch)
+        return None
 
     def _live(self, run_id: str, epoch: int) -> list[SlurmJob]:
         return self._see().live(run_id, epoch)
 
     def _await_end(self, run_id: str, epoch: int, timeout_s: float) -> list[SlurmJob]:
         """What is left of it after at most that time."""
-        give_up_at = time.monotonic() + timeout_s
+        give_up_at, wait_s = time.monotonic() + timeout_s, LOOK_S
         while (live := self._live(run_id, epoch)) and time.monotonic() < give_up_at:
-            time.sleep(LOOK_S)
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_LOOK_S)
         return live
 
     # Looking
@@ -365,7 +392,8 @@ class SlurmExecutor(SiteSoftware):
         return not self._silent_nodes().isdisjoint(listed)
 
     def _silent_nodes(self) -> set[str]:
-        return {name for name, node in self._nodes().items() if node.silent}
+        nodes = self._nodes(self._commands.recalling(MOMENT_S))  # once for all runs of a round
+        return {name for name, node in nodes.items() if node.silent}
 
     def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
         killed = self._notes.kill_mark(record.run_id, epoch).exists()

@@ -10,7 +10,12 @@ from scheduling.executors.base import AcceleratorInfo, NodeInfo
 from scheduling.executors.local.inventory import type_name
 
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][\w:/]*)=")
-_GPU = re.compile(r"gpu(?::(?P<type>[A-Za-z][\w.-]*))?:(?P<count>[0-9]+)(?:\([^)]*\))?$")
+#: `gpu:a100:no_consume:2K(S:0-1)`: type, flag and sockets may be missing; K is 1,024.
+_GPU = re.compile(
+    r"gpu(?::(?!no_consume\b)(?P<type>[A-Za-z][\w.-]*))?(?::no_consume)?:(?P<count>[0-9]{1,5})(?P<unit>K?)"
+    r"(?:\([^)]*\))?$"
+)
+MAX_GPUS = 4_096  # of one node
 #: Final: Slurm has given the node up, and ends what ran there.
 _DOWN = frozenset({"DOWN", "ERROR"})
 #: Its base states in which it is up.
@@ -133,7 +138,8 @@ def _states(text: str) -> frozenset[str]:
 def _gpus(gres: str) -> Iterator[str]:
     for part in re.split(r",(?![^(]*\))", gres):
         if match := _GPU.match(part.strip()):
-            yield from [match["type"] or ""] * int(match["count"])
+            count = int(match["count"]) * (1_024 if match["unit"] else 1)
+            yield from [match["type"] or ""] * min(count, MAX_GPUS)
 
 
 def _integer(fields: Mapping[str, str], name: str) -> int:

@@ -31,7 +31,7 @@ class Notes:
     def __init__(self, own: Path) -> None:
         self._own = own
 
-    def _file(self, run_id: str, epoch: int) -> Path:
+    def file(self, run_id: str, epoch: int) -> Path:
         return self._own / f"{checked_name(run_id)}.{int(epoch)}.slurm"
 
     def kill_mark(self, run_id: str, epoch: int) -> Path:
@@ -48,7 +48,7 @@ class Notes:
         return name if isinstance(name, str) else ""
 
     def write(self, run_id: str, epoch: int, job_id: int) -> None:
-        write_atomically(self._file(run_id, epoch), {"job_id": job_id, "at": time.time()})
+        write_atomically(self.file(run_id, epoch), {"job_id": job_id, "at": time.time()})
 
     def unseen_since(self, run_id: str, epoch: int, at: float) -> float:
         """`at`, where nothing was noted before."""
@@ -60,14 +60,14 @@ class Notes:
         return at
 
     def forget(self, run_id: str, epoch: int) -> None:
-        self._file(run_id, epoch).unlink(missing_ok=True)
+        self.file(run_id, epoch).unlink(missing_ok=True)
 
     def job_id(self, run_id: str, epoch: int) -> int | None:
-        job_id = (read_object(self._file(run_id, epoch)) or {}).get("job_id")
+        job_id = (read_object(self.file(run_id, epoch)) or {}).get("job_id")
         return job_id if isinstance(job_id, int) else None
 
     def at(self, run_id: str, epoch: int) -> float:
-        noted = (read_object(self._file(run_id, epoch)) or {}).get("at")
+        noted = (read_object(self.file(run_id, epoch)) or {}).get("at")
         return float(noted) if isinstance(noted, int | float) else float("-inf")
 
 

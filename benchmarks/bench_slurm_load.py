@@ -1,0 +1,99 @@
+"""What the portal costs Slurm's controller: how long a look takes, and how many requests a quiet minute makes.
+
+python -m benchmarks.bench_slurm_load [--pending 5000] [--commands DIR]
+
+Needs root. A throw-away Slurm on this host with that many pending jobs of another account, three running jobs of ours,
+and a look every 5 s, as rounds make them. `--commands`: of another Slurm, see scripts.slurm_chroot. Prints a row of the
+table in docs/executors.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from benchmarks.bench_launch import request
+from scheduling.executors.slurm.executor import SlurmExecutor
+from scripts.slurm_cluster import SlurmCluster, install, running, until
+
+RUNS, ROUND_S, MINUTE_S, QUIET_AFTER_S, REPEAT = 3, 5.0, 60.0, 125.0, 7
+SLEEPS = "import time; time.sleep(3600)"
+
+
+def fill(cluster: SlurmCluster, pending: int) -> None:
+    """Jobs of somebody else that no node has room for."""
+    words = ("sbatch", "--uid=65534", "--gid=65534", "--gres=gpu:4", "--nodes=3", "--mem=60000", "--cpus-per-task=16",
+             "--hold", "--output=/dev/null", "--chdir=/", "--wrap=true")  # fmt: skip
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: cluster._ask(*words), range(pending)))
+
+
+def requests_of(cluster: SlurmCluster) -> int:
+    """Since the counts were reset: those that somebody asks, not what daemons say to each other."""
+    text = cluster._ask("sdiag").partition("message type")[2].partition("by user")[0]
+    found = dict(re.findall(r"(REQUEST_\w+) .*?count:(\d+)", text))
+    return sum(int(count) for name, count in found.items() if name != "REQUEST_STATS_INFO")
+
+
+def look(executor: SlurmExecutor, known: list[tuple[str, int]]) -> float:
+    began = time.monotonic()
+    executor.inventory()
+    executor.observe(known)
+    return time.monotonic() - began
+
+
+def measure(cluster: SlurmCluster, place: Path, pending: int) -> str:
+    executor = SlurmExecutor(place, conf=str(cluster.conf), emulated=True)
+    wishes = [request(executor, place, 1) for _ in range(RUNS)]
+    for wish in wishes:
+        executor.launch(wish)
+    known = [(wish.run_id, wish.epoch) for wish in wishes]
+    fill(cluster, pending)
+    waiting = len(cluster._ask("squeue", "-h", "--states=PENDING").splitlines())
+    time.sleep(QUIET_AFTER_S)
+    looks = []
+    for _ in range(REPEAT):
+        time.sleep(2.1)
+        executor.look_anew()
+        looks.append(look(executor, known))
+    cluster._ask("sdiag", "--reset")
+    end_at = time.monotonic() + MINUTE_S
+    while time.monotonic() < end_at:
+        look(executor, known)
+        time.sleep(ROUND_S)
+    count = requests_of(cluster)
+    for launch in known:
+        executor.kill(*launch)
+        until(lambda launch=launch: not executor._live(*launch), "the end")  # type: ignore[misc]
+    version = cluster._ask("sbatch", "--version").split()[-1]
+    words = f"{statistics.median(looks):.2f} ({min(looks):.2f} to {max(looks):.2f})"
+    return f"| {version} | {waiting:,} | {words} | {count} |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pending", type=int, default=5_000)
+    parser.add_argument("--commands", type=Path)
+    options = parser.parse_args()
+    if reason := install():
+        print(reason, file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory(prefix="sl-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        cluster = SlurmCluster(Path(name) / "slurm", nodes=3, gpus=4, commands=options.commands)
+        cluster.root.mkdir()
+        Path(name).chmod(0o755)
+        with running(cluster):
+            print("| Slurm | pending jobs of others | a look, s | requests in a quiet minute |")
+            print("|---|---|---|---|")
+            print(measure(cluster, Path(name) / "data", options.pending))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

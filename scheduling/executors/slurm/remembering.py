@@ -1,0 +1,82 @@
+"""What Slurm said last, for all processes of the portal: in quiet times it is asked every `look_s` seconds only.
+
+Each `squeue` and each `scontrol show node` is two requests to slurmctld. What runs tells the portal itself that it has
+begun or ended, so rounds between two looks can do with the last one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from pathlib import Path
+
+from evenkeel.runner.files import read_object
+from evenkeel.runner.reports import write_atomically
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.slurm.commands import Commands
+from scheduling.executors.slurm.seeing import Notes
+
+#: For so long after something of ours was launched, asked to stop or has ended, each look asks.
+QUICK_S = 120.0
+#: So old may be what a plan that moves something is built on.
+MOMENT_S = 2.0
+MAX_BYTES = 64 << 20
+
+
+class RememberingCommands(Commands):
+    """Keeps what commands that only ask have printed in files below `own`, a directory of the portal's alone."""
+
+    def __init__(self, conf: str, timeout_s: float, own: Path, look_s: float) -> None:
+        super().__init__(conf, timeout_s)
+        self._looks, self._look_s = own / "looks", look_s
+        self._looks.mkdir(mode=0o700, exist_ok=True)
+
+    def recalling(self, oldest_s: float | None = None) -> Commands:
+        return _Recalling(self, self._looks, self._look_s if oldest_s is None else min(oldest_s, self._look_s))
+
+    def forget(self) -> bool:
+        found = False
+        for file in self._looks.glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - file.stat().st_mtime > MOMENT_S:
+                    file.unlink()
+                    found = True
+        return found
+
+
+class _Recalling(Commands):
+    def __init__(self, commands: Commands, looks: Path, oldest_s: float) -> None:
+        self._real, self._looks, self._oldest_s = commands, looks, oldest_s
+
+    def run(self, *command: str, timeout_s: float | None = None) -> str:
+        file = self._looks / f"{hashlib.sha256(chr(0).join(command).encode()).hexdigest()[:32]}.json"
+        now = time.time()
+        known = (read_object(file, MAX_BYTES) if self._oldest_s > 0 else None) or {}
+        at, text = known.get("at"), known.get("text")
+        if isinstance(at, int | float) and isinstance(text, str) and 0 <= now - at <= self._oldest_s:
+            self.asked_at = min(at, self.asked_at or at)
+            return text
+        try:
+            text = self._real.run(*command, timeout_s=timeout_s)
+        except ExecutorError:
+            file.unlink(missing_ok=True)  # nobody may believe that it still answers
+            raise
+        with contextlib.suppress(OSError):  # without it the next look asks
+            write_atomically(file, {"at": now, "text": text}, durable=False)
+        return text
+
+
+def is_in_motion(notes: Notes, epoch_dir: Path, run_id: str, epoch: int) -> bool:
+    """It was launched, asked to stop or has ended a short while ago, or it is not known that it was launched."""
+    marks = (notes.file(run_id, epoch), notes.kill_mark(run_id, epoch), epoch_dir / "stop", epoch_dir / "exit.json")
+    return not marks[0].exists() or any(map(_is_recent, marks))
+
+
+def _is_recent(path: Path) -> bool:
+    """By whichever clock."""
+    try:
+        return abs(time.time() - path.stat().st_mtime) < QUICK_S
+    except OSError:
+        return False
