@@ -184,6 +184,10 @@ class Commands:
             if "invalid job id" not in str(error).lower() and "already" not in str(error).lower():
                 raise
 
+    def partitions(self) -> tuple[str, str]:
+        """All of them, and the configuration, of which some limits hold in each."""
+        return self.run("scontrol", "--oneliner", "show", "partition"), self.run("scontrol", "show", "config")
+
     def nodes(self) -> str:
         return self.run("scontrol", "--oneliner", "show", "node")
 
