@@ -18,6 +18,7 @@ from accounts.ledger import Held, PriceBook
 from portal.jobs import holding
 from portal.jobs.clusters import is_emulated
 from portal.jobs.ends import expected_end
+from portal.jobs.engine_limits import time_warnings
 from portal.jobs.idleness import describe_warnings
 from portal.jobs.launchers import launcher_warnings
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
@@ -146,7 +147,10 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "fetching": run.fetching if state is State.LAUNCHING and run.fetching else None,
         "model_type": job.model_type.name if job.model_type else None,
         "command": job.spec.get("command"),
-        "warnings": list(launcher_warnings(job.spec.get("command"))),
+        "warnings": [
+            *launcher_warnings(job.spec.get("command")),
+            *time_warnings(job, run, ctx.profiles.get(job.pk, {}), ctx.types.get(job.cluster_id, {})),
+        ],
         "total_steps": job.total_steps,
         "step": run.step,
         "progress": round(min(1.0, run.step / job.total_steps), 6),

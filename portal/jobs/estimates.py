@@ -14,8 +14,9 @@ from accounts.pricing import HOUR_US, WHOLE, amount, from_micro
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY
 from portal.jobs.ends import SPREAD
+from portal.jobs.engine_limits import largest_nodes, time_warnings
 from portal.jobs.gang_words import gang_words
-from portal.jobs.models import Accelerator, Job
+from portal.jobs.models import Job
 from portal.jobs.services.admission import Asked, foresee
 from portal.jobs.services.partitions import gpus_by_type
 from portal.jobs.services.submission import Wish
@@ -68,7 +69,7 @@ def known_of_job(job: Job, now: datetime) -> Known:
     types = gpus_by_type(job.cluster_id, job.partition)
     measured = profiles.measured_numbers(profiles.workloads_of(job), job.cluster_id)
     known = dict(sorted(profiles.profiles_of(job, types, measured).items()))
-    return Known(job, job.total_steps - job.run.step, types, known, PriceBook(now), _largest_nodes(job.cluster_id), now)
+    return Known(job, job.total_steps - job.run.step, types, known, PriceBook(now), largest_nodes(job.cluster_id), now)
 
 
 def estimate(wish: Wish, known: Known) -> dict[str, Any]:
@@ -97,16 +98,10 @@ def estimate(wish: Wish, known: Known) -> dict[str, Any]:
     }
 
 
-def _largest_nodes(cluster_id: int) -> dict[str, int]:
-    """GPUs of the largest node of each type."""
-    sizes: dict[tuple[str, int], int] = {}
-    present = Accelerator.objects.filter(node__cluster=cluster_id, present=True, node__lost=False)
-    for kind, node in present.values_list("node__accelerator_type", "node_id"):
-        sizes[kind, node] = sizes.get((kind, node), 0) + 1
-    largest: dict[str, int] = {}
-    for (kind, _), size in sizes.items():
-        largest[kind] = max(size, largest.get(kind, 0))
-    return largest
+def too_long(known: Known) -> list[str]:
+    """What its engine's time limit makes of it."""
+    assert known.job.run is not None
+    return time_warnings(known.job, known.job.run, known.profiles, known.types)
 
 
 def _counts(job: Job, profile: Profile, total: int) -> list[int]:

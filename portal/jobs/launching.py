@@ -9,6 +9,7 @@ from django.db.models import Sum
 
 from accounts import slurm_names
 from portal.jobs import checkpoint_store, data, profiles, reporting, run_tokens
+from portal.jobs.launch_times import expected_s
 from portal.jobs.models import Accelerator, Hold, Job, Run
 from portal.jobs.slurm_options import sbatch_options
 from portal.material import environments, secrets
@@ -44,6 +45,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         job_id=str(job.pk),
         job_number=job.number,
         job_name=job.name,
+        expected_s=expected_s(run, gpus[0].node.accelerator_type, len(gpus)) if runs_in_slurm(job) else None,
         sbatch=_sbatch(job),
         run_id=str(run.pk),
         epoch=epoch,
@@ -81,9 +83,13 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
     )
 
 
+def runs_in_slurm(job: Job) -> bool:
+    return job.cluster.executor == "slurm"
+
+
 def _sbatch(job: Job) -> dict[str, str]:
     """Its own wishes before those of its project."""
-    if job.cluster.executor != "slurm":
+    if not runs_in_slurm(job):
         return {}
     return slurm_names.effective(job.project) | sbatch_options(job.spec.get("slurm"))
 

@@ -66,6 +66,8 @@ class Cluster(models.Model):
     #: When it last answered again: states that lasted while it was away have their whole time from then on.
     engine_back_at = models.DateTimeField(null=True, editable=False)
     isolation = models.CharField(max_length=200, blank=True, default="", editable=False)
+    #: What its engine allows one launch (scheduling.executors.base.EngineLimits), as it was last seen.
+    engine_limits = models.JSONField(default=dict, blank=True, editable=False)
     #: Of jobs that name none.
     default_partition = models.ForeignKey(Partition, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     #: In the file of clusters; the first is the default one.

@@ -22,7 +22,7 @@ from accounts.models import User
 from accounts.selectors import visible_projects
 from portal.jobs.choosing import choose
 from portal.jobs.describe import iso
-from portal.jobs.estimates import Known, estimate, known_of
+from portal.jobs.estimates import Known, estimate, known_of, too_long
 from portal.jobs.explain import way_out
 from portal.jobs.launchers import launcher_warnings
 from portal.jobs.models import Accelerator, Cluster, Job
@@ -91,7 +91,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
         "would_change": _would_change(cluster, said),
         "as_of": iso(basis.at),
         "allocation": _allocation(said, newcomers[0]),
-        "warnings": list(launcher_warnings(wish.job_file.command)),
+        "warnings": [*launcher_warnings(wish.job_file.command), *too_long(known)],
         "prepares": _prepares(wish.job_file),
         "jobs": costs["jobs"],
         "starting": said.starting,

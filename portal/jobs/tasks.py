@@ -25,6 +25,7 @@ from portal import logs
 from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, spooling, wakeups
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.engine_isolation import refusals
+from portal.jobs.engine_limits import note_limits
 from portal.jobs.locks import cluster_lock, engine_slot, planning_lock, project_slot
 from portal.jobs.loops import (
     Item,
@@ -58,7 +59,7 @@ from portal.material import preparation
 from scheduling.domain import Plan
 from scheduling.errors import ExecutorError
 from scheduling.executors import load_executor
-from scheduling.executors.base import Executor, ExitInfo, Fact
+from scheduling.executors.base import EngineLimits, Executor, ExitInfo, Fact
 from scheduling.lifecycle import LIVE, State
 
 logger = logging.getLogger(__name__)
@@ -203,8 +204,14 @@ def _take_inventory(cluster: Cluster, executor: Executor) -> None:
     except Exception as error:
         steps.failed(item, error)
         return
+    steps.run(step("note the engine's limits", cluster.pk), _note_limits, cluster, executor)
     record = administration.record_inventory
     steps.run(item, record, cluster=cluster, nodes=nodes, now=timezone.now(), check_first=check_first)
+
+
+def _note_limits(cluster: Cluster, executor: Executor) -> None:
+    """Of Slurm: no other engine has any."""
+    note_limits(cluster, executor.limits() if cluster.executor == "slurm" else EngineLimits())
 
 
 def _steps(cluster: Cluster) -> Loop:

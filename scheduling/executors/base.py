@@ -35,6 +35,16 @@ class NodeInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What the engine allows one launch, None: it has no such limit. `where`: whose limits these are, in words."""
+
+    where: str = ""
+    max_duration_s: float | None = None
+    max_nodes: int | None = None
+    memory_mib: int | None = None  # of each node
+
+
+@dataclass(frozen=True, slots=True)
 class Secret:
     """A value for the program alone: as the variable `env`, or in the file `file` of EVENKEEL_SECRETS_DIR. It is
     never written to disk but as that file, and removed from every log."""
@@ -179,6 +189,8 @@ class LaunchRequest:
     token: str
     report_interval_s: float
     job_name: str = ""
+    #: Seconds, with a margin, of a job that goes on from a checkpoint where its engine ends it sooner; None: not known.
+    expected_s: float | None = None
     #: Long options of sbatch, of the job's project and of its file; a value is empty where the option has none.
     sbatch: Mapping[str, str] = field(default_factory=dict)
     sample_interval_s: float = 5.0  # at which the runner reads what the run uses of its devices; 0: never
@@ -317,6 +329,9 @@ class Executor(Protocol):
 
     def look_anew(self) -> bool:
         """Have the next `inventory` and `observe` ask the engine itself; False: they have done so just now."""
+
+    def limits(self) -> EngineLimits:
+        """What it allows any launch, as far as it was asked for the inventory."""
 
     def launch(self, request: LaunchRequest) -> None:
         """Start (run, epoch); a second call for the same pair does nothing. Older epochs of the run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scheduling.executors.base import Finding, Software
+from scheduling.executors.base import EngineLimits, Finding, Software
 
 ROOM_MIB = 1_024  # less free room than this is no cache
 
@@ -14,6 +14,10 @@ class SiteSoftware:
     """Of an executor: what its nodes have as the site's settings say."""
 
     _software: Software
+
+    def limits(self) -> EngineLimits:
+        """Of its own it has none."""
+        return EngineLimits()
 
     @property
     def supports_containers(self) -> bool:

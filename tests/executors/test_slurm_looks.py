@@ -30,6 +30,9 @@ class Controller:
         self.asked, self.state, self.here, self.now = Counter[str](), "RUNNING", True, time.time()
 
     def run(self, commands: Commands, *command: str, timeout_s: float | None = None) -> str:
+        if command[-1] in ("partition", "config"):
+            self.asked["settings"] += 1
+            return ""
         self.asked[command[0]] += 1
         if not self.here:
             raise ExecutorError("no answer from Slurm", permanent=False)
@@ -173,4 +176,13 @@ def test_without_an_interval_each_look_asks(tmp_path: Path, controller: Controll
     executor = SlurmExecutor(tmp_path, look_s=0.0)
     for _ in range(3):
         executor.inventory()
-    assert controller.asked == {"scontrol": 3}
+    assert controller.asked == {"scontrol": 3, "settings": 2}
+
+
+def test_what_is_configured_is_asked_for_once_by_all_processes(tmp_path: Path, controller: Controller) -> None:
+    for _ in range(4):
+        SlurmExecutor(tmp_path).inventory()
+    assert controller.asked["settings"] == 2
+    controller.now += 130.0
+    SlurmExecutor(tmp_path).inventory()
+    assert controller.asked["settings"] == 4

@@ -53,7 +53,7 @@ def test_options_of_a_job_file_reach_slurm_for_each_component(portal: LivePortal
     ]
     assert all(row[4].endswith("; for the paper") for row in found)
     with portal.api() as api:
-        assert api.get(f"jobs/{number}").json()["spec"]["slurm"] == slurm
+        assert slurm.items() <= api.get(f"jobs/{number}").json()["spec"]["slurm"].items()
 
 
 def test_a_project_names_what_its_jobs_are_submitted_as(portal: LivePortal, cluster: SlurmCluster) -> None:
@@ -89,3 +89,24 @@ def test_programs_find_slurms_variables_and_srun(portal: LivePortal) -> None:
     assert [f"task {rank} of 4 on {rank // 2} as {rank % 2}" in text for rank, text in enumerate(others, 1)] == [
         True
     ] * 3
+
+
+def test_a_launch_asks_for_the_time_that_it_needs_and_what_is_too_long_is_told(
+    portal: LivePortal, cluster: SlurmCluster
+) -> None:
+    sleeps = WISH | {"command": "sleep 600"}
+    short = portal.submit(**sleeps, max_duration="5m")
+    with portal.api() as api:
+        portal.wait_for("the limits", lambda: api.post("jobs/preview", json=long_one()).json()["warnings"], 60)
+        [said] = api.post("jobs/preview", json=long_one()).json()["warnings"]
+        assert said.startswith("Slurm's partition main lets a launch run for 24 h, and it may need 3 d: it fails there")
+        number = short["number"]
+        portal.wait_state(number, "running", timeout_s=120)
+        listed = cluster._ask("squeue", "-h", "--states=RUNNING", "--format=%l|%k").splitlines()
+        assert [line.partition("|")[0] for line in listed if f"job {number} run" in line] == ["22:00"]
+        api.post(f"jobs/{number}/cancel").raise_for_status()
+    portal.wait_state(number, "cancelled")
+
+
+def long_one() -> dict[str, Any]:
+    return {"project": "default", "command": "sleep 600", "max_duration": "3d", **WISH}

@@ -4980,7 +4980,7 @@ export interface components {
             fetching: string | null;
             model_type: string | null;
             command: string | null;
-            /** @description What to write otherwise in its command, as sentences. */
+            /** @description What to write otherwise, and whether its engine ends it sooner, as sentences. */
             warnings: string[];
             total_steps: number;
             step: number;
@@ -5143,7 +5143,7 @@ export interface components {
             fetching: string | null;
             model_type: string | null;
             command: string | null;
-            /** @description What to write otherwise in its command, as sentences. */
+            /** @description What to write otherwise, and whether its engine ends it sooner, as sentences. */
             warnings: string[];
             total_steps: number;
             step: number;
@@ -5689,7 +5689,7 @@ export interface components {
             fetching?: string;
             model_type?: string;
             command?: string;
-            /** @description What to write otherwise in its command, as sentences. */
+            /** @description What to write otherwise, and whether its engine ends it sooner, as sentences. */
             warnings: string[];
             total_steps: number;
             step: number;
@@ -6754,7 +6754,7 @@ export interface components {
              * @description The state of the cluster that this rests on, some seconds old at most.
              */
             as_of: string;
-            /** @description What to write otherwise in its command, as sentences. */
+            /** @description What to write otherwise, and whether its engine ends it sooner, as sentences. */
             warnings: string[];
             /** @description What it would start on. */
             allocation: components["schemas"]["PlannedAllocation"] | null;

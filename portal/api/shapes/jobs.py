@@ -176,7 +176,9 @@ class Job(Shape):
     )
     model_type: str | None
     command: str | None
-    warnings: list[str] = Field(description="What to write otherwise in its command, as sentences.")
+    warnings: list[str] = Field(
+        description="What to write otherwise, and whether its engine ends it sooner, as sentences."
+    )
     total_steps: int
     step: int
     progress: float = Field(ge=0, le=1)

@@ -76,7 +76,9 @@ class Preview(PlannedChange):
     reason: Reason = Field(description="Why; `refused` where a hard limit would refuse it at submission.")
     would_change: str | None = Field(description="What would let it start.")
     as_of: datetime = Field(description="The state of the cluster that this rests on, some seconds old at most.")
-    warnings: list[str] = Field(description="What to write otherwise in its command, as sentences.")
+    warnings: list[str] = Field(
+        description="What to write otherwise, and whether its engine ends it sooner, as sentences."
+    )
     allocation: PlannedAllocation | None = Field(description="What it would start on.")
     prepares: bool = Field(description="Its code or environment is made ready first; it queues after that.")
     jobs: int = Field(description="1, or those of the array.")

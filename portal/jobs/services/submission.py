@@ -20,7 +20,7 @@ from accounts.models import Project, User
 from accounts.quotas import QuotaExceeded
 from accounts.selectors import writable_projects
 from portal.engines import FETCHING_TOOLS
-from portal.jobs import checkpoint_store, events, wakeups
+from portal.jobs import checkpoint_store, engine_limits, events, wakeups
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.dependencies import find_dependencies, store_dependencies
 from portal.jobs.due import check_deadline
@@ -135,6 +135,8 @@ class Understood:
         placed: dict[str, Any] = {"cluster": cluster, "cluster_choice": choice, "qos": self.qos, "partition": partition}
         placed |= limits_of(file, partition)
         placed |= parts_of(file.gpus, cluster.pk, partition)
+        if (most := engine_limits.check_limits(file, cluster)) is not None:
+            placed["max_gpus"] = min(placed["max_gpus"] or most, most)
         return Wish(self.user, file, self.project, self.model_type, self.start, self.dependencies, placed)
 
 

@@ -99,6 +99,10 @@ class Commands:
         """The same; what they say may be so old (None: as old as in quiet times), where somebody remembers it."""
         return self
 
+    def recalling_settings(self) -> Commands:
+        """The same, for what is configured."""
+        return self
+
     def forget(self) -> bool:
         """What was said more than a moment ago is asked anew; whether there was any such thing."""
         return False
@@ -194,6 +198,10 @@ class Commands:
         except ExecutorError as error:
             if "invalid job id" not in str(error).lower() and "already" not in str(error).lower():
                 raise
+
+    def partitions(self) -> tuple[str, str]:
+        """All of them, and the configuration, of which some limits hold in each."""
+        return self.run("scontrol", "--oneliner", "show", "partition"), self.run("scontrol", "show", "config")
 
     def nodes(self) -> str:
         return self.run("scontrol", "--oneliner", "show", "node")

@@ -20,6 +20,7 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
     NO_RENEWALS,
     NOTHING_KEPT,
+    EngineLimits,
     ExitInfo,
     Fact,
     Finding,
@@ -45,6 +46,7 @@ from scheduling.executors.slurm.endings import brought_about, ending_of
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.names import PREFIX, job_name
 from scheduling.executors.slurm.options import Options
+from scheduling.executors.slurm.partitions import KnownPartitions, within
 from scheduling.executors.slurm.remembering import MOMENT_S, RememberingCommands, is_in_motion
 from scheduling.executors.slurm.seeing import (
     Notes,
@@ -58,6 +60,7 @@ from scheduling.executors.slurm.seeing import (
     silent,
     waits_in_words,
 )
+from scheduling.executors.slurm.times import engine_limits
 
 log = logging.getLogger(__name__)
 
@@ -85,14 +88,19 @@ class SlurmExecutor(SiteSoftware):
         self._options = told = Options(**options)
         self._software = told.software
         self._commands: Commands = RememberingCommands(told.conf, told.command_timeout_s, self._layout.own, told.look_s)
+        self._partitions = KnownPartitions(self._commands)
 
     # The executor contract
 
     def inventory(self) -> Sequence[NodeInfo]:
-        return tuple(node.info for node in self._nodes(self._commands.recalling()).values())
+        partition = self._partitions.of(self._options.partition)
+        return tuple(within(node.info, partition) for node in self._nodes(self._commands.recalling()).values())
 
     def look_anew(self) -> bool:
         return self._commands.forget()
+
+    def limits(self) -> EngineLimits:
+        return engine_limits(self._options, self._partitions.of(self._options.partition))
 
     def launch(self, request: LaunchRequest) -> None:
         record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), None)
@@ -101,14 +109,15 @@ class SlurmExecutor(SiteSoftware):
             if not self._may_launch(record, request.epoch):
                 return
             nodes = self._nodes()
-            groups = launching.parts_of(request, nodes)
+            partition = self._partitions.of(request.sbatch.get("partition", self._options.partition))
+            groups = launching.parts_of(request, nodes, partition)
             self._layout.remember(record)
             self._end_earlier(record, request.epoch)
             make_job_dir(self._layout, record.job_id, OURS)
             launching.prepare(self._layout, request, groups, self._options, epoch_dir, nodes)
             self._layout.begin(record.run_id, request.epoch)
             self._notes.name(record.run_id, request.epoch, job_name(request.job_number, request.job_name))
-            job_id = self._commands.submit(launching.arguments(request, groups, self._options, epoch_dir))
+            job_id = self._commands.submit(launching.arguments(request, groups, self._options, epoch_dir, partition))
             self._notes.write(record.run_id, request.epoch, job_id)
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:

@@ -20,6 +20,8 @@ from scheduling.executors.slurm.asking import option_words
 from scheduling.executors.slurm.inventory import SlurmNode
 from scheduling.executors.slurm.names import job_comment, job_name
 from scheduling.executors.slurm.options import Options
+from scheduling.executors.slurm.partitions import NO_LIMITS, Partition, check_nodes, most_memory_mib, within
+from scheduling.executors.slurm.times import time_word
 
 SCRIPT = Path(__file__).with_name("job.sh")
 STANDARD_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -31,6 +33,7 @@ class Part:
 
     node: SlurmNode
     indexes: tuple[int, ...]
+    partition: Partition = NO_LIMITS
 
     @property
     def workers(self) -> int:
@@ -47,18 +50,23 @@ class Part:
 
     def cpus(self, request: LaunchRequest) -> int:
         """As the job asks, of each node; otherwise what falls to its GPUs."""
-        return request.cpus or max(1, self.node.info.cpus * self.workers // len(self.node.gpu_types))
+        there = within(self.node.info, self.partition).cpus
+        return request.cpus or max(1, there * self.workers // len(self.node.gpu_types))
 
     def memory_mib(self, request: LaunchRequest) -> int:
-        return request.memory_mib or self.node.info.memory_mib * self.workers // len(self.node.gpu_types)
+        share = self.node.info.memory_mib * self.workers // len(self.node.gpu_types)
+        return request.memory_mib or most_memory_mib(share, self.cpus(request), self.partition)
 
     @property
     def devices(self) -> list[AcceleratorInfo]:
         return [self.node.info.accelerators[index] for index in self.indexes]
 
 
-def parts_of(request: LaunchRequest, nodes: Mapping[str, SlurmNode]) -> list[list[Part]]:
+def parts_of(
+    request: LaunchRequest, nodes: Mapping[str, SlurmNode], partition: Partition = NO_LIMITS
+) -> list[list[Part]]:
     """The request's nodes in groups of the same shape, each a component of the job; the larger ones first."""
+    check_nodes(len([name for name, indexes in request.placement.items() if indexes]), partition)
     if request.gpu_share_percent < 100:
         raise ExecutorError("Slurm gives whole GPUs: a job that asks for a part of one cannot run here", permanent=True)
     groups: dict[tuple[str, int, int], list[Part]] = {}
@@ -68,7 +76,7 @@ def parts_of(request: LaunchRequest, nodes: Mapping[str, SlurmNode]) -> list[lis
             raise ExecutorError(f"Slurm has no node {name!r} with GPUs in this partition", permanent=True)
         if missing := [index for index in indexes if not 0 <= index < len(node.gpu_types)]:
             raise ExecutorError(f"node {name!r} has no accelerator {missing[0]}", permanent=True)
-        part = Part(node, tuple(indexes))
+        part = Part(node, tuple(indexes), partition)
         if indexes:
             shape = (part.gres, part.cpus(request), part.memory_mib(request))
             groups.setdefault(shape, []).append(part)
@@ -133,7 +141,13 @@ def _comment(request: LaunchRequest) -> str:
     return job_comment(request.job_number, request.run_id, request.epoch, request.sbatch.get("comment", ""))
 
 
-def arguments(request: LaunchRequest, groups: Sequence[Sequence[Part]], options: Options, epoch_dir: Path) -> list[str]:
+def arguments(
+    request: LaunchRequest,
+    groups: Sequence[Sequence[Part]],
+    options: Options,
+    epoch_dir: Path,
+    partition: Partition = NO_LIMITS,
+) -> list[str]:
     """Of sbatch. Nothing of them is a secret: everybody on the cluster can read a job's command line."""
     named = [f"--job-name={job_name(request.job_number, request.job_name)}",
              f"--comment={_comment(request)}"]  # fmt: skip
@@ -144,7 +158,7 @@ def arguments(request: LaunchRequest, groups: Sequence[Sequence[Part]], options:
     for number, group in enumerate(groups):
         words += [":", *named] if number else []
         words += option_words(options.given, request.sbatch, first=not number)
-        words += [f"--time={options.time_limit}"] if options.time_limit else []
+        words += [f"--time={time}"] if (time := time_word(request, options, partition)) else []
         words += [f"--nodes={len(group)}", "--ntasks-per-node=1", f"--gres={group[0].gres}"]
         words += [f"--cpus-per-task={group[0].cpus(request)}", f"--mem={group[0].memory_mib(request)}M"]
         if options.placement == "nodes":

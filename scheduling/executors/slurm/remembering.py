@@ -23,6 +23,8 @@ QUICK_S = 120.0
 #: So old may be what a plan that moves something is built on.
 MOMENT_S = 2.0
 MAX_BYTES = 64 << 20
+#: What an administrator has configured is asked for so seldom.
+SETTINGS_S = 120.0
 
 
 class RememberingCommands(Commands):
@@ -31,10 +33,15 @@ class RememberingCommands(Commands):
     def __init__(self, conf: str, timeout_s: float, own: Path, look_s: float) -> None:
         super().__init__(conf, timeout_s)
         self._looks, self._look_s = own / "looks", look_s
-        self._looks.mkdir(mode=0o700, exist_ok=True)
+        self._settings = self._looks / "settings"  # apart: nothing that moves is planned on news of them
+        for folder in (self._looks, self._settings):
+            folder.mkdir(mode=0o700, exist_ok=True)
 
     def recalling(self, oldest_s: float | None = None) -> Commands:
         return _Recalling(self, self._looks, self._look_s if oldest_s is None else min(oldest_s, self._look_s))
+
+    def recalling_settings(self) -> Commands:
+        return _Recalling(self, self._settings, SETTINGS_S if self._look_s else 0.0)
 
     def forget(self) -> bool:
         found = False
