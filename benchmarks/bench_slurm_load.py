@@ -48,6 +48,13 @@ def look(executor: SlurmExecutor, known: list[tuple[str, int]]) -> float:
     return time.monotonic() - began
 
 
+def end(executor: SlurmExecutor, known: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """What is left of them."""
+    for launch in known:
+        executor.kill(*launch)
+    return [launch for launch in known if executor._live(*launch)]
+
+
 def measure(cluster: SlurmCluster, place: Path, pending: int) -> str:
     executor = SlurmExecutor(place, conf=str(cluster.conf), emulated=True)
     wishes = [request(executor, place, 1) for _ in range(RUNS)]
@@ -68,9 +75,7 @@ def measure(cluster: SlurmCluster, place: Path, pending: int) -> str:
         look(executor, known)
         time.sleep(ROUND_S)
     count = requests_of(cluster)
-    for launch in known:
-        executor.kill(*launch)
-        until(lambda launch=launch: not executor._live(*launch), "the end")  # type: ignore[misc]
+    until(lambda: not end(executor, known), "the end of our jobs")
     version = cluster._ask("sbatch", "--version").split()[-1]
     words = f"{statistics.median(looks):.2f} ({min(looks):.2f} to {max(looks):.2f})"
     return f"| {version} | {waiting:,} | {words} | {count} |"

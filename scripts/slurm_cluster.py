@@ -132,7 +132,7 @@ class SlurmCluster:
         until(lambda: self._ask("sinfo", "-h", "-N", "-t", "idle", "-o", "%n").split()[self.nodes - 1 :], "its nodes")
 
     def pid(self, daemon: str) -> int:
-        """Of `slurmctld`, or of the slurmd of a node as `slurmd.gpu1`."""
+        """Of `slurmctld`, `slurmdbd`, or of the slurmd of a node as `slurmd.gpu1`."""
         return int((self.root / "run" / f"{daemon}.pid").read_text())
 
     def stop(self) -> None:
@@ -293,9 +293,12 @@ class SlurmCluster:
                   "create user if not exists 'slurm'@'localhost' identified by 'slurm'; "
                   "create user if not exists 'slurm'@'127.0.0.1' identified by 'slurm'; "
                   "grant all on slurm_acct_db.* to 'slurm'@'localhost', 'slurm'@'127.0.0.1'")  # fmt: skip
+        self.start_dbd()
+        self._ask("sacctmgr", "-i", "add", "cluster", "evenkeel")
+
+    def start_dbd(self) -> None:
         self._run("slurmdbd")
         until(lambda: self._ask("sacctmgr", "-n", "show", "user").strip(), "slurmdbd")
-        self._ask("sacctmgr", "-i", "add", "cluster", "evenkeel")
 
 
 def free_ports(count: int) -> list[int]:

@@ -11,6 +11,7 @@ from django.utils import timezone
 from portal.jobs.examinations import Seen, conclude, last_examination
 from portal.jobs.examining import examine_data, examine_loops, examine_material, examine_stores
 from portal.jobs.examining_access import examine_access, kept_from_jobs
+from portal.jobs.examining_costs import examine_api_url, examine_prices
 from portal.jobs.models import Cluster
 from portal.jobs.tasks import executor_for
 from scheduling.errors import ExecutorError
@@ -29,6 +30,7 @@ def examine_cluster(cluster: Cluster) -> list[Finding]:
     except ExecutorError as error:
         found.append(Finding("executor", False, f"cannot be used: {error}", "see its settings"))
     found += [*examine_stores(cluster.pk), *examine_data(cluster.pk), *examine_access(cluster.pk)]
+    found += [*examine_api_url(cluster.pk), examine_prices(cluster, timezone.now())]
     return [*found, *examine_loops(cluster.pk, timezone.now())]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.slurm import portal_settings, slurm_or_skipped
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -30,7 +30,7 @@ def cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="module")
 def portal(cluster: SlurmCluster) -> Iterator[LivePortal]:
-    with running_portal(**portal_settings(cluster)) as portal:
+    with engine_portal(cluster, **portal_settings(cluster)) as portal:
         yield portal
 
 

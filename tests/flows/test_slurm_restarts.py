@@ -1,4 +1,5 @@
-"""A whole portal on a real Slurm whose controller is restarted and stopped: nothing is lost, and nothing restarts."""
+"""A whole portal on a real Slurm with accounting whose daemons are restarted, reconfigured and stopped, as in an
+upgrade: nothing is lost, and nothing restarts."""
 
 from __future__ import annotations
 
@@ -11,8 +12,7 @@ from typing import Any
 import pytest
 
 from scripts.slurm_cluster import SlurmCluster
-from tests.executors.slurm import portal_settings
-from tests.executors.slurm import slurm as slurm  # a fixture
+from tests.executors.slurm import portal_settings, slurm_or_skipped
 from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
@@ -34,9 +34,16 @@ WISH: dict[str, Any] = {"model_type": None, "batch_size": 8, "total_steps": 10**
 
 
 @pytest.fixture(scope="module")
+def slurm() -> Iterator[SlurmCluster]:
+    with slurm_or_skipped(nodes=3, gpus=4, accounting=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
 def portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
     settings = portal_settings(slurm) | {
         "EVENKEEL_ROUND_INTERVAL_S": "0.5",  # so that it looks while nodes have not registered yet
+        "EVENKEEL_SLURM_LOOK_S": "0",
     }
     with engine_portal(slurm, **settings) as portal:
         yield portal
@@ -96,6 +103,8 @@ def test_restarts_of_the_controller_stop_nothing(portal: LivePortal, slurm: Slur
         for _ in range(10):
             unclear |= bool(portal.rows("SELECT 1 FROM jobs_node WHERE unclear <> ''"))
             time.sleep(1.0)
+    slurm._ask("scontrol", "reconfigure")
+    time.sleep(5.0)
     portal.wait_for("every node", lambda: not portal.rows("SELECT 1 FROM jobs_node WHERE unclear <> '' OR lost"), 60)
     assert [row[:2] for row in launches(portal)] == before
     assert not kinds(portal, after) & {"node_lost", "REALLOCATED", "CHECKPOINTED", "FAIL", "retry"}
@@ -110,6 +119,7 @@ def test_while_the_controller_is_away_nothing_is_planned(
 ) -> None:
     before, after = [row[:2] for row in launches(portal)], newest_event(portal)
     stop_controller(slurm)
+    os.kill(slurm.pid("slurmdbd"), signal.SIGTERM)
     away = "SELECT 1 FROM jobs_cluster WHERE engine_away_since IS NOT NULL"
     portal.wait_for("the note that it is away", lambda: portal.rows(away), 60)
     waits = portal.submit(command="echo here", gpus={"min": 4, "max": 4}, **WISH | {"total_steps": 1})["number"]
@@ -119,6 +129,7 @@ def test_while_the_controller_is_away_nothing_is_planned(
     with portal.api() as api:
         head = api.get("session").raise_for_status().json()["clusters"][0]
         assert (head["engine"], bool(head["engine_away_since_at"])) == ("Slurm", True)
+    slurm.start_dbd()
     slurm.start_controller()
     portal.wait_for("its answer", lambda: not portal.rows(away), 60)
     portal.wait_for("another reason", lambda: portal.job(waits)["reason"]["token"] != "ENGINE_AWAY", 60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
@@ -20,8 +21,10 @@ from scheduling.executors.base import NOTHING_KEPT, Finding, Kept, NodeCheck
 from scheduling.executors.offering import offer_findings
 from scheduling.executors.reach import reach_finding
 from scheduling.executors.slurm.commands import Commands
+from scheduling.executors.slurm.folding import fold_findings, fold_names
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
+from scheduling.executors.slurm.site import examine_partition
 
 #: Versions under which the tests were run; what lies between was read in Slurm's documentation.
 RUN = ((22, 5), (24, 11))
@@ -94,19 +97,21 @@ def examine(
         answer = " ".join(commands.run("scontrol", "ping").split())
         yield Finding("connection", "UP" in answer, answer, "start slurmctld, or set EVENKEEL_SLURM_CONF")
         yield _version(commands.run("sbatch", "--version"))
-        nodes = parse_nodes(commands.nodes(), options.partition, reservation=options.reservation)
+        nodes_text = commands.nodes()
+        nodes = parse_nodes(nodes_text, options.partition, reservation=options.reservation)
     except ExecutorError as error:
         yield Finding(
             "connection", False, str(error), "set EVENKEEL_SLURM_CONF to the cluster's slurm.conf, check munge"
         )
         return
     yield _partition(commands, options)
+    yield from _site(commands, options, nodes_text)
     yield from _gres(nodes, options)
     yield _accounting(commands)
     yield _lost_nodes(commands, options)
     usable = [node for node in nodes if node.usable]
     if taken := [node for node in usable if node.state.startswith("ALLOCATED")]:
-        names = ", ".join(node.info.name for node in taken[:MAX_NODES])
+        names = fold_names(node.info.name for node in taken)
         yield Finding("busy nodes", True, f"not probed, jobs take all of them: {names}", known=False)
     if free := [node for node in usable if not node.state.startswith("ALLOCATED")]:
         yield from map(_unless_busy, _probe(commands, options, free[:MAX_NODES], shared, api_url, kept=kept))
@@ -170,6 +175,11 @@ def _partition(commands: Commands, options: Options) -> Finding:
     return Finding("partition", up, f"{options.partition} is {state[1] if state else 'unknown'}", "scontrol update it")
 
 
+def _site(commands: Commands, options: Options, nodes_text: str) -> Iterator[Finding]:
+    with contextlib.suppress(ExecutorError):  # said already
+        yield from examine_partition(commands.run("scontrol", "--oneliner", "show", "partition"), nodes_text, options)
+
+
 def _gres(nodes: Sequence[SlurmNode], options: Options) -> Iterator[Finding]:
     if not nodes:
         fix = "declare Gres=gpu:TYPE:N for its nodes in slurm.conf, GresTypes=gpu, and their files in gres.conf"
@@ -179,14 +189,14 @@ def _gres(nodes: Sequence[SlurmNode], options: Options) -> Iterator[Finding]:
     words = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
     untyped = [node.info.name for node in nodes if "" in node.gpu_types]
     fix = "name a type, as Gres=gpu:a100:4: policies tell types apart by it"
-    yield Finding("gres", not untyped, words + (f"; without a type: {', '.join(untyped)}" if untyped else ""), fix)
+    yield Finding("gres", not untyped, words + (f"; without a type: {fold_names(untyped)}" if untyped else ""), fix)
     mixed = [node.info.name for node in nodes if len(set(node.gpu_types)) > 1]
     if mixed:
         yield Finding(
-            "gres", False, f"GPUs of several types in {', '.join(mixed)}", "one type a node is what is planned with"
+            "gres", False, f"GPUs of several types in {fold_names(mixed)}", "one type a node is what is planned with"
         )
     gone = [node.info.name for node in nodes if not node.info.reachable or node.info.unclear]
-    words = f"{len(nodes) - len(gone)} of {len(nodes)} answer" + (f"; not {', '.join(gone)}" if gone else "")
+    words = f"{len(nodes) - len(gone)} of {len(nodes)} answer" + (f"; not {fold_names(gone)}" if gone else "")
     yield Finding("nodes", not gone, words, "scontrol show node, start slurmd there")
 
 
@@ -284,9 +294,8 @@ def _judge(
     ):
         yield finding(subject, [one for one in found if key in one], key, well, fix)
     yield from _of_reach([one for one in found if "reached" in one])
-    for one in found:
-        if "data" in one:
-            yield from offer_findings(one["data"], options.software, f"{one['node']}: ")
+    said = {str(one["node"]): list(offer_findings(one["data"], options.software)) for one in found if "data" in one}
+    yield from fold_findings(said)
     yield from _of_devices([one for one in found if one.get("devices")])
 
 

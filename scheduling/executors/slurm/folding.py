@@ -1,0 +1,51 @@
+"""What is the same of many nodes is said once: `gpu[1-64]: ...`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from scheduling.executors.base import Finding
+
+_NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]{0,8})")
+_NUMBER = re.compile(r"[0-9][0-9,]*")
+
+
+def fold_names(names: Iterable[str]) -> str:
+    """As Slurm writes lists of hosts."""
+    numbers: dict[str, list[int]] = {}
+    others = []
+    for name in sorted(set(names)):
+        if found := _NUMBERED.fullmatch(name):
+            numbers.setdefault(found[1], []).append(int(found[2]))
+        else:
+            others.append(name)
+    folded = [f"{stem}{_ranges(sorted(found))}" for stem, found in numbers.items()]
+    return ",".join([*folded, *others])
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return str(numbers[0])
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return "[" + ",".join("-".join(map(str, part)) for part in parts) + "]"
+
+
+def fold_findings(said: Mapping[str, Sequence[Finding]]) -> Iterator[Finding]:
+    """`said`: of each node, in the order in which it is shown. Where only numbers differ the least is shown."""
+    groups: dict[Finding, list[tuple[list[int], str, Finding]]] = {}
+    for node, findings in said.items():
+        for one in findings:
+            numbers = [int(found.replace(",", "")) for found in _NUMBER.findall(one.seen)]
+            alike = replace(one, seen=_NUMBER.sub("#", one.seen))
+            groups.setdefault(alike, []).append((numbers, node, one))
+    for found in groups.values():
+        numbers, node, least = min(found, key=lambda one: one[0])
+        seen = least.seen if all(one[0] == numbers for one in found) else f"{least.seen} on {node}, the least"
+        yield replace(least, subject=f"{fold_names(node for _, node, _ in found)}: {least.subject}", seen=seen)
