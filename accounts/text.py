@@ -18,6 +18,13 @@ MOST_MARKS = 8
 _DRIVING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
+#: Letters that run from right to left, and marks that turn the direction: as frontend/src/lib/isolated.ts.
+_TURNING = (
+    "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\U00010800-\U00010fff\U0001e800-\U0001efff"
+    "\u200f\u202a-\u202e\u2066-\u2069]"
+)
+#: From the first of them to the last before a letter of another script or a mark that ends a part of a sentence.
+_TURNED = re.compile(rf"{_TURNING}(?:(?:(?![:;,.()\n])[\W\d_])*{_TURNING})*")
 
 
 def one_line(text: str) -> str:
@@ -60,6 +67,11 @@ def shown(text: object, most: int = 0) -> str:
         line = "".join(c if not _is_unshown(c) or _is_of_emoji(line, at) else " " for at, c in enumerate(line))
     line = " ".join(line.split())
     return f"{line[: most - 1]}…" if 0 < most < len(line) else line
+
+
+def isolated(text: str) -> str:
+    """A sentence for people, in which names from right to left keep their direction to themselves (FSI, PDI)."""
+    return text if text.isascii() else _TURNED.sub("\u2068\\g<0>\u2069", text)
 
 
 def searched(text: str) -> str:

@@ -32,6 +32,7 @@ from accounts.models import ApiToken, Membership, User
 from accounts.models import Invitation as InvitationRow
 from accounts.origin import address_of
 from accounts.selectors import access_project
+from accounts.text import isolated
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, SecretBody
@@ -222,12 +223,13 @@ def _slow_down(request: Request) -> None:
 
 def _mail(invitation: InvitationRow, link: str) -> None:
     """Raises Refused: a link that could not be sent is of no use, since nobody else may have it."""
+    project = isolated(invitation.project.name)
     text = (
-        f"{invitation.created_by} invites you to {invitation.project.name} on Evenkeel as {invitation.role}.\n\n"
+        f"{isolated(str(invitation.created_by))} invites you to {project} on Evenkeel as {invitation.role}.\n\n"
         f"{link}\n\nThe link works once, until {invitation.expires_at:%F %H:%M} UTC.\n"
     )
     try:
-        send_mail(f"Invitation to {invitation.project.name}", text, None, [invitation.email])
+        send_mail(f"Invitation to {project}", text, None, [invitation.email])
     except (OSError, ValueError) as error:  # smtplib's, and addresses that cannot be written
         logger.warning("an invitation could not be mailed: %s", error)
         revoke_invitation(actor=invitation.created_by, invitation=invitation, now=timezone.now())

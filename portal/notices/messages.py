@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from accounts.text import isolated
 from portal.jobs.describe import iso
 from portal.jobs.models import Job, JobEvent
 from portal.notices import kinds
@@ -91,7 +92,7 @@ def as_chat(deliveries: Sequence[Delivery]) -> bytes:
 
 
 def _chat_line(data: dict[str, Any]) -> str:
-    text = data["text"]
+    text = isolated(data["text"])
     for plain, meant in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(plain, meant)
     return f"{text} <{data['url']}|Open>" if "url" in data else text
@@ -108,9 +109,10 @@ def as_mail(deliveries: Sequence[Delivery], destination: Destination) -> Mail:
     subject = _subject(deliveries[0])
     if len(deliveries) > 1:
         subject = f"{len(deliveries)} notices, first {subject}"
-    parts = [f"{d.payload['data']['text']}\n{d.payload['data'].get('url', '')}".strip() for d in deliveries]
-    end = f"-- \nSent because of your destination {destination.name}: {destination.portal_url}/notifications\n"
-    return Mail(" ".join(subject.split())[:_MAX_SUBJECT], "\n\n".join([*parts, end]))
+    parts = [f"{isolated(d.payload['data']['text'])}\n{d.payload['data'].get('url', '')}".strip() for d in deliveries]
+    name = isolated(destination.name)
+    end = f"-- \nSent because of your destination {name}: {destination.portal_url}/notifications\n"
+    return Mail(isolated(" ".join(subject.split())[:_MAX_SUBJECT]), "\n\n".join([*parts, end]))
 
 
 def _subject(delivery: Delivery) -> str:

@@ -1,6 +1,7 @@
 """What may stand in texts that are shown: the rule, and that every field of every input keeps it."""
 
 import importlib
+import json
 import pkgutil
 from collections.abc import Iterator
 
@@ -8,8 +9,10 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 import portal.api
-from accounts.text import one_line, searched, several_lines, shown
+from accounts.text import isolated, one_line, searched, several_lines, shown
 from portal.jobs.schema import Problems, parse_job_file
+from portal.notices.messages import as_chat, as_mail
+from portal.notices.models import Delivery, Destination
 
 UNSEEN = {
     "direction": "safe\u202egnp.exe",
@@ -189,3 +192,24 @@ def test_what_is_wrong_with_a_value_says_what_is_allowed(key: str, value: object
     with pytest.raises(Problems) as caught:
         parse_job_file({name: field for name, field in given.items() if field is not ...})
     assert [said in problem.message for problem in caught.value.problems] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("Größe may hold 12 GPUs.", "Größe may hold 12 GPUs."),
+        ("تصوير may hold 12 GPUs.", "\u2068تصوير\u2069 may hold 12 GPUs."),
+        ("#7 شبكة تدريب: 3 GPUs", "#7 \u2068شبكة تدريب\u2069: 3 GPUs"),
+        ("شبكة, تدريب and 2 others", "\u2068شبكة\u2069, \u2068تدريب\u2069 and 2 others"),
+        ("شبكة_2 of تدريب", "\u2068شبكة\u2069_2 of \u2068تدريب\u2069"),
+    ],
+)
+def test_names_from_right_to_left_keep_to_themselves_in_what_is_sent(text: str, sent: str) -> None:
+    assert isolated(text) == sent
+    delivery = Delivery(
+        event="job.failed", payload={"data": {"text": text, "url": "https://x", "job": {"number": 7, "name": text}}}
+    )
+    mail = as_mail([delivery], Destination(name=text, portal_url="https://x"))
+    assert mail.subject == f"#7 {sent}: failed"
+    assert mail.body == f"{sent}\nhttps://x\n\n-- \nSent because of your destination {sent}: https://x/notifications\n"
+    assert json.loads(as_chat([delivery]))["text"] == f"{sent} <https://x|Open>"

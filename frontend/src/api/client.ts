@@ -1,5 +1,6 @@
 import { chosenCluster, isOfCluster } from "../lib/cluster";
 import type { ProblemDocument } from "./types";
+import { sentenceOf } from "../lib/isolated";
 
 const ROOT = "/api/v1/";
 
@@ -9,10 +10,10 @@ export class ApiError extends Error {
   readonly errors: { field: string; message: string }[];
 
   constructor(problem: ProblemDocument) {
-    super(problem.detail ?? problem.title ?? `The portal answered ${problem.status}.`);
+    super(sentenceOf(problem.detail ?? problem.title ?? `The portal answered ${problem.status}.`));
     this.name = "ApiError";
     this.status = problem.status;
-    this.errors = problem.errors ?? [];
+    this.errors = (problem.errors ?? []).map((one) => ({ ...one, message: sentenceOf(one.message) }));
   }
 }
 

@@ -1,6 +1,5 @@
 import { Modal } from "@mantine/core";
 import type { ReactNode } from "react";
-import { sentenceOf } from "../lib/isolated";
 
 interface Props {
   title: string;
@@ -22,7 +21,7 @@ export function AskDialog({ title, children, keep, action, error, busy, mild = f
     <Modal opened onClose={onClose} title={title} size={420} closeButtonProps={{ "aria-label": "Close" }}>
       <div style={{ display: "grid", gap: 14 }}>
         <p style={{ color: "var(--ink-2)" }}>{children}</p>
-        {error && <div className="fault" role="alert" style={{ margin: 0 }}>{sentenceOf(error.message)}</div>}
+        {error && <div className="fault" role="alert" style={{ margin: 0 }}>{error.message}</div>}
         <div style={{ display: "flex", gap: 8, justifyContent: "flex-end", flexWrap: "wrap" }}>
           <button type="button" className="btn" onClick={onClose} data-autofocus>{keep}</button>
           <button type="button" className={mild ? "btn pri" : "btn danger"} disabled={busy} onClick={onDo}>{action}</button>

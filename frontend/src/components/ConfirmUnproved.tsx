@@ -1,4 +1,5 @@
 import { useId } from "react";
+import { sentenceOf } from "../lib/isolated";
 
 interface Props {
   /** Where the account comes from; null: there is nothing to confirm. */
@@ -13,7 +14,7 @@ export function ConfirmUnproved({ sentence, checked, onChange }: Props) {
   if (sentence === undefined) return null;
   return (
     <div className="fault warn" role="alert" style={{ margin: 0, flexBasis: "100%", display: "grid", gap: 8 }}>
-      <span>{sentence} Somebody else may have made it.</span>
+      <span>{sentenceOf(sentence)} Somebody else may have made it.</span>
       <label htmlFor={id} style={{ display: "flex", gap: 8, alignItems: "center" }}>
         <input id={id} type="checkbox" checked={checked} onChange={(event) => onChange(event.target.checked)} />
         I asked them: the account is theirs

@@ -1,4 +1,5 @@
 import type { Figure } from "../lib/jobView";
+import { sentenceOf } from "../lib/isolated";
 
 /** Figures side by side, each with its label above and what it means below. */
 export function FigureStrip({ figures }: { figures: Figure[] }) {
@@ -8,7 +9,7 @@ export function FigureStrip({ figures }: { figures: Figure[] }) {
         <div key={figure.label} className="fig">
           <div className="l">{figure.label}</div>
           <div className="v">{figure.value}{figure.unit && <small>{figure.unit}</small>}</div>
-          <div className="d" title={figure.detail}>{figure.detail}</div>
+          <div className="d" title={figure.detail && sentenceOf(figure.detail)}>{figure.detail && sentenceOf(figure.detail)}</div>
         </div>
       ))}
     </section>

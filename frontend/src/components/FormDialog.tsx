@@ -1,6 +1,5 @@
 import { Modal } from "@mantine/core";
 import type { FormEvent, ReactNode } from "react";
-import { sentenceOf } from "../lib/isolated";
 
 interface Props {
   title: string;
@@ -23,7 +22,7 @@ export function FormDialog({ title, action = "Save", fault, busy, onSubmit, onCl
     <Modal opened onClose={onClose} title={title} size={560} closeButtonProps={{ "aria-label": "Close" }}>
       <form onSubmit={submit} style={{ display: "flex", gap: 12, flexWrap: "wrap", alignItems: "flex-start" }}>
         {children}
-        {fault && <div className="fault" role="alert" style={{ margin: 0, flexBasis: "100%" }}>{sentenceOf(fault)}</div>}
+        {fault && <div className="fault" role="alert" style={{ margin: 0, flexBasis: "100%" }}>{fault}</div>}
         <div style={{ display: "flex", gap: 8, justifyContent: "flex-end", flexBasis: "100%" }}>
           <button type="button" className="btn" onClick={onClose}>Close</button>
           <button type="submit" className="btn pri" disabled={busy}>{action}</button>

@@ -17,7 +17,7 @@ export function Panel({ title, meta, right, children, style }: Props) {
     <section className="panel" aria-labelledby={id} style={style}>
       <header className="ph">
         <h2 id={id}>{title}</h2>
-        {meta !== undefined && <span className="meta">{meta}</span>}
+        {meta !== undefined && <span className="meta">{typeof meta === "string" ? sentenceOf(meta) : meta}</span>}
         {right !== undefined && <div className="r">{right}</div>}
       </header>
       {children}
@@ -62,7 +62,7 @@ export function Fault({ what, query }: { what: string; query: Asked }) {
   return (
     <div className="fault" role="alert">
       <span>
-        {what} could not be read since {clock(new Date(query.errorUpdatedAt), true)}: {query.error && sentenceOf(query.error.message)}{status}
+        {what} could not be read since {clock(new Date(query.errorUpdatedAt), true)}: {query.error?.message}{status}
       </span>
       <button type="button" className="btn sm" onClick={() => void query.refetch()}>Retry</button>
     </div>

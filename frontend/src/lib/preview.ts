@@ -4,6 +4,7 @@ import { startWords } from "./expectedStart";
 import { basisOf, capital, count, integer, inWords, trimmed, withUnit } from "./format";
 import type { JobFile } from "./jobFile";
 import { gpusOf, partAsked, readPath } from "./jobFile";
+import { isolated } from "./isolated";
 
 /** What the preview needs of a job file, with the portal's defaults filled in. */
 export interface Ask {
@@ -101,5 +102,5 @@ export function verdictOf(preview: JobPreview, start: ExpectedStart | null, now:
 /** Said under the cost: of what the amounts are, and what they are less already. */
 export function costBasis({ discount, jobs }: Pick<Estimate, "discount" | "jobs">): string {
   const of = jobs > 1 ? `each of ${count(jobs, "job")}, ` : "";
-  return `${of}at today's rates, ${discount ? `less ${withUnit(trimmed(Number(discount.percent)), "%")} discount of project ${discount.name}` : "without a discount"}`;
+  return `${of}at today's rates, ${discount ? `less ${withUnit(trimmed(Number(discount.percent)), "%")} discount of project ${isolated(discount.name)}` : "without a discount"}`;
 }

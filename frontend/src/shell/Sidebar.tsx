@@ -9,6 +9,7 @@ import { setPreferences, usePreferences } from "../lib/preferences";
 import { useNow } from "../lib/clock";
 import { useShownCluster } from "./ClusterSwitch";
 import { TrustChip } from "./TrustChip";
+import { isolated } from "../lib/isolated";
 
 function Item({ to, icon, label, n }: { to: string; icon: IconName; label: string; n?: number | undefined }) {
   const { pathname } = useLocation();
@@ -59,7 +60,7 @@ function Me({ session, onKeys }: { session: Session; onKeys: () => void }) {
   return (
     <Menu position="top-start" width={190}>
       <Menu.Target>
-        <button type="button" className="me" title={`Account of ${name}`}>
+        <button type="button" className="me" title={`Account of ${isolated(name)}`}>
           <span className="face" aria-hidden>{initials}</span>
           <b className="ell"><bdi>{name}</bdi></b>
         </button>

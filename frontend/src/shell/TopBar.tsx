@@ -9,13 +9,14 @@ import { SearchBox } from "./SearchBox";
 import { ShellContext } from "./context";
 import { ThemeToggle } from "./ThemeToggle";
 import { TrustChip } from "./TrustChip";
+import { isolated } from "../lib/isolated";
 
 export function TopBar({ title, crumb }: { title: string; crumb?: ReactNode }) {
   const { openDrawer } = useContext(ShellContext);
   const { pathname } = useLocation();
   const session = useSession().data;
   useEffect(() => {
-    document.title = `${title} · Evenkeel`;
+    document.title = `${isolated(title)} · Evenkeel`;
   }, [title]);
   return (
     <>

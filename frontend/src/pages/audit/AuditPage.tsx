@@ -11,6 +11,7 @@ import { ACTIONS, detailText, momentsOf } from "../../lib/audit";
 import { useNow } from "../../lib/clock";
 import { dateTime, relative } from "../../lib/format";
 import { TopBar } from "../../shell/TopBar";
+import { sentenceOf } from "../../lib/isolated";
 
 /** What is asked for lives in the address, so that a finding can be linked. */
 function useAsked() {
@@ -81,12 +82,12 @@ function Table({ rows, onActor }: { rows: AuditEntry[]; onActor: (email: string)
         <thead><tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">Action</th><th scope="col">To what</th><th scope="col">More</th><th scope="col">From</th></tr></thead>
         <tbody>
           {rows.map((entry) => (
-            <tr key={entry.id} title={[entry.credential, entry.request_id && `request ${entry.request_id}`].filter(Boolean).join(", ") || undefined}>
+            <tr key={entry.id} title={sentenceOf([entry.credential, entry.request_id && `request ${entry.request_id}`].filter(Boolean).join(", ")) || undefined}>
               <td className="num whole" data-l="When">{dateTime(new Date(entry.at))}</td>
               <td className="wide">{entry.actor === null ? <span className="sub" style={{ margin: 0 }}>nobody signed in</span> : <button type="button" className="btn plain sm" style={{ padding: 0 }} title="Only what they did" onClick={() => onActor(entry.actor ?? "")}>{entry.actor}</button>}</td>
               <td className="mono" style={{ fontSize: 12 }} data-l="Action">{entry.action}</td>
-              <td className="wide" style={{ fontWeight: 500, whiteSpace: "normal", overflowWrap: "anywhere" }}>{entry.target}</td>
-              <td className="wide" style={{ fontSize: 12, whiteSpace: "normal", overflowWrap: "anywhere", minWidth: 180 }}>{detailText(entry.detail as Record<string, unknown>)}</td>
+              <td className="wide" style={{ fontWeight: 500, whiteSpace: "normal", overflowWrap: "anywhere" }}>{sentenceOf(entry.target)}</td>
+              <td className="wide" style={{ fontSize: 12, whiteSpace: "normal", overflowWrap: "anywhere", minWidth: 180 }}>{sentenceOf(detailText(entry.detail as Record<string, unknown>))}</td>
               <td className="num" data-l="From">{entry.address ?? "–"}</td>
             </tr>
           ))}

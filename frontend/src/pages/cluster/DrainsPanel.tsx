@@ -36,8 +36,8 @@ function Row({ node, isAdmin, onChange }: { node: Drained; isAdmin: boolean; onC
       <div style={{ display: "flex", gap: 8, alignItems: "center", flexWrap: "wrap" }}>
         <b style={{ fontWeight: 500 }}><Name>{node.name}</Name></b>
         <DrainMark node={node} now={now} />
-        {drain.reason && <span>{drain.reason}</span>}
-        {drain.by && <span className="sub" title={drain.since_at ? `since ${dateTime(new Date(drain.since_at))}` : undefined}>by {drain.by}</span>}
+        {drain.reason && <Name>{drain.reason}</Name>}
+        {drain.by && <span className="sub" title={drain.since_at ? `since ${dateTime(new Date(drain.since_at))}` : undefined}>by <Name>{drain.by}</Name></span>}
         {isAdmin && (
           <span style={{ marginLeft: "auto", display: "flex", gap: 8 }}>
             {drain.state === "draining" && <button type="button" className="btn sm" onClick={() => onChange(node)}>Change</button>}

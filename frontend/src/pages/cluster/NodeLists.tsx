@@ -5,6 +5,7 @@ import { Panel } from "../../components/Panel";
 import { eventMark } from "../../lib/eventIcon";
 import { count, dateTime, moment, partOf, percent, relative } from "../../lib/format";
 import { byFrequency, faultsMeta, reasonWords } from "../../lib/nodePage";
+import { sentenceOf } from "../../lib/isolated";
 
 /** Who has GPUs of it, or is to. */
 export function NodeJobs({ jobs, now }: { jobs: NodeJob[]; now: Date }) {
@@ -62,7 +63,7 @@ function Fault({ fault, now }: { fault: NodeFault; now: Date }) {
         {fault.attempt > 1 && <span className="sub">attempt {fault.attempt}</span>}
         <span style={{ marginLeft: "auto" }}><Time at={new Date(fault.at)} now={now} /></span>
       </div>
-      {fault.text && <div className="sub" style={{ overflowWrap: "anywhere" }}>{fault.text}</div>}
+      {fault.text && <div className="sub" style={{ overflowWrap: "anywhere" }}>{sentenceOf(fault.text)}</div>}
     </li>
   );
 }
@@ -86,7 +87,7 @@ function Event({ event, now }: { event: NodeEvent; now: Date }) {
     <li className="ev" style={{ gridTemplateColumns: "104px 16px minmax(0,1fr)" }}>
       <time dateTime={event.at} title={dateTime(at)}>{moment(at, now)}</time>
       <span style={{ color: mark.colour }}>{"glyph" in mark ? <StateGlyph glyph={mark.glyph} /> : <Icon name={mark.icon} size={14} />}</span>
-      <span style={{ overflowWrap: "anywhere" }}>{event.text}</span>
+      <span style={{ overflowWrap: "anywhere" }}>{sentenceOf(event.text)}</span>
     </li>
   );
 }

@@ -30,7 +30,7 @@ export default function NodePage({ session }: { session: Session }) {
   if (query.error instanceof ApiError && query.error.status === 404) return <Missing name={name} />;
   return (
     <>
-      <TopBar title={name} crumb={<><Link to="/cluster">Cluster</Link><i>/</i>{name}</>} />
+      <TopBar title={name} crumb={<><Link to="/cluster">Cluster</Link><i>/</i><bdi>{name}</bdi></>} />
       <div className="page">
         {!query.data && !query.error && <SentenceWaits />}
         <Loadable query={query} what="The node" skeleton={<Waiting />}>
@@ -44,9 +44,9 @@ export default function NodePage({ session }: { session: Session }) {
 function Missing({ name }: { name: string }) {
   return (
     <>
-      <TopBar title="No such node" crumb={<><Link to="/cluster">Cluster</Link><i>/</i>{name}</>} />
+      <TopBar title="No such node" crumb={<><Link to="/cluster">Cluster</Link><i>/</i><bdi>{name}</bdi></>} />
       <div className="page">
-        <h1 className="say"><b>There is no node {name}.</b> It may have been renamed, or never reported. <Link className="link" to="/cluster">All nodes</Link></h1>
+        <h1 className="say"><b>There is no node <Name>{name}</Name>.</b> It may have been renamed, or never reported. <Link className="link" to="/cluster">All nodes</Link></h1>
       </div>
     </>
   );

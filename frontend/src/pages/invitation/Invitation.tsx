@@ -6,6 +6,7 @@ import { moment } from "../../lib/format";
 import { ThemeToggle } from "../../shell/ThemeToggle";
 import { TrustChip } from "../../shell/TrustChip";
 import css from "../signin/signin.module.css";
+import { Name } from "../../components/Name";
 
 /** What an invitation's link leads to. The secret is behind #, which browsers send to no server. */
 export function Invitation({ session }: { session: Session }) {
@@ -39,9 +40,9 @@ function Accept({ secret, invitation, session }: { secret: string; invitation: O
   return (
     <form onSubmit={submit} aria-label="Accept the invitation" style={{ display: "grid", gap: 14 }}>
       <p className={css.lead}>
-        {invitation.invited_by} invites {invitation.email} to <b>{invitation.project_name}</b> as {invitation.role}, until {moment(new Date(invitation.expires_at), new Date())}.
+        <Name>{invitation.invited_by}</Name> invites <Name>{invitation.email}</Name> to <b><Name>{invitation.project_name}</Name></b> as {invitation.role}, until {moment(new Date(invitation.expires_at), new Date())}.
       </p>
-      {user ? <p className={css.hint}>You are signed in as {user.email}.</p> : (
+      {user ? <p className={css.hint}>You are signed in as <Name>{user.email}</Name>.</p> : (
         <>
           <p className={css.hint}>Choose a password, and you are in. If you have an account here, <a href="/">sign in</a> first and open the link again.</p>
           <div className="f">

@@ -25,7 +25,7 @@ export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
           <Name>{job.name}</Name>
           <StateChip state={job.state} />
           {job.emulated && <Emulated />}
-          {job.hold && <span className="chip warn" title={job.hold.text}>{job.hold.kind === "cost" || job.hold.kind === "idle" ? "parked" : "held"}</span>}
+          {job.hold && <span className="chip warn" title={sentenceOf(job.hold.text)}>{job.hold.kind === "cost" || job.hold.kind === "idle" ? "parked" : "held"}</span>}
           {job.idle && <span className="chip warn" title={job.idle.text}>idle</span>}
           <RetryChip job={job} now={now} />
           {job.ending && <span className="chip warn">ending</span>}

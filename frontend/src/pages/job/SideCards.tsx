@@ -10,6 +10,7 @@ import { hasEnded } from "../../lib/jobState";
 import { useCluster, useLiveJobs } from "../../lib/liveContext";
 import { neighboursOf, type Neighbour } from "../../lib/neighbours";
 import css from "./job.module.css";
+import { sentenceOf } from "../../lib/isolated";
 
 function every(job: JobDetail): string | undefined {
   const asked = job.spec.checkpoint;
@@ -65,7 +66,7 @@ function RunRow({ run, exit }: { run: Run; exit: JobDetail["exit"] }) {
     <div style={{ fontSize: 12, lineHeight: "18px" }}>
       <b style={{ fontWeight: 500 }}>Run {run.attempt}</b>
       <span className="sub"> {[took === null ? "" : duration(took), exit?.reason?.replaceAll("_", " "), code].filter(Boolean).join(", ")}</span>
-      {exit?.message && <p style={{ color: "var(--ink-2)", overflowWrap: "anywhere" }}>{exit.message}</p>}
+      {exit?.message && <p style={{ color: "var(--ink-2)", overflowWrap: "anywhere" }}>{sentenceOf(exit.message)}</p>}
     </div>
   );
 }

@@ -68,11 +68,11 @@ function Displaced({ displaced }: { displaced: NonNullable<Explanation["displace
         <dt>{displaced.kind === "shrunk" ? "Shrunk" : "Preempted"}</dt>
         <dd>{gpus_now} of {gpus_before} GPUs left, since {clock(new Date(displaced.at))}</dd>
         <dt>Level</dt>
-        <dd>{displaced.level}</dd>
+        <dd>{sentenceOf(displaced.level)}</dd>
         {by.map((job) => (
           <Fragment key={job.number}>
             <dt>Taken by</dt>
-            <dd><JobRef number={job.number} name={job.name} project={job.project} /> ({job.within})</dd>
+            <dd><JobRef number={job.number} name={job.name} project={job.project} /> ({sentenceOf(job.within)})</dd>
           </Fragment>
         ))}
         <dt>Back</dt>

@@ -8,6 +8,7 @@ import { count, integer } from "../../lib/format";
 import { labelPatch } from "../../lib/labels";
 import { randomKey } from "../../lib/randomKey";
 import css from "./jobs.module.css";
+import { sentenceOf } from "../../lib/isolated";
 
 interface Props {
   action: BulkAction;
@@ -91,7 +92,7 @@ function Answers({ action, answer }: { action: BulkAction; answer: BulkAnswer })
       <p role="status">{refused.length === 0 ? `All ${integer(answer.succeeded)} are ${BULK_WORDS[action].done}.` : `${integer(answer.succeeded)} of ${integer(answer.results.length)} are ${BULK_WORDS[action].done}.`}</p>
       {(refused.length > 0 || made.length > 0) && (
         <ul className={`list ${css.answers}`} tabIndex={0} aria-label="Answer for each job">
-          {refused.map((result) => <li key={result.id}><b>#{result.number ?? result.id}</b> was not: {result.detail}</li>)}
+          {refused.map((result) => <li key={result.id}><b>#{result.number ?? result.id}</b> was not: {result.detail && sentenceOf(result.detail)}</li>)}
           {made.map((result) => <li key={result.id}>#{result.number} is submitted again as <Link className="link" to={`/jobs/${result.made}`}>#{result.made}</Link></li>)}
         </ul>
       )}

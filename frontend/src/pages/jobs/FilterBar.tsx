@@ -5,6 +5,7 @@ import { Icon } from "../../components/icons";
 import { SearchField } from "../../components/SearchField";
 import { NEWEST_FIRST, type JobFilters } from "../../lib/jobFilters";
 import css from "./jobs.module.css";
+import { isolated } from "../../lib/isolated";
 
 interface Props {
   filters: JobFilters;
@@ -25,8 +26,8 @@ export function FilterBar({ filters, onChange }: Props) {
         <button type="button" aria-pressed={filters.owner === ""} onClick={() => onChange({ owner: "" })}>Everybody's</button>
         <button type="button" aria-pressed={filters.owner === "me"} onClick={() => onChange({ owner: "me" })}>Mine</button>
       </div>
-      {filters.owner && filters.owner !== "me" && <Condition label={`Owner ${filters.owner}`} onRemove={() => onChange({ owner: "" })} />}
-      {filters.label.map((label) => <Condition key={label} label={`Label ${label}`} onRemove={() => onChange({ label: filters.label.filter((one) => one !== label) })} />)}
+      {filters.owner && filters.owner !== "me" && <Condition label={`Owner ${isolated(filters.owner)}`} onRemove={() => onChange({ owner: "" })} />}
+      {filters.label.map((label) => <Condition key={label} label={`Label ${isolated(label)}`} onRemove={() => onChange({ label: filters.label.filter((one) => one !== label) })} />)}
       {!rare && <button type="button" className="btn sm" aria-expanded={open} onClick={() => setOpen(!open)}>More filters</button>}
       {(open || rare) && <Rare filters={filters} onChange={onChange} />}
     </div>

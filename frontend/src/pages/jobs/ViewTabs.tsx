@@ -97,7 +97,7 @@ function SaveDialog({ filters, columns, views, onClose, onSaved }: { filters: Jo
     if (same) change.mutate({ id: same.id, body }, { onSuccess });
     else create.mutate(body, { onSuccess });
   };
-  const note = same ? `It replaces your view ${same.name}.` : "Filters, order and columns as they are now. Only you have it, in every browser.";
+  const note = same ? `It replaces your view ${isolated(same.name)}.` : "Filters, order and columns as they are now. Only you have it, in every browser.";
   return <NameDialog title="Save this view" value={name} onChange={setName} note={note} error={create.error ?? change.error} pending={create.isPending || change.isPending} onSubmit={save} onClose={onClose} />;
 }
 

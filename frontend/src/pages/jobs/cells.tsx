@@ -5,6 +5,7 @@ import { RetryChip } from "../../components/RetryChip";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { dateTime, duration, gangWords, integer, moment, money, number, partOf, percent, range, withUnit } from "../../lib/format";
 import { Name } from "../../components/Name";
+import { isolated, sentenceOf } from "../../lib/isolated";
 
 export const NONE = <span className="sub" style={{ margin: 0 }}>–</span>;
 
@@ -28,15 +29,15 @@ function Labels({ job }: { job: Job }) {
   const pairs = Object.entries(job.labels);
   if (pairs.length === 0) return NONE;
   return (
-    <span title={pairs.map(([key, value]) => `${key}=${value}`).join(", ")}>
-      {pairs.map(([key, value]) => <Link key={key} className="chip" style={{ marginRight: 4 }} to={`/jobs?${new URLSearchParams({ label: `${key}:${value}` })}`} onClick={(event) => event.stopPropagation()}>{key}={value}</Link>)}
+    <span title={pairs.map(([key, value]) => `${key}=${isolated(value)}`).join(", ")}>
+      {pairs.map(([key, value]) => <Link key={key} className="chip" style={{ marginRight: 4 }} to={`/jobs?${new URLSearchParams({ label: `${key}:${value}` })}`} onClick={(event) => event.stopPropagation()}>{key}=<bdi>{value}</bdi></Link>)}
     </span>
   );
 }
 
 /** What a column says of a job. */
 export const JOB_CELLS: Record<JobColumn, (job: Job, now: Date) => ReactNode> = {
-  state: (job, now) => <span style={{ display: "inline-flex", gap: 8 }} title={job.reason.text}><StateChip state={job.state} /><RetryChip job={job} now={now} />{job.hold && <span className="chip warn" title={job.hold.text}>held</span>}{job.emulated && <Emulated />}</span>,
+  state: (job, now) => <span style={{ display: "inline-flex", gap: 8 }} title={sentenceOf(job.reason.text)}><StateChip state={job.state} /><RetryChip job={job} now={now} />{job.hold && <span className="chip warn" title={sentenceOf(job.hold.text)}>held</span>}{job.emulated && <Emulated />}</span>,
   project: (job) => <span title={job.project.key}><Name>{job.project.name}</Name></span>,
   owner: (job) => (job.owner ? <span title={job.owner.email}><Name>{job.owner.name || job.owner.email}</Name></span> : <span className="sub" style={{ margin: 0 }}>no longer here</span>),
   program: (job) => <span title={job.model_type ?? job.command ?? ""} className={job.model_type ? undefined : "mono"}>{job.model_type ?? job.command ?? NONE}</span>,

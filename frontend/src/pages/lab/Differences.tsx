@@ -55,7 +55,7 @@ function Table({ entries, view }: { entries: Entry[]; view: View }) {
           <tbody>
             {entries.slice(0, shown).map((entry) => (
               <tr key={entry.name}>
-                <td>{entry.number === null ? entry.name : <Link to={`/jobs/${entry.number}`}><Name>{entry.name}</Name></Link>}</td>
+                <td>{entry.number === null ? <Name>{entry.name}</Name> : <Link to={`/jobs/${entry.number}`}><Name>{entry.name}</Name></Link>}</td>
                 {view !== "jobs" && <td className="ra">{entry.jobs}</td>}
                 <td className="ra">{duration(entry.base)}</td>
                 <td className="ra">{duration(entry.other)}</td>

@@ -10,6 +10,7 @@ import { TopBar } from "../../shell/TopBar";
 import { OpenRollout } from "./OpenRollout";
 import { Progress } from "./Progress";
 import { Rollouts } from "./Rollouts";
+import { Name } from "../../components/Name";
 
 /** Every simulation that one may see, newest first. */
 export default function LabPage({ admin }: { admin: boolean }) {
@@ -51,14 +52,14 @@ function Rows({ rows }: { rows: Simulation[] }) {
         <tbody>
           {rows.map((one) => (
             <tr key={one.id}>
-              <td className="wide" style={{ fontWeight: 500 }}><Link to={`/lab/${one.id}`}>{one.name || `Simulation ${one.number}`}</Link></td>
+              <td className="wide" style={{ fontWeight: 500 }}><Link to={`/lab/${one.id}`}><Name>{one.name || `Simulation ${one.number}`}</Name></Link></td>
               <td data-l="State">
                 <span className={STATE_CHIPS[one.state]}>{STATE_WORDS[one.state]}</span>
                 {(one.state === "running" || one.state === "queued") && <><Progress simulation={one} /><span className="sub">{progressWords(one)}</span></>}
               </td>
               <td data-l="Workload">{workloadWords(one)}</td>
               <td data-l="Policies" className="ra">{count(new Set(one.trials.filter((trial) => trial.role === "candidate").map((trial) => trial.label)).size, "policy", "policies")}</td>
-              <td data-l="By">{one.created_by}</td>
+              <td data-l="By"><Name>{one.created_by}</Name></td>
               <td data-l="Asked for" className="ra" title={dateTime(new Date(one.created_at))}>{moment(new Date(one.created_at), now)}</td>
             </tr>
           ))}

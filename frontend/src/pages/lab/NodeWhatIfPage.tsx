@@ -11,6 +11,7 @@ import { count, duration, moment, money } from "../../lib/format";
 import { gangText } from "../../lib/rounds";
 import { TopBar } from "../../shell/TopBar";
 import css from "./lab.module.css";
+import { sentenceOf } from "../../lib/isolated";
 
 /** What one more node would do for the jobs of a project. */
 export default function NodeWhatIfPage({ session }: { session: Session }) {
@@ -110,5 +111,5 @@ function Effect({ node }: { node: ForeseenNode }) {
 
 function At({ at, why }: { at: string | null; why?: string | undefined }) {
   const now = useNow();
-  return at === null ? <span title={why}>–</span> : <>{moment(new Date(at), now)}</>;
+  return at === null ? <span title={why && sentenceOf(why)}>–</span> : <>{moment(new Date(at), now)}</>;
 }

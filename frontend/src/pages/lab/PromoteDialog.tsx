@@ -5,6 +5,7 @@ import { FormDialog } from "../../components/FormDialog";
 import { Text } from "../../components/TextField";
 import { problemsOf } from "../../lib/problem";
 import { FIELDS, guardOf, indicator, INDICATORS, textsOf, type BoundTexts } from "../../lib/rollouts";
+import { isolated } from "../../lib/isolated";
 
 interface Props {
   label: string;
@@ -31,7 +32,7 @@ export function PromoteDialog({ label, source, onDone, onClose }: Props) {
   const said = problemsOf(promote.error && { message: promote.error.message, errors: ("errors" in promote.error ? (promote.error.errors as { field: string; message: string }[]) : []).map((one) => ({ ...one, field: FIELDS[one.field] ?? one.field })) }, ["guard_s", "least_jobs", ...Object.keys(texts)]);
   const submit = () => promote.mutate({ source, guard: guardOf(hours, jobs, texts), tag: query.data?.tag ?? "" }, { onSuccess: onDone });
   return (
-    <FormDialog title={`Promote ${label}`} action="Put in force under guard" fault={said.rest ?? query.error?.message ?? null} busy={promote.isPending || !query.data || query.isPlaceholderData} onSubmit={submit} onClose={onClose}>
+    <FormDialog title={`Promote ${isolated(label)}`} action="Put in force under guard" fault={said.rest ?? query.error?.message ?? null} busy={promote.isPending || !query.data || query.isPlaceholderData} onSubmit={submit} onClose={onClose}>
       <p className="sub" style={{ flexBasis: "100%", margin: 0 }}>
         It decides from the next round on. If one of the bounds is broken in that time{proposal ? <>, <b className="mono">{proposal.policy}</b> comes back by itself with its parameters</> : null}. An empty bound is not watched.
       </p>

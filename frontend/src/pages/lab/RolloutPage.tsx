@@ -14,7 +14,7 @@ import { PromoteDialog } from "./PromoteDialog";
 import { ShadowPanel } from "./ShadowPanel";
 import css from "./lab.module.css";
 import { Name } from "../../components/Name";
-import { isolated } from "../../lib/isolated";
+import { isolated, sentenceOf } from "../../lib/isolated";
 
 export default function RolloutPage() {
   const { id = "" } = useParams();
@@ -41,7 +41,7 @@ function Known({ rollout }: { rollout: RolloutDetail }) {
         <h1 className="say" style={{ flex: "1 1 320px" }}><Sentence rollout={rollout} /> <span className={PHASE_CHIPS[rollout.phase]}>{PHASE_WORDS[rollout.phase]}</span></h1>
         <Actions rollout={rollout} />
       </div>
-      {rollout.problem && <div className="fault" role="alert" style={{ margin: 0 }}>The last check could not be made, and is tried again: {rollout.problem}</div>}
+      {rollout.problem && <div className="fault" role="alert" style={{ margin: 0 }}>The last check could not be made, and is tried again: {sentenceOf(rollout.problem)}</div>}
       {rollout.promoted_at && <GuardPanel rollout={rollout} />}
       {shadowed && <ShadowPanel rollout={rollout} />}
       <What rollout={rollout} />
@@ -55,10 +55,10 @@ function Sentence({ rollout }: { rollout: RolloutDetail }) {
   const since = moment(new Date(rollout.promoted_at ?? rollout.created_at), new Date());
   if (rollout.phase === "shadow") return <><b><Name>{rollout.label}</Name> decides in the shadow</b> of {policy ?? "the live policy"} since {since}. Nothing of it is done.</>;
   if (rollout.phase === "live") return <><b><Name>{rollout.label}</Name> is in force under guard</b> since {since}, until {rollout.guard_until && moment(new Date(rollout.guard_until), new Date())}. If a bound is broken, {rollout.previous?.policy} comes back by itself.</>;
-  const by = rollout.ended_by ? ` By ${rollout.ended_by}.` : rollout.promoted_at ? " By the portal itself." : "";
+  const by = rollout.ended_by ? ` By ${isolated(rollout.ended_by)}.` : rollout.promoted_at ? " By the portal itself." : "";
   const ended = rollout.ended_at ? ` ${dateTime(new Date(rollout.ended_at))}.` : "";
   const words = { kept: "stays in force", rolled_back: `was rolled back to ${rollout.previous?.policy}`, cancelled: "was taken out of the shadow", superseded: "was overtaken" }[rollout.phase];
-  return <><b><Name>{rollout.label}</Name> {words}</b>.{rollout.phase === "cancelled" ? "" : ` ${rollout.outcome}`}{by}{ended}</>;
+  return <><b><Name>{rollout.label}</Name> {words}</b>.{rollout.phase === "cancelled" ? "" : ` ${sentenceOf(rollout.outcome)}`}{by}{ended}</>;
 }
 
 const QUESTIONS: Record<Step, { title: string; action: string; mild: boolean; text: (rollout: RolloutDetail) => string }> = {
@@ -102,7 +102,7 @@ function What({ rollout }: { rollout: RolloutDetail }) {
           </tbody>
         </table>
       </div>
-      {rollout.simulation && <p className="pb sub">Its prediction is of <Link to={`/lab/${rollout.simulation.id}`}>{rollout.simulation.name || `simulation ${rollout.simulation.number}`}</Link>.</p>}
+      {rollout.simulation && <p className="pb sub">Its prediction is of <Link to={`/lab/${rollout.simulation.id}`}><Name>{rollout.simulation.name || `simulation ${rollout.simulation.number}`}</Name></Link>.</p>}
     </Panel>
   );
 }
@@ -118,8 +118,8 @@ function Steps({ rollout }: { rollout: RolloutDetail }) {
               <tr key={`${step.at}/${step.action}`}>
                 <td className="wide">{dateTime(new Date(step.at))}</td>
                 <td data-l="Step">{stepWords(step.action)}</td>
-                <td data-l="By">{step.by ?? "the portal itself"}</td>
-                <td className="whole" data-l="Why" style={{ whiteSpace: "normal" }}>{step.why ?? "–"}</td>
+                <td data-l="By"><Name>{step.by ?? "the portal itself"}</Name></td>
+                <td className="whole" data-l="Why" style={{ whiteSpace: "normal" }}>{sentenceOf(step.why ?? "–")}</td>
               </tr>
             ))}
           </tbody>

@@ -6,6 +6,7 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { dateTime, moment } from "../../lib/format";
 import { PHASE_CHIPS, PHASE_WORDS } from "../../lib/rollouts";
 import { Name } from "../../components/Name";
+import { sentenceOf } from "../../lib/isolated";
 
 /** Every policy that was tried in the shadow or promoted, newest first. */
 export function Rollouts() {
@@ -23,8 +24,8 @@ export function Rollouts() {
                   <tr key={one.id}>
                     <td className="wide" style={{ fontWeight: 500 }}><Link to={`/lab/rollouts/${one.id}`}><Name>{one.label}</Name></Link></td>
                     <td data-l="State"><span className={PHASE_CHIPS[one.phase]}>{PHASE_WORDS[one.phase]}</span></td>
-                    <td className="whole" data-l="Outcome" style={{ whiteSpace: "normal" }}>{one.outcome || <span className="sub">under way</span>}</td>
-                    <td data-l="By">{one.created_by ?? "–"}</td>
+                    <td className="whole" data-l="Outcome" style={{ whiteSpace: "normal" }}>{sentenceOf(one.outcome) || <span className="sub">under way</span>}</td>
+                    <td data-l="By"><Name>{one.created_by ?? "–"}</Name></td>
                     <td data-l="Since" className="ra" title={dateTime(new Date(one.created_at))}>{moment(new Date(one.created_at), now)}</td>
                   </tr>
                 ))}

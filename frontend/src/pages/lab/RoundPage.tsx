@@ -46,7 +46,7 @@ function Known({ round }: { round: RoundDetail }) {
           <a className="btn" href={url(`rounds/${round.round}/case`)} download title="A file for manage.py solve"><Icon name="download" size={14} />Solve case</a>
         </div>
       </div>
-      {round.rejected !== null && <div className="fault" role="status" style={{ margin: 0 }}>{round.rejected}</div>}
+      {round.rejected !== null && <div className="fault" role="status" style={{ margin: 0 }}>{sentenceOf(round.rejected)}</div>}
       <Panel title="GPUs" meta="before the round and after it; a colour per job">
         <Board nodes={round.nodes} labels={["Before", "After"]} />
         {round.nodes.length < counts.nodes && <p className="pb sub">The first {round.nodes.length} of {count(counts.nodes, "node")}.</p>}
@@ -80,7 +80,7 @@ function Jobs({ jobs }: { jobs: RoundJob[] }) {
         <tbody>
           {jobs.map((job) => (
             <tr key={job.job.number} style={job.move ? { fontWeight: 500 } : {}}>
-              <td className="wide"><JobRef number={job.job.number} name={job.job.name} project={job.job.project} />{job.limits.length > 0 && <span className="sub">{job.limits.join("; ")}</span>}</td>
+              <td className="wide"><JobRef number={job.job.number} name={job.job.name} project={job.job.project} />{job.limits.length > 0 && <span className="sub">{sentenceOf(job.limits.join("; "))}</span>}</td>
               <td data-l="State"><StateChip state={job.state} /></td>
               <td data-l="Asks for" className="ra">{range(job.min_gpus, job.max_gpus)}{job.types.length > 0 && ` ${job.types.join(", ")}`}</td>
               <td data-l="Steps left" className="ra">{integer(Math.round(job.remaining_steps))}</td>

@@ -12,6 +12,8 @@ import { TopBar } from "../../shell/TopBar";
 import { Progress } from "./Progress";
 import { Results } from "./Results";
 import css from "./lab.module.css";
+import { sentenceOf } from "../../lib/isolated";
+import { Name } from "../../components/Name";
 
 export default function SimulationPage({ admin }: { admin: boolean }) {
   const { id = "" } = useParams();
@@ -19,7 +21,7 @@ export default function SimulationPage({ admin }: { admin: boolean }) {
   const name = query.data ? query.data.name || `Simulation ${query.data.number}` : "Simulation";
   return (
     <>
-      <TopBar title={name} crumb={<><Link to="/lab">Policy lab</Link><i>/</i>{name}</>} />
+      <TopBar title={name} crumb={<><Link to="/lab">Policy lab</Link><i>/</i><bdi>{name}</bdi></>} />
       <div className="page">
         {!query.data && !query.error && <SentenceWaits />}
         <Loadable query={query} what="The simulation" skeleton={<Skeleton height={40} count={3} />}>
@@ -38,11 +40,11 @@ function Known({ simulation, admin }: { simulation: Simulation; admin: boolean }
     <>
       <div style={{ display: "flex", gap: 12, alignItems: "flex-start", flexWrap: "wrap" }}>
         <h1 className="say grow">
-          <b>{workloadWords(simulation)} under {count(policies, "policy", "policies")}</b>, asked for by {simulation.created_by} on {dateTime(new Date(simulation.created_at))}. <span className={STATE_CHIPS[simulation.state]}>{STATE_WORDS[simulation.state]}</span>
+          <b>{workloadWords(simulation)} under {count(policies, "policy", "policies")}</b>, asked for by <Name>{simulation.created_by}</Name> on {dateTime(new Date(simulation.created_at))}. <span className={STATE_CHIPS[simulation.state]}>{STATE_WORDS[simulation.state]}</span>
         </h1>
         <Actions simulation={simulation} open={open} />
       </div>
-      {simulation.reason && <div className="fault" role={simulation.state === "failed" ? "alert" : "status"} style={{ margin: 0 }}>{simulation.reason}</div>}
+      {simulation.reason && <div className="fault" role={simulation.state === "failed" ? "alert" : "status"} style={{ margin: 0 }}>{sentenceOf(simulation.reason)}</div>}
       {open && (
         <Panel title="Under way">
           <div className="pb" style={{ display: "grid", gap: 8 }} aria-live="polite">

@@ -6,6 +6,7 @@ import { AskDialog } from "../../components/AskDialog";
 import { Panel } from "../../components/Panel";
 import { PromoteDialog } from "./PromoteDialog";
 import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 interface Asking {
   trial: SimulationTrial;
@@ -42,7 +43,7 @@ export function ToForce({ trials }: { trials: SimulationTrial[] }) {
         </table>
       </div>
       {asking?.what === "shadow" && (
-        <AskDialog title={`Try ${asking.trial.label} in the shadow?`} keep="Not now" action="Try in the shadow" mild error={shadow.error} busy={shadow.isPending} onClose={close} onDo={() => shadow.mutate(asking.trial.id, { onSuccess: (made) => void go(`/lab/rollouts/${made.id}`) })}>
+        <AskDialog title={`Try ${isolated(asking.trial.label)} in the shadow?`} keep="Not now" action="Try in the shadow" mild error={shadow.error} busy={shadow.isPending} onClose={close} onDo={() => shadow.mutate(asking.trial.id, { onSuccess: (made) => void go(`/lab/rollouts/${made.id}`) })}>
           From the next round on it decides what the live policy decides, on the same snapshot. What it would have done is kept and compared, and nothing of it is done. It does not see what its own decisions would have led to.
         </AskDialog>
       )}

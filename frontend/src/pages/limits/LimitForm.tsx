@@ -6,6 +6,7 @@ import type { Limit, Project } from "../../api/types";
 import { Choice, Text } from "../../components/TextField";
 import { typeName } from "../../lib/format";
 import { mayLimit } from "../../lib/managing";
+import { isolated } from "../../lib/isolated";
 
 interface Props {
   limit: Limit | null;
@@ -50,7 +51,7 @@ export function LimitForm({ limit, projects, isAdmin, currency, project, onClose
   if (!kinds.some(([name]) => name === type)) kinds.push([type, typeName(type)]);
   const oneOnly = !fixed && (where === "" || (!isAdmin && !mayLimit(where, projects)));
   return (
-    <Modal opened onClose={onClose} title={limit ? `Change ${limit.name} on ${limit.level}` : "New limit"} size={560} closeButtonProps={{ "aria-label": "Close" }}>
+    <Modal opened onClose={onClose} title={limit ? `Change ${isolated(limit.name)} on ${isolated(limit.level)}` : "New limit"} size={560} closeButtonProps={{ "aria-label": "Close" }}>
       <form onSubmit={submit} style={{ display: "flex", gap: 12, flexWrap: "wrap", alignItems: "flex-end" }}>
         <Choice
           label="Limits" value={kind} disabled={fixed} onChange={(value) => setKind(value as Limit["kind"])}

@@ -6,7 +6,7 @@ import { duration } from "../../lib/format";
 import { healthOf, NOTICE_KINDS, scopeOf, testResult } from "../../lib/notices";
 import { Deliveries } from "./Deliveries";
 import { Name } from "../../components/Name";
-import { isolated } from "../../lib/isolated";
+import { isolated, sentenceOf } from "../../lib/isolated";
 
 interface Props {
   row: Destination;
@@ -59,7 +59,7 @@ function wordsOf(kind: NoticeKind, row: Destination): string {
 function Said({ text, bad }: { text: string; bad: boolean }) {
   return (
     <tr>
-      <td className="whole" colSpan={5} role={bad ? "alert" : "status"} style={{ whiteSpace: "normal", textAlign: "left", overflowWrap: "anywhere", color: bad ? "var(--bad)" : "var(--ink-2)", fontSize: 12 }}>{text}</td>
+      <td className="whole" colSpan={5} role={bad ? "alert" : "status"} style={{ whiteSpace: "normal", textAlign: "left", overflowWrap: "anywhere", color: bad ? "var(--bad)" : "var(--ink-2)", fontSize: 12 }}>{sentenceOf(text)}</td>
     </tr>
   );
 }

@@ -1,11 +1,12 @@
 import { Modal } from "@mantine/core";
 import { useRemoveDestination } from "../../api/noticeHooks";
 import type { Destination } from "../../api/types";
+import { isolated } from "../../lib/isolated";
 
 export function RemoveDialog({ row, onClose }: { row: Destination | null; onClose: () => void }) {
   const remove = useRemoveDestination();
   return (
-    <Modal opened={row !== null} onClose={onClose} title={`Remove ${row?.name ?? ""}?`} size={400} closeButtonProps={{ "aria-label": "Close" }}>
+    <Modal opened={row !== null} onClose={onClose} title={`Remove ${isolated(row?.name ?? "")}?`} size={400} closeButtonProps={{ "aria-label": "Close" }}>
       <div style={{ display: "grid", gap: 14 }}>
         <p style={{ color: "var(--ink-2)" }}>Its log goes too, and what still waits is not sent. This cannot be taken back.</p>
         {remove.error && <div className="fault" role="alert" style={{ margin: 0 }}>{remove.error.message}</div>}

@@ -2,6 +2,7 @@ import type { Block } from "../../lib/blocks";
 import { duration, indexRanges, number, percent, withUnit } from "../../lib/format";
 import type { JobView } from "../../lib/liveContext";
 import { HeldBlock } from "./HeldBlock";
+import { isolated } from "../../lib/isolated";
 
 interface Props {
   block: Block;
@@ -29,7 +30,7 @@ function secondLine(block: Block, job: JobView, now: Date): string {
 export function GpuBlock({ block, job, nodeName, emulated, freeReason, small, now }: Props) {
   const span = { gridColumn: `span ${block.size}` };
   const size = small ? " small" : "";
-  const where = `${nodeName} GPU ${indexRanges(Array.from({ length: block.size }, (_, i) => block.from + i))}`;
+  const where = `${isolated(nodeName)} GPU ${indexRanges(Array.from({ length: block.size }, (_, i) => block.from + i))}`;
   if (block.job === null) {
     const words = { free: freeReason ?? "free", draining: freeReason ?? "draining", lost: "lost", held: "", moving: "", shared: "" }[block.face];
     return <div className={`blk free ${block.face}${size}`} style={span} title={`${where}: ${words}`}><span>{small ? "" : words}</span></div>;

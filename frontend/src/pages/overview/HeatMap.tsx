@@ -2,6 +2,7 @@ import { memo, type CSSProperties } from "react";
 import type { NodeState } from "../../api/types";
 import { holdersOf, partWords } from "../../lib/blocks";
 import { percent } from "../../lib/format";
+import { isolated } from "../../lib/isolated";
 
 /** Above a thousand GPUs: one small square a GPU, darker where it is busier; names stay readable, jobs do not. */
 export const HeatMap = memo(function HeatMap({ nodes }: { nodes: [string, NodeState][] }) {
@@ -19,7 +20,7 @@ export const HeatMap = memo(function HeatMap({ nodes }: { nodes: [string, NodeSt
               const out = node.lost || (!held && !node.schedulable);
               const style = { "--heat": `${Math.round(25 + share * 75)}%` } as CSSProperties;
               const words = out ? "out of use" : held ? `${partWords({ parts: holders, rest: { percent: gpu?.free_percent ?? 0, face: "free" } })}, ${percent(share)} busy` : "free";
-              return <i key={index} className={out ? "out" : held ? "on" : ""} style={style} title={`${name} GPU ${index}: ${words}`} />;
+              return <i key={index} className={out ? "out" : held ? "on" : ""} style={style} title={`${isolated(name)} GPU ${index}: ${words}`} />;
             })}
           </div>
         </div>

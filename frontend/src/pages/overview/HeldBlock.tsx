@@ -3,6 +3,7 @@ import { Link } from "react-router";
 import { jobMark, jobPaint } from "../../lib/highlight";
 import { JOB_STATES } from "../../lib/jobState";
 import type { JobView } from "../../lib/liveContext";
+import { isolated } from "../../lib/isolated";
 
 interface Props {
   number: number;
@@ -22,7 +23,7 @@ export function HeldBlock({ number, job, moving, guarded, emulated, where, class
   const shown = {
     className: `blk jx${moving ? " moving" : guarded || emulated ? " patterned" : ""}${className}`,
     style: { ...style, ...jobPaint(number) },
-    title: `#${number} ${job?.name ?? job?.project ?? ""}, ${word}${guarded ? ", protected" : ""}${emulated ? ", emulated" : ""}: ${where}`,
+    title: `#${number} ${isolated(job?.name ?? job?.project ?? "")}, ${word}${guarded ? ", protected" : ""}${emulated ? ", emulated" : ""}: ${where}`,
     ...jobMark(number),
   };
   const inside = (

@@ -2,6 +2,7 @@ import { isMoving, partWords, type Block } from "../../lib/blocks";
 import { percent } from "../../lib/format";
 import type { JobView } from "../../lib/liveContext";
 import { HeldBlock } from "./HeldBlock";
+import { isolated } from "../../lib/isolated";
 
 interface Props {
   block: Block;
@@ -15,7 +16,7 @@ interface Props {
 /** A GPU held in parts: each as large as its share, then what is left of it. */
 export function SharedGpu({ block, jobs, nodeName, emulated, freeReason, small }: Props) {
   const { parts, rest, from } = block;
-  const where = `${nodeName} GPU ${from}`;
+  const where = `${isolated(nodeName)} GPU ${from}`;
   const left = `${percent(rest.percent / 100)} ${rest.face}`;
   const busy = block.utilisation[0];
   const label = `${where}: ${partWords(block)}${busy == null ? "" : `; ${percent(busy)} busy`}`;

@@ -91,7 +91,7 @@ function BarShape({ bar, lane, x, now, ended }: ShapeProps) {
   return (
     <g className="jx" style={jobPaint(bar.job.number)} {...jobMark(bar.job.number)}>
       <rect {...shape} fill="var(--job)" fillOpacity={ended ? 0.42 : 1}>
-        <title>{`#${bar.job.number} ${isolated(bar.job.name ?? bar.job.project)}: ${bar.kind} on ${bar.node}, ${duration(seconds)} from ${clock(new Date(bar.start), true)}`}</title>
+        <title>{`#${bar.job.number} ${isolated(bar.job.name ?? bar.job.project)}: ${bar.kind} on ${isolated(bar.node)}, ${duration(seconds)} from ${clock(new Date(bar.start), true)}`}</title>
       </rect>
       {(bar.kind === "launching" || bar.kind === "moving") && <rect {...shape} fill="url(#tl-moving)" pointerEvents="none" />}
       {bar.kind === "protected" && <rect {...shape} fill={`url(#tl-protected-${tone})`} pointerEvents="none" />}
@@ -105,8 +105,9 @@ function BarLabel({ bar, lane, x0, x1, faded }: { bar: Bar; lane: Lane | undefin
   if (!lane || room < 26) return null;
   const band = bandOf(bar, lane);
   if (band.height < 11) return null;
-  const full = `${bar.job.number} ${bar.job.name ?? bar.job.project}`;
-  const text = full.length * 6.1 <= room ? full : String(bar.job.number);
+  const name = bar.job.name ?? bar.job.project;
+  const fits = `${bar.job.number} ${name}`.length * 6.1 <= room;
+  const text = fits ? `${bar.job.number} ${isolated(name)}` : String(bar.job.number);
   const colour = faded ? "var(--ink)" : "var(--job-ink)";
   const halo = faded ? "none" : "var(--job)";
   const y = band.y + Math.min(band.height / 2 + 4, 18);

@@ -40,7 +40,7 @@ function draw(canvas: HTMLCanvasElement, scene: Scene): void {
     context.fillStyle = token("cell-free");
     context.fillRect(LEFT, lane.top, right(scene) - LEFT, lane.gpus * lane.row);
     context.fillStyle = token("axis");
-    if (lane.gpus * lane.row >= 9) context.fillText(lane.name.slice(0, 14), 0, lane.top + 9);
+    if (lane.gpus * lane.row >= 9) context.fillText(isolated(lane.name.slice(0, 14)), 0, lane.top + 9);
   }
   const lanes = new Map(scene.lanes.map((lane) => [lane.name, lane]));
   for (const bar of scene.bars) {
@@ -88,7 +88,7 @@ export function TimelineCanvas({ timeline, from, now, width }: DrawingProps) {
     const box = event.currentTarget.getBoundingClientRect();
     const bar = under(scene, event.clientX - box.left, event.clientY - box.top);
     lightJob(bar?.job.number ?? null);
-    event.currentTarget.title = bar ? `#${bar.job.number} ${isolated(bar.job.name ?? bar.job.project)}: ${bar.kind} on ${bar.node}` : "";
+    event.currentTarget.title = bar ? `#${bar.job.number} ${isolated(bar.job.name ?? bar.job.project)}: ${bar.kind} on ${isolated(bar.node)}` : "";
   };
   return (
     <canvas

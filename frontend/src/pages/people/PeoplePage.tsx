@@ -54,7 +54,7 @@ export default function PeoplePage({ session }: { session: Session }) {
             </div>
           </div>
           <Loadable query={query} what="The list of people" skeleton={<Skeleton height={26} count={6} />}>
-            {(data) => rowsOf(data).length === 0 ? <p className="empty">{search ? `Nobody here has “${search}” in their name or e-mail.` : "There is nobody."}</p> : <Table rows={rowsOf(data)} me={session.user?.email ?? ""} onAct={setAct} />}
+            {(data) => rowsOf(data).length === 0 ? <p className="empty">{search ? `Nobody here has “${isolated(search)}” in their name or e-mail.` : "There is nobody."}</p> : <Table rows={rowsOf(data)} me={session.user?.email ?? ""} onAct={setAct} />}
           </Loadable>
           <More query={query} label="More people" />
         </Panel>

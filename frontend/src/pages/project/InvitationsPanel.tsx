@@ -9,6 +9,7 @@ import { moment } from "../../lib/format";
 import { stateOf, type InvitationState } from "../../lib/invitation";
 import { InvitationLink } from "./InvitationLink";
 import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 /** Who was invited by a link, and what has become of it. */
 export function InvitationsPanel({ project, manages }: { project: ProjectDetail; manages: boolean }) {
@@ -50,13 +51,13 @@ function Table({ rows, project, manages, onMade }: TableProps) {
               <tr key={one.id}>
                 <td className="wide" style={{ fontWeight: 500 }}><Name>{one.email}</Name></td>
                 <td data-l="As">{one.role}</td>
-                <td className="wide">{one.invited_by}</td>
+                <td className="wide"><Name>{one.invited_by}</Name></td>
                 <td className="ra" data-l="Sent">{moment(new Date(one.created_at), now)}</td>
                 <td data-l="State"><State state={state} until={moment(new Date(one.expires_at), now)} /></td>
                 {manages && (
                   <td className="ra acts">
-                    {state !== "accepted" && <button type="button" className="btn sm" aria-label={`Resend to ${one.email}`} title="A new link; the old one stops working" disabled={again.isPending} onClick={() => again.mutate({ project: project.key, email: one.email, role: one.role }, { onSuccess: onMade })}>Resend</button>}{" "}
-                    {state === "open" && <button type="button" className="btn sm bad" aria-label={`Withdraw the invitation of ${one.email}`} disabled={withdraw.isPending} onClick={() => withdraw.mutate(one.id)}>Withdraw</button>}
+                    {state !== "accepted" && <button type="button" className="btn sm" aria-label={`Resend to ${isolated(one.email)}`} title="A new link; the old one stops working" disabled={again.isPending} onClick={() => again.mutate({ project: project.key, email: one.email, role: one.role }, { onSuccess: onMade })}>Resend</button>}{" "}
+                    {state === "open" && <button type="button" className="btn sm bad" aria-label={`Withdraw the invitation of ${isolated(one.email)}`} disabled={withdraw.isPending} onClick={() => withdraw.mutate(one.id)}>Withdraw</button>}
                   </td>
                 )}
               </tr>

@@ -15,6 +15,7 @@ import { SettingsPanel } from "./SettingsPanel";
 import { SpendPanel } from "./SpendPanel";
 import { StoragePanel } from "./StoragePanel";
 import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 export default function ProjectPage({ session }: { session: Session }) {
   const { key = "" } = useParams();
@@ -41,7 +42,7 @@ function Missing({ name }: { name: string }) {
     <>
       <TopBar title="No such project" />
       <div className="page">
-        <h1 className="say"><b>There is no project {name}</b>, or you are not in it. <Link className="link" to="/projects">Your projects</Link></h1>
+        <h1 className="say"><b>There is no project <Name>{name}</Name></b>, or you are not in it. <Link className="link" to="/projects">Your projects</Link></h1>
       </div>
     </>
   );
@@ -68,7 +69,7 @@ function Whole({ project, session }: { project: ProjectDetail; session: Session 
 }
 
 function Header({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean }) {
-  const from = project.inherited_from === null ? (isAdmin ? "as an administrator" : "") : `from ${project.path.find((one) => one.key === project.inherited_from)?.name ?? project.inherited_from}`;
+  const from = project.inherited_from === null ? (isAdmin ? "as an administrator" : "") : `from ${isolated(project.path.find((one) => one.key === project.inherited_from)?.name ?? project.inherited_from)}`;
   return (
     <div style={{ display: "grid", gap: 2 }}>
       <div className="title">

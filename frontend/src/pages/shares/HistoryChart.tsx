@@ -2,6 +2,7 @@ import { useMemo, useState } from "react";
 import type { ShareCourse } from "../../api/types";
 import TimeChart, { type Line } from "../../components/TimeChart";
 import { fixed, moment, percent } from "../../lib/format";
+import { isolated } from "../../lib/isolated";
 
 /** One project's effective use against its share, and the factor that follows from both: all three are parts of one. */
 export default function HistoryChart({ course }: { course: ShareCourse }) {
@@ -19,7 +20,7 @@ export default function HistoryChart({ course }: { course: ShareCourse }) {
   const point = points[at ?? points.length - 1];
   return (
     <div className="pb">
-      <TimeChart x={times} lines={lines} height={190} label={`Effective use, share and fair-share factor of ${course.project.name} over time, in percent`} onRead={setAt} />
+      <TimeChart x={times} lines={lines} height={190} label={`Effective use, share and fair-share factor of ${isolated(course.project.name)} over time, in percent`} onRead={setAt} />
       {point && (
         <div className="legend">
           <span>{moment(new Date(point.at), new Date())}</span>

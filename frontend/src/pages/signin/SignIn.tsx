@@ -6,6 +6,7 @@ import { count } from "../../lib/format";
 import { ThemeToggle } from "../../shell/ThemeToggle";
 import { TrustChip } from "../../shell/TrustChip";
 import css from "./signin.module.css";
+import { Name } from "../../components/Name";
 
 /** Why the directory's sign-in came back without one. */
 const REFUSED: Record<string, string> = {
@@ -30,7 +31,7 @@ export function SignIn({ session }: { session: Session }) {
       <form className={css.card} onSubmit={submit} aria-labelledby="signin-title">
         <div className={css.brand}><Logo size={28} /><span>Evenkeel</span></div>
         <h1 id="signin-title" className={css.title}>Sign in</h1>
-        <p className={css.lead}>{cluster.name}: {count(cluster.gpus, "GPU")} on {count(cluster.nodes, "node")}, shared evenly.</p>
+        <p className={css.lead}><Name>{cluster.name}</Name>: {count(cluster.gpus, "GPU")} on {count(cluster.nodes, "node")}, shared evenly.</p>
         <div className="f">
           <label htmlFor="email">Email</label>
           <input id="email" name="email" type="email" className="in" autoComplete="username" required autoFocus value={email} onChange={(event) => setEmail(event.target.value)} />
@@ -43,7 +44,7 @@ export function SignIn({ session }: { session: Session }) {
         <button type="submit" className="btn pri" style={{ justifyContent: "center", height: 34 }} disabled={signIn.isPending}>
           {signIn.isPending ? "Signing in" : "Sign in"}
         </button>
-        {sso && <a href={sso.url} className="btn" style={{ justifyContent: "center", height: 34 }}>Sign in with {sso.name}</a>}
+        {sso && <a href={sso.url} className="btn" style={{ justifyContent: "center", minHeight: 34, height: "auto", whiteSpace: "normal" }}><span>Sign in with <Name>{sso.name}</Name></span></a>}
         <p className={css.hint}>No account yet, or the password is lost? An administrator of this cluster makes accounts and sets passwords; its own is set on the machine of the portal by manage.py changepassword.</p>
       </form>
       <footer className={css.foot}>

@@ -31,7 +31,7 @@ export function SaveTemplate({ file, name: proposed, onClose }: { file: JobFile;
         <Text label="Name" value={name} onChange={setName} required />
         <Text label="What it is for" value={description} onChange={setDescription} />
         <Choice label="For" value={project} onChange={setProject} options={[["", "me alone"], ...sharers(session).map((one): [string, string] => [one.key, `members of ${isolated(one.name)}`])]} />
-        <p className="sub">{same ? (same.can_change ? `It replaces the template ${same.name}.` : `There is a template ${same.name} already, which others change: choose another name.`) : project ? "Members begin jobs with it; you and managers change it." : "It is kept on the portal, for every browser of yours."}</p>
+        <p className="sub">{same ? (same.can_change ? `It replaces the template ${isolated(same.name)}.` : `There is a template ${isolated(same.name)} already, which others change: choose another name.`) : project ? "Members begin jobs with it; you and managers change it." : "It is kept on the portal, for every browser of yours."}</p>
         {error && <div className="fault" role="alert" style={{ margin: 0 }}>{error instanceof ApiError && error.errors.length > 0 ? error.errors.map((one) => `${one.field}: ${one.message}`).join("; ") : error.message}</div>}
         <div style={{ display: "flex", gap: 8, justifyContent: "flex-end" }}>
           <button type="button" className="btn" onClick={onClose}>Leave it</button>

@@ -8,6 +8,7 @@ import { dateTime, moment, relative } from "../../lib/format";
 import { BrowsersPanel } from "./BrowsersPanel";
 import { TopBar } from "../../shell/TopBar";
 import { Name } from "../../components/Name";
+import { isolated } from "../../lib/isolated";
 
 const LIFETIMES = [{ label: "30 days", days: 30 }, { label: "90 days", days: 90 }, { label: "a year", days: 366 }];
 const SCOPES: { value: ApiToken["scopes"][number]; label: string }[] = [
@@ -113,7 +114,7 @@ function CreateForm({ projects, onMade }: { projects: Session["projects"]; onMad
 function RevokeDialog({ token, onClose }: { token: ApiToken | null; onClose: () => void }) {
   const revoke = useRevokeToken();
   return (
-    <Modal opened={token !== null} onClose={onClose} title={`Revoke ${token?.name ?? ""}?`} size={400} closeButtonProps={{ "aria-label": "Close" }}>
+    <Modal opened={token !== null} onClose={onClose} title={`Revoke ${isolated(token?.name ?? "")}?`} size={400} closeButtonProps={{ "aria-label": "Close" }}>
       <div style={{ display: "grid", gap: 14 }}>
         <p style={{ color: "var(--ink-2)" }}>Programs that use it are refused at once. This cannot be taken back.</p>
         {revoke.error && <div className="fault" role="alert" style={{ margin: 0 }}>{revoke.error.message}</div>}
