@@ -11,7 +11,15 @@ import pytest
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.local import account_blocks
-from scheduling.executors.local.account_blocks import BLOCK_UIDS, FIRST_UID, claim, move, places_of, read_block
+from scheduling.executors.local.account_blocks import (
+    BLOCK_UIDS,
+    FIRST_UID,
+    PROJECT_UIDS,
+    claim,
+    move,
+    places_of,
+    read_block,
+)
 from scheduling.executors.local.accounts import Account, Accounts
 from scheduling.executors.local.executor import LocalExecutor
 
@@ -103,11 +111,11 @@ def test_a_damaged_registry_stops_the_start_and_says_where_it_is(tmp_path: Path,
 
 def test_a_block_ends(tmp_path: Path, registry: Path) -> None:
     block = claim(accounts_file(tmp_path, "one"), registry, tmp_path / "one")
-    assert block.contains(block.uid(BLOCK_UIDS - 1))
+    assert block.contains(block.uid(PROJECT_UIDS - 1))
     assert not block.contains(block.first_uid)
     assert not block.contains(None)
     with pytest.raises(ExecutorError, match="used all"):
-        block.uid(BLOCK_UIDS)
+        block.uid(PROJECT_UIDS)
 
 
 @as_root

@@ -371,6 +371,29 @@ except PermissionError:
 
 
 @as_root
+@pytest.mark.parametrize("beside", [False, True])
+def test_ending_all_of_an_account_leaves_fork_servers_alone(
+    executor: LocalExecutor, request_for: Any, beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own and those of other projects; with a live run beside it, the account is stopped for a moment."""
+    keys = ("vision", "speech")
+    executor.warm_up(keys)
+    accounts = [executor._accounts.of_project(key) for key in keys]
+    before = [executor._zygotes.running(account) for account in accounts]
+    if beside:
+        monkeypatch.setattr(strays.Strays, "_unexplained", lambda self, account, min_age_s: ([], True))
+        executor.launch(request_for(SLEEPING))
+    request = request_for(ESCAPING + KILL_RUNNER, SLEEPING)
+    executor.launch(request)
+    ended(executor, request.run_id)
+    assert all(before)
+    assert [executor._zygotes.running(account) for account in accounts] == before
+    states = [process.state for [server] in before if (process := read_process(server.pid))]
+    assert len(states) == len(keys)
+    assert "T" not in states
+
+
+@as_root
 def test_a_kill_ends_a_job_of_which_everything_was_stopped(executor: LocalExecutor, request_for: Any) -> None:
     request = request_for(ESCAPING + "time.sleep(600)", SLEEPING, workers=2)
     executor.launch(request)

@@ -23,6 +23,8 @@ from scheduling.errors import ExecutorError
 
 FIRST_UID = 2_100_000
 BLOCK_UIDS = 10_000
+#: Of a block for projects; as many above them are for those that signal all of an account.
+PROJECT_UIDS = BLOCK_UIDS // 2
 #: The last one ends below 2**31, where some programs take user ids for negative.
 BLOCKS = 10_000
 REGISTRY = Path("/var/lib/evenkeel/accounts")
@@ -38,12 +40,12 @@ class Block:
     projects: dict[str, int] = field(default_factory=dict)
 
     def uid(self, number: int) -> int:
-        if not 0 < number < BLOCK_UIDS:
-            raise ExecutorError(f"this data directory has used all {BLOCK_UIDS - 1:,} accounts", permanent=True)
+        if not 0 < number < PROJECT_UIDS:
+            raise ExecutorError(f"this data directory has used all {PROJECT_UIDS - 1:,} accounts", permanent=True)
         return self.first_uid + number
 
     def contains(self, uid: int | None) -> bool:
-        return uid is not None and self.first_uid < uid < self.first_uid + BLOCK_UIDS
+        return uid is not None and self.first_uid < uid < self.first_uid + PROJECT_UIDS
 
     def write(self, path: Path) -> None:
         content = {"first_uid": self.first_uid, "mark": self.mark, "projects": self.projects}

@@ -30,6 +30,7 @@ from evenkeel.runner.processes import (
 )
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.local.account_blocks import PROJECT_UIDS
 from scheduling.executors.local.accounts import Account, Accounts
 from scheduling.executors.local.layout import Layout, RunRecord
 from scheduling.executors.local.sweeping import RunnerIdentity, sdk_dir_of
@@ -43,13 +44,14 @@ AT_ONCE_S = 10.0
 YOUNG_S = 2.0  # some inits take in what ended once a second
 MAX_NAMES = 5
 MAX_LISTED = 1_000
-#: Real and saved id are one that nobody has, so that processes of the account cannot stop it.
+#: Real and saved id are one that no other process has: those of the account cannot stop it, and it reaches nothing
+#: but them. Fork servers of all projects share theirs, so it is not that one.
 _SIGNAL_ACCOUNT = """
 import os, sys
-uid, nobody, number = map(int, sys.argv[1:])
+uid, own, number = map(int, sys.argv[1:])
 os.setgroups([])
-os.setresgid(nobody, nobody, nobody)
-os.setresuid(nobody, uid, nobody)
+os.setresgid(own, own, own)
+os.setresuid(own, uid, own)
 try:
     os.kill(-1, number)
 except ProcessLookupError:
@@ -161,10 +163,10 @@ class Strays:
 
     def _signal_account(self, account: Account, number: signal.Signals) -> None:
         """The kernel forks nothing while it delivers this: none escapes."""
-        first = self._accounts.first_uid
-        if first is None or account.uid is None or not self._accounts.owns(account):
+        if account.uid is None or not self._accounts.owns(account):
             return
-        command = [sys.executable, "-I", "-S", "-c", _SIGNAL_ACCOUNT, str(account.uid), str(first), str(int(number))]
+        ids = (account.uid, account.uid + PROJECT_UIDS, int(number))
+        command = [sys.executable, "-I", "-S", "-c", _SIGNAL_ACCOUNT, *map(str, ids)]
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(command, check=False, timeout=AT_ONCE_S, stdin=subprocess.DEVNULL, cwd="/", env={})
 
