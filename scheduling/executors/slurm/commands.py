@@ -21,7 +21,7 @@ from scheduling.errors import ExecutorError
 TIMEOUT_S = 20.0
 MAX_WORDS = 300
 #: Number, state, nodes, start, end, time limit, reason, and last the name, which may hold anything.
-_QUEUE_FORMAT = "%A|%T|%N|%S|%e|%l|%r|%j"
+QUEUE_FORMAT = "%A|%T|%N|%S|%e|%l|%r|%j"
 _QUEUED = re.compile(r"([0-9]+)\|([A-Z_+ ]+)\|" + r"([^|]*)\|" * 5 + r"(.*)")
 _LIMIT = re.compile(r"(?:(?:(?P<days>[0-9]+)-)?(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)")
 #: Slurm looks now and then: it may ask a job to end so much earlier than it was told.
@@ -107,15 +107,7 @@ class Commands:
 
     def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
         """Our jobs whose name begins so, by name, those included that ended within Slurm's MinJobAge."""
-        text = self.run("squeue", "--noheader", "--states=all", "--me", f"--format={_QUEUE_FORMAT}")
-        lines = [_QUEUED.fullmatch(line) for line in text.splitlines()]
-        if lines and not any(lines):
-            raise ExecutorError(f"squeue printed no jobs: {text[:100]!r}", permanent=False)
-        found: dict[str, list[SlurmJob]] = {}
-        for line in lines:  # others of the same user may have a line end in their name
-            if line and line[8].startswith(prefix):
-                found.setdefault(line[8], []).append(_queued(line))
-        return found
+        return jobs_in(self.run("squeue", "--noheader", "--states=all", "--me", f"--format={QUEUE_FORMAT}"), prefix)
 
     def past_jobs(self, name: str) -> list[SlurmJob] | None:
         """Jobs of that name in accounting; None where Slurm keeps none."""
@@ -149,6 +141,18 @@ class Commands:
 
     def nodes(self) -> str:
         return self.run("scontrol", "--oneliner", "show", "node")
+
+
+def jobs_in(text: str, prefix: str) -> dict[str, list[SlurmJob]]:
+    """Of what squeue printed, the jobs whose name begins so, by name."""
+    lines = [_QUEUED.fullmatch(line) for line in text.splitlines()]
+    if lines and not any(lines):
+        raise ExecutorError(f"squeue printed no jobs: {text[:100]!r}", permanent=False)
+    found: dict[str, list[SlurmJob]] = {}
+    for line in lines:  # others of the same user may have a line end in their name
+        if line and line[8].startswith(prefix):
+            found.setdefault(line[8], []).append(_queued(line))
+    return found
 
 
 def _object(text: str, command: str) -> Mapping[str, Any]:
