@@ -5,6 +5,7 @@ Each process of the portal has its own, and ends them with itself: an agent leav
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -29,6 +30,9 @@ HELPER = "/usr/local/libexec/evenkeel-run-as"
 SUDO = "sudo"
 START_S = 30.0
 CHUNK = 1 << 16
+WAIT_S = 2.0
+#: Agents that have been left alone and have not ended yet.
+_leaving: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,29 +187,35 @@ class Link:
         return bytes(data)
 
     def _lost(self) -> ExecutorError:
-        said = ""
-        if self._process is not None:
-            self._end(keep_errors=True)
-            self._process.errors.seek(0)
-            said = _last_line(self._process.errors.read(4_000).decode(errors="replace"))
+        process, said = self._process, ""
+        if process is not None:
+            if process.owner == os.getpid():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.popen.wait(WAIT_S)  # it may be about to say why
+            process.errors.seek(0)
+            said = _last_line(process.errors.read(4_000).decode(errors="replace"))
+            self._end()
         return ExecutorError(said or f"the agent of {self.account} ended", permanent=False)
 
-    def _end(self, *, keep_errors: bool = False) -> None:
-        """Closes the pipe, which ends it: it is another account's process, and sudo's before that."""
-        process = self._process
+    def _end(self) -> None:
+        """Closes the pipes, which ends it once it has answered: it is another account's process, and sudo's before
+        that, so that a signal of ours may not reach it."""
+        process, self._process = self._process, None
         if process is None:
             return
-        if process.owner == os.getpid():
-            for pipe in (process.popen.stdin, process.popen.stdout):
-                if pipe is not None:
-                    pipe.close()
-            try:
-                process.popen.wait(2.0)
-            except subprocess.TimeoutExpired:
-                process.popen.terminate()  # sudo takes a signal of the account that started it, and passes it on
-        if not keep_errors:
-            process.errors.close()
-            self._process = None
+        process.errors.close()
+        if process.owner != os.getpid():
+            return
+        for pipe in (process.popen.stdin, process.popen.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            process.popen.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                process.popen.kill()
+            _leaving.append(process.popen)
+        _leaving[:] = [one for one in _leaving if one.poll() is None]
 
 
 def _last_line(text: str) -> str:
