@@ -58,6 +58,12 @@ class LivePortal(RunningPortal):
         self.admin_email = self.admin_password = ""
         self._token = ""
 
+    def belong_to(self, account: str) -> None:
+        """Before the start: its processes and files are the account's, and the account has a home of its own there."""
+        self.account = account
+        self.env |= {"HOME": str(self.data), "USER": account, "LOGNAME": account}
+        subprocess.run(["chown", "-R", f"{account}:{account}", str(self.data)], check=True, timeout=60)
+
     def begin_as(self, prepared: Prepared) -> None:
         subprocess.run(["cp", "-a", f"{prepared.data}/.", str(self.data)], timeout=60, check=True)
         self.admin_email, self.admin_password, self._token = prepared.email, prepared.password, prepared.token
@@ -111,8 +117,15 @@ class LivePortal(RunningPortal):
         """What a management command prints."""
         command = [sys.executable, "manage.py", *words]
         return subprocess.run(
-            command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=180, check=True
+            command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=180, check=True, **self.identity()
         ).stdout
+
+    def manage_anyhow(self, *words: str) -> str:
+        """What a command says, however it ends."""
+        try:
+            return self.manage(*words)
+        except subprocess.CalledProcessError as error:
+            return str(error.stdout) + str(error.stderr)
 
     @property
     def token(self) -> str:
@@ -216,11 +229,14 @@ def _new_directory() -> Path:
 
 
 @contextlib.contextmanager
-def running_portal(**environment: str) -> Iterator[LivePortal]:
+def running_portal(account: str | None = None, **environment: str) -> Iterator[LivePortal]:
+    """`account`: as which it runs, if not as ours."""
     data = _new_directory()
     portal = LivePortal(data, **environment)
     try:
         portal.begin_as(prepared())
+        if account:
+            portal.belong_to(account)
         yield portal.start()
     finally:
         portal.end()

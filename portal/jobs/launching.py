@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db.models import Sum
 
 from portal.jobs import checkpoint_store, data, profiles, reporting, run_tokens
+from portal.jobs.identity import account_of
 from portal.jobs.models import Accelerator, Hold, Job, Run
 from portal.material import environments, secrets
 from portal.material.models import RunMaterial
@@ -74,6 +75,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         pace_steps_per_s=pace_of(run, gpus[0].node.accelerator_type, len(gpus)),
         gpu_share_percent=job.gpu_share_percent,
         gpu_memory_mib=job.gpu_memory_mib or None,
+        account=account_of(job),
     )
 
 

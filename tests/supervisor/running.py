@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +37,7 @@ class RunningPortal:
         self.env = portal_env(data, **env)
         self.output = data.parent / f"{data.name}.out"
         self.process: subprocess.Popen[bytes] | None = None
+        self.account: str | None = None  # whose processes the portal's are, if not ours
 
     def start(self, timeout_s: float = 60) -> "RunningPortal":
         with self.output.open("wb") as output:
@@ -46,9 +48,16 @@ class RunningPortal:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                **self.identity(),
             )
         self.wait_until_ready(timeout_s, text="Ready after")
         return self
+
+    def identity(self) -> dict[str, Any]:
+        """Of Popen."""
+        if self.account is None:
+            return {}
+        return {"user": self.account, "group": self.account, "extra_groups": []}
 
     def said(self) -> str:
         return self.output.read_text()

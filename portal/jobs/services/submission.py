@@ -24,6 +24,7 @@ from portal.jobs import checkpoint_store, events, wakeups
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.dependencies import find_dependencies, store_dependencies
 from portal.jobs.due import check_deadline
+from portal.jobs.identity import check_account
 from portal.jobs.models import (
     Assignment,
     Cluster,
@@ -129,6 +130,7 @@ class Understood:
         file = self.job_file
         _check_start(self.start, cluster)
         _check_software(file, cluster)
+        check_account(self.user, cluster)
         partition = choose_partition(self.project, cluster, file.partition)
         placed: dict[str, Any] = {"cluster": cluster, "cluster_choice": choice, "qos": self.qos, "partition": partition}
         placed |= limits_of(file, partition)
