@@ -116,9 +116,10 @@ class LivePortal(RunningPortal):
     def manage(self, *words: str) -> str:
         """What a management command prints."""
         command = [sys.executable, "manage.py", *words]
-        return subprocess.run(
+        result = subprocess.run(
             command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=180, check=True, **self.identity()
-        ).stdout
+        )
+        return str(result.stdout)
 
     def manage_anyhow(self, *words: str) -> str:
         """What a command says, however it ends."""

@@ -10,7 +10,6 @@ import pytest
 from django.core.cache import cache
 from django.utils import timezone
 
-from accounts import unix_accounts
 from accounts.models import AuditEntry, User
 from accounts.people import create_service_account
 from accounts.unix_accounts import follow_claim
@@ -32,7 +31,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
         uid = KNOWN[name.lower()]  # some directories do not mind
         return pwd.struct_passwd((name.lower(), "x", uid, uid, "", f"/home/{name}", "/bin/sh"))
 
-    monkeypatch.setattr(unix_accounts.pwd, "getpwnam", getpwnam)
+    monkeypatch.setattr("accounts.unix_accounts.pwd.getpwnam", getpwnam)
     cache.clear()
 
 
@@ -87,7 +86,7 @@ def test_it_is_never_a_systems_nor_what_is_no_name(world: World, root: Api, name
 
 
 def test_it_is_never_the_portals_own(world: World, root: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unix_accounts.os, "geteuid", lambda: KNOWN["alice"])
+    monkeypatch.setattr("accounts.unix_accounts.os.geteuid", lambda: KNOWN["alice"])
     assert "portal's own" in set_to(root, world.user, "alice").json["detail"]
 
 
