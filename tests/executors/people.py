@@ -80,7 +80,7 @@ def people() -> Iterator[People]:
     root = Path(tempfile.mkdtemp(prefix="ek-", dir="/opt"))  # nobody else's, on the way there neither
     try:
         root.chmod(0o755)
-        with (root.parent / ".ek-accounts.lock").open("w") as lock, _accounts_for(lock):
+        with (Path(tempfile.gettempdir()) / "ek-accounts.lock").open("a") as lock, _accounts_for(lock):
             made = People(root)
             made.install()
             yield made
