@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +15,20 @@ from typing import Any
 import pytest
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import CheckpointStore, Data, Fact, LaunchRequest, Secret
+from scheduling.executors.base import CheckpointStore, Data, Fact, LaunchRequest, Preparation, Secret
 from scheduling.executors.slurm.agent import Agent, with_own_caches
 from scheduling.executors.slurm.agents import Link, RunAs
-from scheduling.executors.slurm.as_person import LAUNCH, QUEUE, facts_of, plain_queue, progress_of, spooled_of
+from scheduling.executors.slurm.as_person import (
+    LAUNCH,
+    PREPARATION,
+    QUEUE,
+    facts_of,
+    plain_queue,
+    progress_of,
+    spooled_of,
+)
 from scheduling.executors.slurm.commands import SlurmJob
+from tests.executors.contract import until
 
 ASKED = [("run", 1)]
 GOOD = {"run_id": "run", "epoch": 1, "kind": "alive", "at": 1.0}
@@ -173,3 +184,37 @@ def test_caches_of_nodes_are_each_accounts_own() -> None:
     assert found.data is not None
     assert (found.checkpoint_store.cache_dir, found.data.cache_dir) == ("/scratch/%n/alice", "/d/alice")
     assert with_own_caches(make_request(), "alice") == make_request()
+
+
+def test_a_bundle_is_sent_once_unpacked_and_removed_again(tmp_path: Path) -> None:
+    bundle = io.BytesIO()
+    with tarfile.open(fileobj=bundle, mode="w:gz") as archive:
+        member = tarfile.TarInfo("train.py")
+        member.size = 8
+        archive.addfile(member, io.BytesIO(b"print(1)"))
+    options = {"max_files": 10}
+    wanted = Preparation("bundle", "job", 1, "vision", "job", options, 60.0, 1 << 20, source="/the/portals/own")
+    plain = {**PREPARATION.dump_python(wanted, mode="json"), "source": None}
+    agent = Agent(tmp_path, tmp_path / "state", io.BytesIO(bundle.getvalue()))
+
+    def ask(**request: Any) -> Any:
+        answer = agent.answer(json.dumps(request).encode())
+        assert "result" in answer, answer
+        return answer["result"]
+
+    ask(call="hello", options={}, environment={})
+    assert ask(call="prepare", preparation=plain, has_source=True) is None
+    ask(call="stage", kind="bundle", key="job", size=len(bundle.getvalue()))
+    until(lambda: ask(call="prepare", preparation=plain, has_source=True)["state"] != "working", "the bundle")
+    assert (tmp_path / "jobs/job/code/tree/train.py").read_text() == "print(1)"
+    assert list((tmp_path / "state").glob("*.source")) == []
+    ask(call="discard", project_key="vision", paths=["jobs/job/code"])
+    assert not (tmp_path / "jobs/job/code").exists()
+
+
+def test_a_source_that_breaks_off_or_is_too_large_ends_the_agent(tmp_path: Path) -> None:
+    for source, size in ((b"abc", 4), (b"", 1 << 60), (b"", -1)):
+        agent = Agent(tmp_path, tmp_path / "state", io.BytesIO(source))
+        agent.answer(b'{"call": "hello", "options": {}, "environment": {}}')
+        with pytest.raises(SystemExit):
+            agent.answer(json.dumps({"call": "stage", "kind": "bundle", "key": "job", "size": size}).encode())
