@@ -65,6 +65,14 @@ class Proof(models.TextChoices):
     IDENTITY_PROVIDER = "identity_provider", "The identity provider"
 
 
+class AccountSource(models.TextChoices):
+    """By whom a UNIX account was set."""
+
+    ADMINISTRATOR = "administrator", "An administrator"
+    SAME_NAME = "same_name", "The local part of the address, confirmed by an administrator"
+    IDENTITY_PROVIDER = "identity_provider", "The identity provider"
+
+
 class User(AbstractUser):
     """A person, or a service account that belongs to a project. `is_superuser` is a cluster administrator."""
 
@@ -98,6 +106,12 @@ class User(AbstractUser):
         help_text="Whose invitation made it.",
     )
     invited_into = models.ForeignKey("Project", null=True, editable=False, on_delete=models.SET_NULL, related_name="+")
+    unix_account = models.CharField(
+        max_length=32, default="", blank=True, editable=False, help_text="As whom jobs run, where they run as people."
+    )
+    unix_account_by = models.CharField(
+        max_length=20, choices=AccountSource, default="", blank=True, editable=False, help_text="Empty: there is none."
+    )
     #: Set on the copy that a request with an API token works with (see accounts.tokens): what this user may do
     #: is then bounded by the token, and the copy is never saved.
     acting_token: ApiToken | None = None
@@ -118,6 +132,9 @@ class User(AbstractUser):
                 name="service_accounts_cannot_sign_in",
             ),
             models.CheckConstraint(condition=Q(email=Lower("email")), name="addresses_are_in_lower_case"),
+            models.UniqueConstraint(
+                fields=["unix_account"], condition=~Q(unix_account=""), name="one_person_per_unix_account"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -24,6 +24,7 @@ from accounts.denials import record_denial
 from accounts.directory import apply_groups
 from accounts.models import Proof, User
 from accounts.origin import address_of
+from accounts.unix_accounts import follow_claim
 
 logger = logging.getLogger(__name__)
 #: What a provider is called in addresses; there is one.
@@ -97,6 +98,9 @@ def follow_provider(sender: Any, request: HttpRequest, user: User, sociallogin: 
         return
     if _names(sociallogin, user.email):
         prove_address(user=user, by=Proof.IDENTITY_PROVIDER, now=timezone.now())
+    if claim := settings.EVENKEEL_OIDC_ACCOUNT_CLAIM:
+        said = groups_in(sociallogin.account.extra_data, claim)
+        follow_claim(user=user, name=said[0] if len(said) == 1 else "")
     if not settings.EVENKEEL_OIDC_GROUPS_CLAIM:
         return
     groups = groups_in(sociallogin.account.extra_data, settings.EVENKEEL_OIDC_GROUPS_CLAIM)

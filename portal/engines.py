@@ -32,6 +32,11 @@ class Engine:
     emulated: bool
 
     @property
+    def runs_as_person(self) -> bool:
+        """Each job has the UNIX account of the person who submitted it."""
+        return self.options.get("run_as") == "person"
+
+    @property
     def software(self) -> Software:
         found: Software = self.options.get("software", NO_SOFTWARE)
         return found
@@ -114,5 +119,22 @@ def read_slurm_options(data: Path) -> dict[str, Any]:
         "data_cache_dir": env.text("EVENKEEL_DATA_CACHE_DIR"),
         "look_s": env.number("EVENKEEL_SLURM_LOOK_S", 15, minimum=0, maximum=60),
         "end_signal_s": env.integer("EVENKEEL_SLURM_END_SIGNAL_S", 120, minimum=10, maximum=65_535),
+        **_read_run_as(),
         "lease_s": env.number("EVENKEEL_LEASE_S", 600, minimum=30, maximum=86_400),
     }
+
+
+def _read_run_as() -> dict[str, Any]:
+    """Nothing where jobs run as the portal's account."""
+    if env.choice("EVENKEEL_SLURM_RUN_AS", "portal", "person") == "portal":
+        return {}
+    return {
+        "run_as": "person",
+        "helper": env.text("EVENKEEL_SLURM_HELPER", "/usr/local/libexec/evenkeel-run-as"),
+        "section": env.text("EVENKEEL_SLURM_HELPER_SECTION", "default"),
+        "min_uid": read_account_min_uid(),
+    }
+
+
+def read_account_min_uid() -> int:
+    return env.integer("EVENKEEL_ACCOUNT_MIN_UID", 1000, minimum=100, maximum=2_000_000_000)

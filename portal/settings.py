@@ -9,7 +9,7 @@ from csp.constants import NONE, SELF, UNSAFE_INLINE
 from portal import env
 from portal.clusters_file import read_clusters
 from portal.datasets import read_data_settings
-from portal.engines import read_accounts_registry, read_ray_options, read_slurm_options
+from portal.engines import read_account_min_uid, read_accounts_registry, read_ray_options, read_slurm_options
 from portal.material.limits import read_limits, read_secret_keys
 from portal.stores import read_checkpoint_store
 from portal.supervisor.layout import Layout
@@ -256,10 +256,13 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+# UNIX accounts of people, where jobs run as those; docs/executors.md.
+EVENKEEL_ACCOUNT_MIN_UID = read_account_min_uid()
 # Signing in by OpenID Connect, where an issuer is named; docs/people.md.
 EVENKEEL_METRICS_TOKEN = env.text("EVENKEEL_METRICS_TOKEN")
 EVENKEEL_OIDC_ISSUER = env.web_url("EVENKEEL_OIDC_ISSUER").rstrip("/")
 EVENKEEL_OIDC_NAME = env.text("EVENKEEL_OIDC_NAME", "single sign-on")
+EVENKEEL_OIDC_ACCOUNT_CLAIM = env.text("EVENKEEL_OIDC_ACCOUNT_CLAIM")
 EVENKEEL_OIDC_GROUPS_CLAIM = env.text("EVENKEEL_OIDC_GROUPS_CLAIM")
 EVENKEEL_OIDC_GROUP_ROLES = env.group_roles("EVENKEEL_OIDC_GROUP_ROLES")
 SOCIALACCOUNT_PROVIDERS = {

@@ -60,6 +60,12 @@ class LivePortal(RunningPortal):
         self.files = data  # below it lie `jobs/`
         self._token = ""
 
+    def belong_to(self, account: str) -> None:
+        """Before the start: its processes and files are the account's, and the account has a home of its own there."""
+        self.account = account
+        self.env |= {"HOME": str(self.data), "USER": account, "LOGNAME": account}
+        subprocess.run(["chown", "-R", f"{account}:{account}", str(self.data)], check=True, timeout=60)
+
     def begin_as(self, prepared: Prepared) -> None:
         subprocess.run(["cp", "-a", f"{prepared.data}/.", str(self.data)], timeout=60, check=True)
         self.admin_email, self.admin_password, self._token = prepared.email, prepared.password, prepared.token
@@ -128,6 +134,11 @@ class LivePortal(RunningPortal):
         assert done.returncode == bool(wrong), done.stdout + done.stderr
         assert not [line for line in wrong if not line.startswith("WRONG queues")], done.stdout
         return done.stdout
+
+    def manage_anyhow(self, *words: str) -> str:
+        """What a command says, however it ends."""
+        done = self.run(*words)
+        return done.stdout + done.stderr
 
     @property
     def token(self) -> str:
@@ -232,11 +243,14 @@ def _new_directory(place: Path | None = None, account: int | None = None) -> Pat
 
 
 @contextlib.contextmanager
-def running_portal(**environment: str) -> Iterator[LivePortal]:
+def running_portal(account: str | None = None, **environment: str) -> Iterator[LivePortal]:
+    """`account`: as which it runs, if not as ours."""
     data = _new_directory()
     portal = LivePortal(data, **environment)
     try:
         portal.begin_as(prepared())
+        if account:
+            portal.belong_to(account)
         yield portal.start()
     finally:
         portal.end()

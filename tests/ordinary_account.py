@@ -30,14 +30,16 @@ def ordinary_account() -> int | None:
     return pwd.getpwnam(NAME).pw_uid
 
 
-def starts_as(account: int | None) -> dict[str, Any]:
+def starts_as(account: int | str | None) -> dict[str, Any]:
     """For subprocess."""
     return {} if account is None else {"user": account, "group": account, "extra_groups": []}
 
 
-def hand_over(tree: Path, account: int | None) -> None:
+def hand_over(tree: Path, account: int | str | None) -> None:
     if account is None:
         return
+    if isinstance(account, str):
+        account = pwd.getpwnam(account).pw_uid
     for folder, _, names in os.walk(tree):
         os.chown(folder, account, account)
         for name in names:

@@ -1104,6 +1104,7 @@ class PatchedJobPatch(TypedDict):
 class PatchedPersonChange(TypedDict):
     is_admin: NotRequired[bool | None]
     is_active: NotRequired[bool | None]
+    unix_account: NotRequired[str | None]
     confirm_unproved: NotRequired[bool]
 
 
@@ -2316,6 +2317,13 @@ class Account(TypedDict):
     deactivated_at: str | None
     address_proved_at: str | None
     address_proved_by: Literal["mail", "identity_provider"] | Literal["mail", "identity_provider"] | None
+    unix_account: str | None
+    unix_account_by: (
+        Literal["administrator", "same_name", "identity_provider"]
+        | Literal["administrator", "same_name", "identity_provider"]
+        | None
+    )
+    unix_account_suggestion: str | None
     provenance: str | None
 
 
@@ -3291,6 +3299,7 @@ class Session(TypedDict):
     cluster: SessionCluster
     clusters: list[SessionClusterRef]
     single_trust_mode: bool
+    runs_as_person: bool
     emulated: bool
     speedup: float
     currency: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from django.db.models import Prefetch, Q, QuerySet
 from django.utils import timezone
@@ -21,6 +21,7 @@ from accounts.people import (
     set_administrator,
 )
 from accounts.sessions import end_all_sessions
+from accounts.unix_accounts import BadAccount, set_unix_account, suggestion_for
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, Word
@@ -31,6 +32,7 @@ from portal.api.parsing import JsonParser
 from portal.api.permissions import ADMINISTRATORS
 from portal.api.shapes.people import Account, AccountPage, Ended
 from portal.jobs.describe import iso
+from portal.jobs.schema import FieldProblem
 
 MOST_PROJECTS = 20
 
@@ -46,6 +48,9 @@ class PersonChange(Body):
     is_admin: bool | None = Field(None, description="Administrator of the cluster.")
     is_active: bool | None = Field(
         None, description="False: tokens and sessions end at once, jobs stay with their projects."
+    )
+    unix_account: Annotated[str, Field(max_length=32)] | None = Field(
+        None, description="As whom their jobs run on clusters that run jobs as people; empty: they have none any more."
     )
     confirm_unproved: ConfirmUnproved = False
 
@@ -91,14 +96,16 @@ class PersonView(APIView):
         problems=(409,),
     )
     def patch(self, request: Request, person: int, query: Query, body: PersonChange) -> Response:
-        """Make or unmake an administrator, deactivate or reactivate. 409: the last administrator stays one, and an
-        account whose address was never proved becomes one only if that is confirmed."""
+        """Make or unmake an administrator, deactivate or reactivate, set the UNIX account. 409: the last administrator
+        stays one, and an account whose address was never proved becomes one only if that is confirmed."""
         actor, user = signed_in(request), User.objects.get(pk=person)
         if body.is_admin and not user.is_superuser:
             refuse_unproved(user, confirmed=body.confirm_unproved)
         try:
             if body.is_active is True:
                 reactivate_user(actor=actor, user=user)
+            if body.unix_account is not None:
+                _set_account(actor, user, body.unix_account)
             if body.is_admin is not None:
                 set_administrator(actor=actor, user=user, administrator=body.is_admin)
             if body.is_active is False:
@@ -116,6 +123,14 @@ class PersonSessionsView(APIView):
         """Sign somebody out everywhere, at once. Their tokens go on working, and they may sign in again."""
         user = User.objects.get(pk=person)
         return Response({"ended": end_all_sessions(actor=signed_in(request), user=user)})
+
+
+def _set_account(actor: User, user: User, name: str) -> None:
+    try:
+        set_unix_account(actor=actor, user=user, name=name)
+    except BadAccount as error:
+        problem = FieldProblem("unix_account", str(error), "invalid")
+        raise Refused(400, f"{name!r} {error}", [problem]) from None
 
 
 def _people() -> QuerySet[User]:
@@ -145,5 +160,8 @@ def _describe(user: Any) -> dict[str, Any]:
         "deactivated_at": iso(user.deactivated_at),
         "address_proved_at": iso(user.address_proved_at),
         "address_proved_by": user.address_proved_by or None,
+        "unix_account": user.unix_account or None,
+        "unix_account_by": user.unix_account_by or None,
+        "unix_account_suggestion": suggestion_for(user),
         "provenance": None if is_proved(user) else provenance(user),
     }

@@ -29,6 +29,7 @@ from portal.api.operations import CSRF_TOKEN, operation
 from portal.api.parsing import JsonParser
 from portal.api.rates import RateThrottle
 from portal.api.shapes.accounts import Session
+from portal.jobs import identity
 from portal.jobs.clusters import active_clusters, is_emulated, speedup
 from portal.jobs.describe import CURRENCY, iso
 from portal.jobs.engine_names import engine_name
@@ -139,6 +140,7 @@ def describe_session(user: User | AnonymousUser) -> dict[str, Any]:
         },
         "clusters": [_in_session(one, place) for place, one in enumerate(clusters)],
         "single_trust_mode": single_trust_mode(cluster),
+        "runs_as_person": identity.anywhere(),
         "emulated": is_emulated(cluster.pk if cluster else None),
         "speedup": speedup(cluster.pk if cluster else None),
         "currency": CURRENCY,

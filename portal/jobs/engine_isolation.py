@@ -34,7 +34,7 @@ def refusals(engine: Engine) -> list[str]:
 
 
 def runs_jobs_as_root(engine: Engine) -> bool:
-    """Jobs of Slurm and Ray run as the account that the portal runs as."""
+    """Of Slurm and Ray: as the account that the portal runs as, or as people by its leave, which root has of all."""
     return engine.executor in ENGINES and os.geteuid() == 0
 
 
@@ -42,6 +42,8 @@ def jobs_account(engine: Engine) -> Finding:
     if runs_jobs_as_root(engine):
         seen = f"The portal runs as root, and so would every job on {engine.executor.capitalize()}"
         return Finding("jobs' account", False, seen, _NOT_ROOT)
+    if engine.runs_as_person:
+        return Finding("jobs' account", True, "each job runs as the UNIX account of the person who submitted it")
     seen = f"every job runs as {own_account()}, as the portal does: jobs can read each other's files and run tokens"
     fix = "let only people use this cluster who trust each other (docs/executors.md#what-jobs-can-reach)"
     return Finding("jobs' account", True, seen, fix, warning=True)
@@ -94,7 +96,10 @@ def own_account() -> str:
 def who_jobs_run_as(engines: Iterable[Engine]) -> Iterator[str]:
     """For the start: a line for each kind of executor that is used."""
     own = f"as {own_account()}, as the portal does: they can read each other's files"
-    for executor in sorted({engine.executor for engine in engines}):
+    engines = list(engines)
+    if any(engine.runs_as_person for engine in engines):
+        yield "Jobs on Slurm run as the UNIX account of the person who submitted them."
+    for executor in sorted({engine.executor for engine in engines if not engine.runs_as_person}):
         if executor == "ray":
             yield f"Jobs on Ray run {own} and run tokens, and start Ray tasks wherever Ray runs, here too."
         elif executor == "slurm":

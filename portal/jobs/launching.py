@@ -9,6 +9,7 @@ from django.db.models import Sum
 
 from accounts import slurm_names
 from portal.jobs import checkpoint_store, data, profiles, reporting, run_tokens
+from portal.jobs.identity import account_of
 from portal.jobs.launch_times import expected_s
 from portal.jobs.models import Accelerator, Hold, Job, Run
 from portal.jobs.slurm_options import sbatch_options
@@ -80,6 +81,7 @@ def launch_request(run: Run, epoch: int) -> LaunchRequest:
         pace_steps_per_s=pace_of(run, gpus[0].node.accelerator_type, len(gpus)),
         gpu_share_percent=job.gpu_share_percent,
         gpu_memory_mib=job.gpu_memory_mib or None,
+        account=account_of(job),
     )
 
 

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from accounts.text import shown
 from portal.jobs import data
+from portal.jobs.identity import account_of
 from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Job, Run
 from portal.jobs.services import observation
@@ -117,14 +118,18 @@ def _code(run: Run) -> Preparation:
         source, most = str(bundles.path_of(code["bundle"])), limits.bundle_unpacked_max_bytes
         options: dict[str, Any] = {"max_files": limits.bundle_max_files}
         return Preparation(
-            "bundle", number, 1, job.project.key, number, options, limits.git_timeout_s, most, source=source
-        )
+            "bundle", number, 1, job.project.key, number, options, limits.git_timeout_s, most, source=source,
+            account=account_of(job),
+        )  # fmt: skip
     options = {"url": code["git"], "allowed_hosts": list(limits.git_allowed_hosts)}
     options |= {name: code.get(name) for name in ("ref", "subdir")}
     token = code.get("token_secret")
     secret = secrets.value_of(job.project, token) if token else ""
     most = limits.git_max_bytes
-    return Preparation("git", number, 1, job.project.key, number, options, limits.git_timeout_s, most, secret=secret)
+    return Preparation(
+        "git", number, 1, job.project.key, number, options, limits.git_timeout_s, most, secret=secret,
+        account=account_of(job),
+    )  # fmt: skip
 
 
 def _environment(run: Run, environment: Environment) -> Preparation:

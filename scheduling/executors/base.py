@@ -116,6 +116,7 @@ class Preparation:
     max_bytes: int
     source: str | None = None
     secret: str = field(default="", repr=False)
+    account: str = ""  # as in LaunchRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +217,8 @@ class LaunchRequest:
     data: Data | None = None
     #: Earlier attempts of the job, newest first: what the last of them left in its artifact directory is there again.
     earlier_run_ids: tuple[str, ...] = ()
+    #: The UNIX account of the person who submitted it, where jobs run as that; empty: there is none, or they do not.
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,7 +217,13 @@ def test_nodes_are_asked_for_keys_databases_and_the_program(settings: Any) -> No
 
 
 def test_the_start_says_of_each_executor_what_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    engines: list[Any] = [SimpleNamespace(executor=name) for name in ("slurm", "local", "slurm", "ray")]
+    names = ("slurm", "local", "slurm", "ray")
+    engines: list[Any] = [SimpleNamespace(executor=name, runs_as_person=False) for name in names]
+    person: Any = SimpleNamespace(executor="slurm", runs_as_person=True)
+    assert list(who_jobs_run_as([person])) == [
+        "Jobs on Slurm run as the UNIX account of the person who submitted them."
+    ]
+    assert len(list(who_jobs_run_as([person, *engines]))) == 4
     local, ray, slurm = who_jobs_run_as(engines)
     assert local.startswith(f"Jobs on this machine run as account {ORDINARY}, as the portal does")
     assert "portal's keys" in local

@@ -22,6 +22,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
+from accounts import unix_accounts
 from accounts.directory import apply_groups
 from accounts.grants import Grant
 from accounts.models import AuditEntry, Invitation, Membership, Project, User
@@ -141,6 +142,17 @@ def test_somebody_new_gets_an_account_and_the_roles_of_their_groups(idp: Provide
     membership = Membership.objects.get(user=dora)
     assert (membership.project.key, membership.role, membership.by_directory) == ("vision", "member", True)
     assert AuditEntry.objects.filter(action="session.create", target="dora@example.org").exists()
+
+
+def test_a_claim_names_the_unix_account_and_takes_it_away(
+    idp: Provider, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unix_accounts, "check_name", lambda name: None)
+    settings.EVENKEEL_OIDC_ACCOUNT_CLAIM = "unix_name"
+    for said, kept in (("alice", "alice"), (["bea"], "bea"), (["a", "b"], ""), ("alice", "alice"), (None, "")):
+        idp.says(**({} if said is None else {"unix_name": said}))
+        client, _ = sign_in(idp)
+        assert User.objects.get(pk=who(client)["id"]).unix_account == kept
 
 
 def test_roles_come_and_go_with_the_groups(idp: Provider) -> None:

@@ -38,7 +38,7 @@ class RunningPortal:
         self.env = portal_env(data, **env)
         self.output = data.parent / f"{data.name}.out"
         self.process: subprocess.Popen[bytes] | None = None
-        self.account: int | None = None  # ours
+        self.account: int | str | None = None  # whose processes the portal's are, if not ours
 
     def start(self, timeout_s: float = 60) -> "RunningPortal":
         with self.output.open("wb") as output:

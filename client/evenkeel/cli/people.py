@@ -13,6 +13,7 @@ from evenkeel.client import ClientError, Json
 HEADS = {
     "ID": "id", "EMAIL": "email", "NAME": "name", "KIND": "kind", "ADMIN": "is_admin", "ACTIVE": "is_active",
     "LAST SIGN-IN": "last_sign_in_at", "ADDRESS PROVED": "address_proved_by",
+    "ACCOUNT": "unix_account",
 }  # fmt: skip
 
 
@@ -54,6 +55,18 @@ def deactivate(email: str, output: str) -> None:
 def activate(email: str, output: str) -> None:
     """Let somebody sign in again; tokens are made anew."""
     _change(email, {"is_active": True}, output)
+
+
+@people.command()
+@click.argument("email")
+@click.argument("name", required=False)
+@click.option("--none", "unset", is_flag=True, help="They have none any more.")
+@as_json
+def account(email: str, name: str | None, unset: bool, output: str) -> None:
+    """Set the UNIX account NAME that somebody's jobs run as, on clusters that run jobs as people."""
+    if bool(name) == unset:
+        raise click.UsageError("give the name of the account, or --none")
+    _change(email, {"unix_account": name or ""}, output)
 
 
 @people.command()

@@ -19,7 +19,7 @@ class RotatingLog:
         self._open()
 
     def _open(self) -> None:
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o640)
         self._size = os.fstat(self._fd).st_size
 
     def write(self, data: bytes) -> None:

@@ -76,10 +76,10 @@ class CheckpointStore:
 
     def save(self, step: int, state: Any, **about: Any) -> Saved:
         started = time.perf_counter()
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         draft = self._directory / f".draft-{step}-{os.getpid()}"
         shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(mode=0o700)
+        draft.mkdir(mode=0o750)
         try:
             size = self._write_draft(draft, step, state, about)
             self._publish(draft, step)

@@ -32,7 +32,7 @@ function useAdminChange<T, R>(change: (input: T) => Promise<R>, also: string[] =
   });
 }
 export const useChangePerson = () =>
-  useAdminChange(({ id, ...change }: { id: number; is_admin?: boolean; is_active?: boolean; confirm_unproved?: true }) => send<Account>("PATCH", `people/${id}`, change), ["session"]);
+  useAdminChange(({ id, ...change }: { id: number; is_admin?: boolean; is_active?: boolean; unix_account?: string; confirm_unproved?: true }) => send<Account>("PATCH", `people/${id}`, change), ["session"]);
 export const useEndSessions = () => useAdminChange((id: number) => send<{ ended: number }>("DELETE", `people/${id}/sessions`), ["session"]);
 
 export interface RateWish {

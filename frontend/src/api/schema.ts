@@ -1460,8 +1460,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Make or unmake an administrator, deactivate or reactivate
-         * @description Make or unmake an administrator, deactivate or reactivate. 409: the last administrator stays one, and an account whose address was never proved becomes one only if that is confirmed.
+         * Make or unmake an administrator, deactivate or reactivate, set the UNIX account
+         * @description Make or unmake an administrator, deactivate or reactivate, set the UNIX account. 409: the last administrator stays one, and an account whose address was never proved becomes one only if that is confirmed.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -3512,6 +3512,18 @@ export interface components {
              * @enum {unknown}
              */
             address_proved_by: "mail" | "identity_provider" | null;
+            /**
+             * @description As whom their jobs run on clusters that run jobs as people; null: there is none.
+             * @example alice
+             */
+            unix_account: string | null;
+            /**
+             * @description Who set it; same_name: an administrator confirmed the local part of the address.
+             * @enum {unknown}
+             */
+            unix_account_by: "administrator" | "same_name" | "identity_provider" | null;
+            /** @description The local part of a proved address, where there is no account yet; it counts only once set. */
+            unix_account_suggestion: string | null;
             /** @description Where an account with an unproved address comes from, in a sentence; null: it is proved. */
             provenance: string | null;
         };
@@ -6557,6 +6569,11 @@ export interface components {
              */
             is_active: boolean | null;
             /**
+             * @description As whom their jobs run on clusters that run jobs as people; empty: they have none any more.
+             * @default null
+             */
+            unix_account: string | null;
+            /**
              * @description True: trust the account although its address was never proved; without it that is a 409 that says where the account comes from.
              * @default false
              */
@@ -7867,6 +7884,8 @@ export interface components {
             clusters: components["schemas"]["SessionClusterRef"][];
             /** @description Jobs of all projects run under the portal's own account. */
             single_trust_mode: boolean;
+            /** @description Jobs of some cluster run as the UNIX account of who submits them. */
+            runs_as_person: boolean;
             emulated: boolean;
             speedup: number;
             currency: string;

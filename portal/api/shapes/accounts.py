@@ -51,6 +51,7 @@ class Session(Shape):
     cluster: SessionCluster = Field(description="The first.")
     clusters: list[SessionClusterRef] = Field(description="All, in their order; retired ones are not among them.")
     single_trust_mode: bool = Field(description="Jobs of all projects run under the portal's own account.")
+    runs_as_person: bool = Field(description="Jobs of some cluster run as the UNIX account of who submits them.")
     emulated: bool
     speedup: float
     currency: str

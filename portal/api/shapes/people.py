@@ -151,6 +151,17 @@ class Account(Shape):
         description="null: it was never proved.",
         examples=["mail"],
     )
+    unix_account: str | None = Field(
+        description="As whom their jobs run on clusters that run jobs as people; null: there is none.",
+        examples=["alice"],
+    )
+    unix_account_by: str | None = Field(
+        json_schema_extra={"enum": ["administrator", "same_name", "identity_provider", None]},
+        description="Who set it; same_name: an administrator confirmed the local part of the address.",
+    )
+    unix_account_suggestion: str | None = Field(
+        description="The local part of a proved address, where there is no account yet; it counts only once set."
+    )
     provenance: str | None = Field(
         description="Where an account with an unproved address comes from, in a sentence; null: it is proved."
     )

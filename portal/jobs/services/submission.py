@@ -24,6 +24,7 @@ from portal.jobs import checkpoint_store, engine_limits, events, wakeups
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.dependencies import find_dependencies, store_dependencies
 from portal.jobs.due import check_deadline
+from portal.jobs.identity import check_account
 from portal.jobs.models import (
     Assignment,
     Cluster,
@@ -131,6 +132,7 @@ class Understood:
         _check_start(self.start, cluster)
         _check_software(file, cluster)
         check_slurm(file, cluster)
+        check_account(self.user, cluster)
         partition = choose_partition(self.project, cluster, file.partition)
         placed: dict[str, Any] = {"cluster": cluster, "cluster_choice": choice, "qos": self.qos, "partition": partition}
         placed |= limits_of(file, partition)

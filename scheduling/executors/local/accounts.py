@@ -235,7 +235,7 @@ def isolation_problem(jobs: Path, first_uid: int | None) -> str | None:
         return f"This container does not map account {first_uid}: give it a larger range, or do not run as root."
     needed = (Path(sys.executable), Path(sys.executable).resolve(), Path(evenkeel.__file__), jobs)
     for path in needed:
-        blocked = _blocking(path)
+        blocked = blocking(path)
         if blocked:
             return (
                 f"Jobs run under accounts of their own, which cannot pass {blocked} on the way to {path}:"
@@ -244,7 +244,7 @@ def isolation_problem(jobs: Path, first_uid: int | None) -> str | None:
     return None
 
 
-def _blocking(path: Path) -> Path | None:
+def blocking(path: Path) -> Path | None:
     """The directory (or file) on the way that keeps other accounts out."""
     for parent in reversed(path.absolute().parents):
         if parent.exists() and not parent.stat().st_mode & 0o001:

@@ -74,11 +74,11 @@ def prepare(
     workdir = _workdir(layout, request)
     above = (account_dir / "checkpoints", account_dir / "work", epoch_dir.parent.parent, epoch_dir.parent, epoch_dir)
     places = (epoch_dir / "sdk", epoch_dir / "spool", epoch_dir / "logs", epoch_dir.parent / "artifacts")
-    for path in above:
-        path.mkdir(mode=0o700, exist_ok=True)
+    for path in above:  # the job's own directory, above, says who may enter
+        path.mkdir(mode=0o750, exist_ok=True)
     _take_over_files(request, epoch_dir.parent)
     for path in places:
-        path.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(mode=0o750, exist_ok=True)
     if request.resume_job_id is not None and request.resume_step is not None:
         _bring(layout, request, request.resume_job_id, request.resume_step)
     if not workdir.is_dir():

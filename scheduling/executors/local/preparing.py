@@ -42,7 +42,7 @@ _KEY_BYTES = 32
 MAX_MESSAGE = 500
 SHARED = "_shared"  # no project's key
 _KINDS = frozenset({"environment", "git", "bundle", "artifacts"})
-_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "PIP_DEFAULT_TIMEOUT")
+PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "PIP_DEFAULT_TIMEOUT")
 
 
 def directory_of(layout: Layout, preparation: Preparation) -> Path:
@@ -229,7 +229,7 @@ def _start(
             "umask": 0o022 if preparation.project_key == SHARED else 0o077,
             "limits": {"core": 0, "fsize": preparation.max_bytes + (64 << 20), "nproc": 4_096},
         }
-        kept = {name: os.environ[name] for name in _PROXIES if name in os.environ}
+        kept = {name: os.environ[name] for name in PROXIES if name in os.environ}
         begun = run_watched(
             [sys.executable, "-m", "evenkeel.preparation"],
             what="the preparation",

@@ -80,13 +80,13 @@ def _report(path: Path, max_bytes: int) -> tuple[Mapping[str, Any] | None, int]:
         content = parse_json(text, nan_as_null=True)
     except ValueError:
         return None, len(text)
-    return (_cleaned(content) if isinstance(content, dict) else None), len(text)
+    return (cleaned(content) if isinstance(content, dict) else None), len(text)
 
 
-def _cleaned(value: Any) -> Any:
+def cleaned(value: Any) -> Any:
     """Without what no database takes; its depth is bounded by `parse_json`."""
     if isinstance(value, str):
         return UNPRINTABLE.sub("", value)
     if isinstance(value, dict):
-        return {UNPRINTABLE.sub("", name): _cleaned(inner) for name, inner in value.items()}
-    return [_cleaned(inner) for inner in value] if isinstance(value, list) else value
+        return {UNPRINTABLE.sub("", name): cleaned(inner) for name, inner in value.items()}
+    return [cleaned(inner) for inner in value] if isinstance(value, list) else value

@@ -23,7 +23,7 @@ TIMEOUT_S = 20.0
 MAX_WORDS = 300
 #: Number (of a heterogeneous job as `22+1`), state, nodes, start, end, time limit, reason, comment, and last the name,
 #: which may hold anything.
-_QUEUE_FORMAT = "%A|%i|%T|%N|%S|%e|%l|%r|%k|%j"
+QUEUE_FORMAT = "%A|%i|%T|%N|%S|%e|%l|%r|%k|%j"
 _QUEUED = re.compile(r"([0-9]+)\|([^|]*)\|([A-Z_+ ]+)\|" + r"([^|]*)\|" * 6 + r"(.*)")
 _LIMIT = re.compile(r"(?:(?:(?P<days>[0-9]+)-)?(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)")
 #: Slurm looks now and then: it may ask a job to end so much earlier than it was told.
@@ -139,16 +139,7 @@ class Commands:
     def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
         """Our jobs whose launch, or else whose name, begins so, by launch (see names.py; "" where it is not known),
         those included that ended within Slurm's MinJobAge."""
-        text = self.run("squeue", "--noheader", "--states=all", "--me", f"--format={_QUEUE_FORMAT}")
-        lines = [_QUEUED.fullmatch(line) for line in text.splitlines()]
-        if lines and not any(lines):
-            raise ExecutorError(f"squeue printed no jobs: {text[:100]!r}", permanent=False)
-        found: dict[str, list[SlurmJob]] = {}
-        for line in lines:  # others of the same user may have a line end in their name
-            if line and (launch_of(line[9], line[10]) or line[10]).startswith(prefix):
-                job = _queued(line)
-                found.setdefault(job.launch, []).append(job)
-        return found
+        return jobs_in(self.run("squeue", "--noheader", "--states=all", "--me", f"--format={QUEUE_FORMAT}"), prefix)
 
     def past_jobs(self, name: str) -> list[SlurmJob] | None:
         """Jobs of that name in accounting; None where Slurm keeps none."""
@@ -205,6 +196,19 @@ class Commands:
 
     def nodes(self) -> str:
         return self.run("scontrol", "--oneliner", "show", "node")
+
+
+def jobs_in(text: str, prefix: str) -> dict[str, list[SlurmJob]]:
+    """Of what squeue printed, the jobs whose launch, or else whose name, begins so, by launch."""
+    lines = [_QUEUED.fullmatch(line) for line in text.splitlines()]
+    if lines and not any(lines):
+        raise ExecutorError(f"squeue printed no jobs: {text[:100]!r}", permanent=False)
+    found: dict[str, list[SlurmJob]] = {}
+    for line in lines:  # others of the same user may have a line end in their name
+        if line and (launch_of(line[9], line[10]) or line[10]).startswith(prefix):
+            job = _queued(line)
+            found.setdefault(job.launch, []).append(job)
+    return found
 
 
 def _object(text: str, command: str) -> Mapping[str, Any]:

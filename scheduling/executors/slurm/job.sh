@@ -1,7 +1,7 @@
 #!/bin/sh
-# One epoch of a run, as a batch job: job.sh EPOCH_DIR PYTHON MODE (nodes or delegate).
+# One epoch of a run, as a batch job: job.sh EPOCH_DIR PYTHON MODE (nodes or delegate) [UMASK].
 # The runner of the first node takes this script's place, so that Slurm's signals to the batch job reach it.
-umask 077
+umask "${4:-077}"
 epoch_dir=$1 python=$2 mode=$3
 # Whoever makes this directory runs the epoch: a job that was requeued, or sent twice, finds it made.
 mkdir "$epoch_dir/claim" || exit 0

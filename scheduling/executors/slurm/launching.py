@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import pwd
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -112,6 +113,7 @@ def _amended(
 ) -> dict[str, Any]:
     environment = dict(content["environment"])
     environment["PATH"] = f"{Path(options.python).parent}:{STANDARD_PATH}"
+    environment |= _of_person(options.person, request)
     nodes = [{"name": part.node.info.name, "address": part.node.address, "workers": part.workers} for part in parts]
     if "OMP_NUM_THREADS" not in request.env and not options.emulated:
         environment["OMP_NUM_THREADS"] = str(max(1, parts[0].cpus(request) // parts[0].workers))
@@ -128,6 +130,14 @@ def _amended(
         "limits": {name: value for name, value in content["limits"].items() if name != "nproc"},
         "limits_in_words": "",
     }
+
+
+def _of_person(account: str, request: LaunchRequest) -> dict[str, str]:
+    """Under an account of the person's own: its home and its name, unless the job says otherwise."""
+    if not account:
+        return {}
+    home = request.env.get("HOME", pwd.getpwnam(account).pw_dir)
+    return {"HOME": home, "USER": account, "LOGNAME": account}
 
 
 def _is_loopback(address: str) -> bool:
@@ -163,4 +173,5 @@ def arguments(
         words += [f"--cpus-per-task={group[0].cpus(request)}", f"--mem={group[0].memory_mib(request)}M"]
         if options.placement == "nodes":
             words.append("--nodelist=" + ",".join(part.node.info.name for part in group))
-    return [*words, os.fspath(SCRIPT), os.fspath(epoch_dir), options.python, options.placement]
+    shared = ["027"] if options.person else []  # the umask: the portal, of another account, reads logs and artifacts
+    return [*words, os.fspath(SCRIPT), os.fspath(epoch_dir), options.python, options.placement, *shared]

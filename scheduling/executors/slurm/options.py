@@ -28,6 +28,7 @@ class Options:
     reservation: str = ""
     time_limit: str = ""
     placement: str = "nodes"
+    person: str = ""  # whose account the jobs have; empty: the portal's
     python: str = field(default_factory=lambda: sys.executable)
     conf: str = ""
     emulated: bool = False

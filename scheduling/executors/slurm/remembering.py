@@ -34,8 +34,6 @@ class RememberingCommands(Commands):
         super().__init__(conf, timeout_s)
         self._looks, self._look_s = own / "looks", look_s
         self._settings = self._looks / "settings"  # apart: nothing that moves is planned on news of them
-        for folder in (self._looks, self._settings):
-            folder.mkdir(mode=0o700, exist_ok=True)
 
     def recalling(self, oldest_s: float | None = None) -> Commands:
         return _Recalling(self, self._looks, self._look_s if oldest_s is None else min(oldest_s, self._look_s))
@@ -71,6 +69,8 @@ class _Recalling(Commands):
             file.unlink(missing_ok=True)  # nobody may believe that it still answers
             raise
         with contextlib.suppress(OSError):  # without it the next look asks
+            for folder in (self._looks.parent, self._looks):
+                folder.mkdir(mode=0o700, exist_ok=True)
             write_atomically(file, {"at": now, "text": text}, durable=False)
         return text
 

@@ -8,19 +8,19 @@ vi.mock("../../shell/TopBar", () => ({ TopBar: () => null }));
 
 const session = { user: { email: "root@example.org", is_admin: true }, currency: "USD" } as unknown as Session;
 const person = (id: number, name: string, changes: object = {}) => ({
-  id, email: `${name.toLowerCase()}@example.org`, name, kind: "person", is_admin: false, admin_by_directory: false, is_active: true, projects: [], more_projects: false, last_sign_in_at: null, created_at: "2026-11-01T00:00:00Z", deactivated_at: null, ...changes,
+  id, email: `${name.toLowerCase()}@example.org`, name, kind: "person", is_admin: false, admin_by_directory: false, is_active: true, projects: [], more_projects: false, last_sign_in_at: null, created_at: "2026-11-01T00:00:00Z", deactivated_at: null, unix_account: null, unix_account_by: null, unix_account_suggestion: null, ...changes,
 });
 
 let page: TestPage;
 afterEach(() => page.end());
 
-async function show(at = "/admin/people"): Promise<void> {
+async function show(at = "/admin/people", as = session): Promise<void> {
   page = new TestPage((sent) => {
     if (sent.method === "DELETE") return { body: { ended: 2 } };
     if (sent.method === "PATCH") return { status: 409, body: { status: 409, detail: "Root is the only active administrator; make somebody else one first." } };
-    return sent.path.includes("is_admin=true") ? pageOf(person(1, "Root", { is_admin: true })) : pageOf(person(2, "Ana"), person(1, "Root", { is_admin: true }));
+    return sent.path.includes("is_admin=true") ? pageOf(person(1, "Root", { is_admin: true })) : pageOf(person(2, "Ana", { unix_account_suggestion: "ana" }), person(1, "Root", { is_admin: true }));
   });
-  await page.show(<PeoplePage session={session} />, at);
+  await page.show(<PeoplePage session={as} />, at);
 }
 
 it("says what deactivating does before it is done, and why it is refused", async () => {
@@ -43,4 +43,16 @@ it("ends somebody's sessions", async () => {
 it("asks for whom the address says", async () => {
   await show("/admin/people?who=gone&search=an");
   expect(page.sent.map((one) => one.path)).toContain("people?search=an&kind=person&is_active=false");
+});
+
+it("sets the UNIX account that jobs run as, where they run as people", async () => {
+  await show();
+  expect(page.text).not.toContain("UNIX account");
+  await page.end();
+  await show("/admin/people", { ...session, runs_as_person: true } as Session);
+  await page.press("UNIX account: Ana");
+  expect(page.text).toContain("Their address suggests ana.");
+  await page.press("Use it");
+  await page.press("Save");
+  expect(page.changes).toEqual([{ path: "people/2", method: "PATCH", body: { unix_account: "ana" } }]);
 });

@@ -12,6 +12,7 @@ import { useNow } from "../../lib/clock";
 import { count, dateTime, integer, relative } from "../../lib/format";
 import { TopBar } from "../../shell/TopBar";
 import { InvitationLink } from "../project/InvitationLink";
+import { AccountDialog } from "./AccountDialog";
 import { InviteForm } from "./InviteForm";
 import { PersonDialog, type Act } from "./PersonDialog";
 import { Name } from "../../components/Name";
@@ -29,6 +30,7 @@ export default function PeoplePage({ session }: { session: Session }) {
   const [inviting, setInviting] = useState(false);
   const [invited, setInvited] = useState<NewInvitation | null>(null);
   const [act, setAct] = useState<Act | null>(null);
+  const [named, setNamed] = useState<Account | null>(null);
   const search = params.get("search") ?? "";
   const who = WHO.find((one) => one.key === params.get("who")) ?? WHO[0];
   const query = usePeople({ search, kind: "person", is_active: who.is_active, is_admin: who.is_admin });
@@ -54,12 +56,13 @@ export default function PeoplePage({ session }: { session: Session }) {
             </div>
           </div>
           <Loadable query={query} what="The list of people" skeleton={<Skeleton height={26} count={6} />}>
-            {(data) => rowsOf(data).length === 0 ? <p className="empty">{search ? `Nobody here has “${isolated(search)}” in their name or e-mail.` : "There is nobody."}</p> : <Table rows={rowsOf(data)} me={session.user?.email ?? ""} onAct={setAct} />}
+            {(data) => rowsOf(data).length === 0 ? <p className="empty">{search ? `Nobody here has “${isolated(search)}” in their name or e-mail.` : "There is nobody."}</p> : <Table rows={rowsOf(data)} me={session.user?.email ?? ""} onAct={setAct} onName={session.runs_as_person ? setNamed : null} />}
           </Loadable>
           <More query={query} label="More people" />
         </Panel>
         {inviting && <InviteForm onInvited={setInvited} onClose={() => setInviting(false)} />}
         {act && <PersonDialog act={act} onClose={() => setAct(null)} />}
+        {named && <AccountDialog person={named} onClose={() => setNamed(null)} />}
       </div>
     </>
   );
@@ -70,12 +73,13 @@ function Sentence({ rows, more }: { rows: Account[]; more: boolean }) {
   return <h1 className="say"><b>{many} this cluster</b>{rows.length <= 3 && `: ${rows.map((one) => isolated(one.name)).join(", ")}`}. {rows.length === 1 && !more ? "If they leave nobody can: make somebody else one too." : "Deactivate people who leave; their jobs stay with their projects."}</h1>;
 }
 
-function Table({ rows, me, onAct }: { rows: Account[]; me: string; onAct: (act: Act) => void }) {
+/** `onName`: sets somebody's UNIX account; null where jobs run as nobody's. */
+function Table({ rows, me, onAct, onName }: { rows: Account[]; me: string; onAct: (act: Act) => void; onName: ((person: Account) => void) | null }) {
   const now = useNow(30_000);
   return (
     <div className="tw" tabIndex={0}>
       <table className="t cards">
-        <thead><tr><th scope="col">Name</th><th scope="col">E-mail</th><th scope="col">Projects</th><th scope="col" className="ra">Last sign-in</th><th scope="col"><span className="vh">Action</span></th></tr></thead>
+        <thead><tr><th scope="col">Name</th><th scope="col">E-mail</th><th scope="col">Projects</th>{onName && <th scope="col">UNIX account</th>}<th scope="col" className="ra">Last sign-in</th><th scope="col"><span className="vh">Action</span></th></tr></thead>
         <tbody>
           {rows.map((person) => (
             <tr key={person.id}>
@@ -86,6 +90,7 @@ function Table({ rows, me, onAct }: { rows: Account[]; me: string; onAct: (act: 
               </td>
               <td className="wide"><Name>{person.email}</Name>{person.provenance !== null && <UnprovedMark provenance={person.provenance} />}</td>
               <td className="wide" style={{ fontSize: 12 }}><Projects person={person} /></td>
+              {onName && <td className="whole" data-l="UNIX account"><button type="button" className={`btn sm${person.unix_account === null ? " bad" : ""}`} aria-label={`UNIX account: ${isolated(person.name)}`} onClick={() => onName(person)}><Name>{person.unix_account ?? "none"}</Name></button></td>}
               <td className="ra" data-l="Last sign-in" title={person.last_sign_in_at ? dateTime(new Date(person.last_sign_in_at)) : undefined}>{person.last_sign_in_at ? relative(new Date(person.last_sign_in_at), now) : <span className="sub">never</span>}</td>
               <td className="ra acts"><Actions person={person} onAct={onAct} /></td>
             </tr>

@@ -1,0 +1,39 @@
+"""As which UNIX account a job runs, on clusters where it is its person's."""
+
+from __future__ import annotations
+
+from accounts.models import User
+from accounts.unix_accounts import BadAccount, check_name
+from portal.jobs.clusters import active_clusters, engine_of
+from portal.jobs.models import Cluster, Job
+from portal.jobs.schema import FieldProblem, Problems
+
+
+def account_of(job: Job) -> str:
+    """Empty where jobs of its cluster do not run as people, or its person has no account."""
+    if job.owner is None or not engine_of(job.cluster_id).runs_as_person:
+        return ""
+    return job.owner.unix_account
+
+
+def check_account(user: User, cluster: Cluster) -> None:
+    """At submission: raises Problems where the job could never start, and says what to do."""
+    if not engine_of(cluster.pk).runs_as_person:
+        return
+    who = "you" if user.kind == User.Kind.PERSON else f"the service account {user.email}"
+    begins = f"jobs on cluster {cluster} run as the UNIX account of who submits them, and"
+    asks = "ask an administrator to set one (the page People, or `evenkeel people account`)"
+    if not user.unix_account:
+        has = "have" if user.kind == User.Kind.PERSON else "has"
+        raise Problems([FieldProblem("cluster", f"{begins} {who} {has} none here: {asks}", "no_account")])
+    try:
+        check_name(user.unix_account)
+    except BadAccount as error:
+        whose = "your" if user.kind == User.Kind.PERSON else f"{who}'s"
+        text = f"{begins} {whose} account {user.unix_account} {error}: {asks}"
+        raise Problems([FieldProblem("cluster", text, "no_account")]) from None
+
+
+def anywhere() -> bool:
+    """Whether jobs run as people on some cluster."""
+    return any(engine_of(cluster.pk).runs_as_person for cluster in active_clusters())

@@ -1,0 +1,320 @@
+"""Runs each job in Slurm as the account of the person who submitted it (docs/decisions/0030)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pwd
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evenkeel.runner.files import exists
+
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import (
+    NO_RENEWALS,
+    NOTHING_KEPT,
+    Fact,
+    Finding,
+    Kept,
+    LaunchRequest,
+    Preparation,
+    Progress,
+    Renewals,
+    Spooled,
+)
+from scheduling.executors.local.layout import RunRecord, checked_name
+from scheduling.executors.slurm import examining_people
+from scheduling.executors.slurm.agents import HELPER, Link, RunAs
+from scheduling.executors.slurm.as_person import (
+    LAUNCH,
+    PREPARATION,
+    facts_of,
+    plain_queue,
+    progress_of,
+    spooled_of,
+)
+from scheduling.executors.slurm.commands import QUEUE_FORMAT, SlurmJob, jobs_in
+from scheduling.executors.slurm.executor import SlurmExecutor
+from scheduling.executors.slurm.names import PREFIX
+from scheduling.executors.slurm.seeing import Seen
+
+log = logging.getLogger(__name__)
+
+#: One more than what the agent's own commands may take.
+ASK_S, LAUNCH_S, KILL_S = 45.0, 150.0, 75.0
+STAGE_S = 600.0
+MOST_AT_ONCE = 8
+PRIVATE_S = 600.0  # for which Slurm's PrivateData is remembered
+FORGOTTEN_S = 86_400.0
+#: Jobs by account and name.
+Queues = Mapping[str, Mapping[str, Sequence[SlurmJob]]]
+NO_ACCOUNT = (
+    "the person who submitted it has no UNIX account here: an administrator sets one on the page People "
+    "(`evenkeel people account EMAIL NAME`)"
+)
+
+
+class PersonSlurmExecutor(SlurmExecutor):
+    """Nodes, and which run is whose, are known here; all that touches a job is done by the agent of its account."""
+
+    single_trust_mode = False
+    supports_environments = False  # what one person built would run as another
+
+    def __init__(
+        self,
+        shared_dir: str | Path,
+        *,
+        run_as: str = "person",
+        helper: str = HELPER,
+        section: str = "default",
+        min_uid: int = 1000,
+        **options: Any,
+    ) -> None:
+        super().__init__(shared_dir, **options)
+        self._run_as, self._min_uid = RunAs(helper, section), min_uid
+        self._settings = {**options, "software": asdict(self._options.software)}
+        self._private: tuple[float, bool] | None = None
+        self._links: dict[str, Link] = {}
+        open_to_people(self._layout.jobs)
+
+    # The executor contract
+
+    def launch(self, request: LaunchRequest) -> None:
+        account = self._account(request.account)
+        record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), account.pw_uid)
+        with self._layout.locked(record.run_id):
+            if self._layout.called_off(record.run_id, request.epoch):
+                return
+            self._layout.remember(record)
+            self._layout.begin(record.run_id, request.epoch)
+        self._link(account.pw_name).ask("launch", LAUNCH_S, request=LAUNCH.dump_python(request, mode="json"))
+
+    def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
+        if link := self._begun(run_id, epoch):
+            link.ask("stop", ASK_S, run_id=run_id, epoch=epoch)
+
+    def kill(self, run_id: str, epoch: int) -> None:
+        if link := self._begun(run_id, epoch):
+            link.ask("kill", KILL_S, run_id=run_id, epoch=epoch)
+
+    def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
+        if not known:
+            return []
+        of_account: dict[str, list[tuple[str, int]]] = {}
+        found: dict[tuple[str, int], Fact] = {}
+        for pair in known:
+            try:
+                name = self._name_of(pair[0])
+            except ExecutorError as error:
+                log.warning("run %s: %s", pair[0], error)
+                found[pair] = Fact(*pair, "alive", time.time())
+                continue
+            if name is None:
+                found[pair] = Fact(*pair, "absent", time.time())
+            else:
+                of_account.setdefault(name, []).append(pair)
+        at, queues = time.time(), self._queues(of_account)
+        with ThreadPoolExecutor(min(MOST_AT_ONCE, len(of_account) or 1)) as pool:
+            looks = {
+                name: pool.submit(
+                    self._observe_as, name, pairs, renewed_at, None if queues is None else queues.get(name, {}), at
+                )
+                for name, pairs in of_account.items()
+            }
+            for look in looks.values():
+                found |= look.result()
+        return [found[pair] for pair in known]
+
+    def spooled(self, run_id: str, epoch: int) -> Iterator[Spooled]:
+        link, first = self._link_of(run_id), True
+        while link is not None:
+            answer = link.ask("spooled", ASK_S, run_id=run_id, epoch=epoch, first=first)
+            report, first = spooled_of(answer), False
+            if report is None:
+                return
+            yield report
+
+    def prepare(self, preparation: Preparation) -> Progress:
+        owner = self._owner(preparation.job_id)
+        link = self._link(owner or self._account(preparation.account).pw_name)
+        source = Path(preparation.source) if preparation.source else None
+        wanted: dict[str, Any] = {
+            "preparation": {**PREPARATION.dump_python(preparation, mode="json"), "source": None},
+            "has_source": source is not None,
+        }
+        answer = link.ask("prepare", ASK_S, **wanted)
+        if answer is None and source is not None:
+            size = source.stat().st_size
+            link.ask("stage", STAGE_S, source=source, kind=preparation.kind, key=preparation.key, size=size)
+            answer = link.ask("prepare", ASK_S, **wanted)
+        return progress_of(answer)
+
+    def discard(self, project_key: str, paths: Iterable[str]) -> None:
+        """Environments are not built here; files of jobs go as their owner."""
+        of_account: dict[str, list[str]] = {}
+        for path in paths:
+            top, _, rest = path.partition("/")
+            owner = self._owner(rest.partition("/")[0]) if top == "jobs" else None
+            if owner is not None:
+                of_account.setdefault(owner, []).append(path)
+        for account, theirs in of_account.items():
+            self._link(account).ask("discard", ASK_S, project_key=project_key, paths=theirs)
+
+    def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
+        known, reaped = [[run_id, epoch] for run_id, epoch in known_live], []
+        for account in self._accounts_in_use():
+            try:
+                ended = self._link(account).ask("reap", KILL_S, known=known, min_age_s=min_age_s)
+                reaped += [(str(run_id), int(epoch)) for run_id, epoch in ended]
+            except (ExecutorError, TypeError, ValueError) as error:
+                log.warning("looking for orphans of %s: %s", account, error)
+        return reaped
+
+    def examine(self, api_url: str, kept: Kept = NOTHING_KEPT) -> Iterable[Finding]:
+        """No person's job has the portal's account, so none is asked whether it reaches what is `kept`."""
+        yield from super().examine(api_url)
+        yield from examining_people.examine(self._run_as, self._layout, self._settings)
+
+    # Accounts
+
+    def _accounts_in_use(self) -> list[str]:
+        """Of runs that have files. One that has none for a day is forgotten: a launch may be under way."""
+        names = set()
+        for path in self._layout.own.glob("*.json"):
+            with contextlib.suppress(ExecutorError, OSError, ValueError, KeyError):
+                record = self._layout.record(path.stem)
+                if record is None:
+                    continue
+                if exists(self._layout.job_dir(record.job_id)):
+                    names.add(_name(record.uid))
+                elif time.time() - path.stat().st_mtime > FORGOTTEN_S:
+                    for note in self._layout.own.glob(f"{record.run_id}.*"):
+                        note.unlink(missing_ok=True)
+        return sorted(name for name in names if name)
+
+    def _account(self, name: str) -> pwd.struct_passwd:
+        if not name:
+            raise ExecutorError(NO_ACCOUNT, permanent=True)
+        try:
+            found = pwd.getpwnam(name)
+        except (KeyError, ValueError):
+            raise ExecutorError(
+                f"the account {name!r} does not exist on the portal's machine", permanent=True
+            ) from None
+        if found.pw_uid < self._min_uid or found.pw_uid == os.geteuid():
+            raise ExecutorError(f"{name} is no account of a person's: its uid is {found.pw_uid}", permanent=True)
+        return found
+
+    def _link(self, account: str) -> Link:
+        return self._links.setdefault(account, Link(account, self._run_as, self._settings))
+
+    def _owner(self, job_id: str) -> str | None:
+        """Whose the job's files are: only that account can have made its directory."""
+        try:
+            found = os.lstat(self._layout.job_dir(job_id))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid < self._min_uid:
+            raise ExecutorError(f"the files of job {job_id} belong to no person", permanent=True)
+        return _name(found.st_uid)
+
+    def _name_of(self, run_id: str) -> str | None:
+        try:
+            record = self._layout.record(run_id)
+        except ExecutorError:
+            return None
+        return _name(record.uid) if record else None
+
+    def _link_of(self, run_id: str) -> Link | None:
+        name = self._name_of(run_id)
+        return self._link(name) if name else None
+
+    def _begun(self, run_id: str, epoch: int) -> Link | None:
+        """None where the launch has not come yet: then it shall not come any more."""
+        with self._layout.locked(run_id):
+            if not self._layout.begun(run_id, epoch):
+                self._layout.call_off(run_id, epoch)
+                return None
+        return self._link_of(run_id)
+
+    # Looking
+
+    def _queues(self, accounts: Iterable[str]) -> Queues | None:
+        """All our jobs by account, of one look; None where Slurm shows each account its own alone, so that agents look
+        themselves. A name may hold the end of a line: what does not begin with a word that nobody can know is none."""
+        if not (names := ",".join(sorted(accounts))):
+            return {}
+        if self._shows_own_jobs_only():
+            return None
+        mark = secrets.token_hex(8)
+        words = ("squeue", "--noheader", "--states=all", f"--user={names}", f"--format={mark}|%u|{QUEUE_FORMAT}")
+        lines: dict[str, list[str]] = {}
+        for line in self._commands.run(*words).splitlines():
+            begins, _, rest = line.partition("|")
+            user, _, job = rest.partition("|")
+            if begins == mark:
+                lines.setdefault(user, []).append(job)
+        return {user: jobs_in("\n".join(jobs), PREFIX) for user, jobs in lines.items()}
+
+    def _shows_own_jobs_only(self) -> bool:
+        if self._private is None or time.monotonic() > self._private[0] + PRIVATE_S:
+            config = self._commands.run("scontrol", "show", "config")
+            private = re.search(r"^PrivateData\s*=\s*(.*)$", config, re.MULTILINE)
+            self._private = time.monotonic(), "jobs" in (private[1].lower() if private else "")
+        return self._private[1]
+
+    def _observe_as(
+        self,
+        account: str,
+        pairs: Sequence[tuple[str, int]],
+        renewed_at: Renewals,
+        queue: Mapping[str, Sequence[SlurmJob]] | None,
+        at: float,
+    ) -> dict[tuple[str, int], Fact]:
+        """Where the agent cannot be asked they count as running: nothing is certain."""
+        wanted: dict[str, Any] = {"known": pairs, "renewed": [renewed_at.get(pair) for pair in pairs]}
+        try:
+            plain = None if queue is None else plain_queue(queue)
+            answer = self._link(account).ask("observe", ASK_S, queue=plain, at=at, **wanted)
+            facts = facts_of(answer, pairs)
+        except ExecutorError as error:
+            log.warning("looking at %s runs of %s: %s", len(pairs), account, error)
+            return {pair: Fact(*pair, "alive", at) for pair in pairs}
+        seen = Seen(at, queue or {}, self._notes)
+        return {(fact.run_id, fact.epoch): self._believed(fact, seen) for fact in facts}
+
+    def _believed(self, fact: Fact, seen: Seen) -> Fact:
+        """Not the end of what Slurm has running on nodes that answer: GPUs that it holds are not free."""
+        running = [job for job in seen.live(fact.run_id, fact.epoch) if not job.pending]
+        if fact.kind == "alive" or not running or any(self._on_lost_node(job) for job in running):
+            return fact
+        log.warning("run %s epoch %s: %s by its agent, running in Slurm", fact.run_id, fact.epoch, fact.kind)
+        return Fact(fact.run_id, fact.epoch, "alive", fact.at)
+
+
+def _name(uid: int | None) -> str | None:
+    if uid is None:
+        return None
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        raise ExecutorError(f"the account {uid} does not exist any more", permanent=False) from None
+
+
+def open_to_people(jobs: Path) -> None:
+    """Each account makes the directories of its own jobs there, and lists no others'. They inherit our group, or the
+    directory's default ACL where it has one: so we can read what they hold, and nobody else."""
+    try:
+        by_acl = "system.posix_acl_default" in os.listxattr(jobs)
+    except OSError:
+        by_acl = False
+    jobs.chmod(0o1733 if by_acl else 0o3733)
