@@ -97,7 +97,8 @@ class RayCluster:
 
     def _start(self, name: str, address: str, options: list[str], variables: dict[str, str]) -> None:
         environment = {**os.environ, **self.variables, **variables, "RAY_USAGE_STATS_ENABLED": "0"}
-        environment |= {"EVENKEEL_TEST_RAY": f"{self.place}/{name}"}
+        # At Ray's own niceness of 15 jobs get no processor on a machine that tests keep busy.
+        environment |= {"EVENKEEL_TEST_RAY": f"{self.place}/{name}", "RAY_worker_niceness": "0"}
         environment.pop("CUDA_VISIBLE_DEVICES", None)
         command = [str(Path(sys.executable).parent / "ray"), "start", f"--node-name={name}", "--num-cpus=2"]
         command += [f"--node-ip-address={address}", "--object-store-memory=80000000", "--disable-usage-stats", *options]
