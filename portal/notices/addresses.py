@@ -57,7 +57,7 @@ def shown(url: httpx.URL) -> str:
 
 async def address_of(url: httpx.URL) -> str:
     """The address to connect to. Raises NotReachable if any address of the name may not be reached."""
-    found = await _look_up(url.host, url.port or (443 if url.scheme == "https" else 80))
+    found = await _look_up(url.host)
     if not all(_may_be_reached(ipaddress.ip_address(one), url.scheme) for one in found):
         raise NotReachable(_why_not(url))
     return found[0]
@@ -76,7 +76,7 @@ def _why_not(url: httpx.URL) -> str:
     return f"{url.host} is not a public address. An administrator can list its network (EVENKEEL_WEBHOOK_NETWORKS)."
 
 
-async def _look_up(host: str, port: int) -> list[str]:
+async def _look_up(host: str) -> list[str]:
     """In a thread that nobody waits for: the system's resolver knows no time-out."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
@@ -88,7 +88,7 @@ async def _look_up(host: str, port: int) -> list[str]:
     def look() -> None:
         found: list[str] = []
         with contextlib.suppress(OSError, UnicodeError):
-            found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+            found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
         with contextlib.suppress(RuntimeError):  # nobody waits any more
             loop.call_soon_threadsafe(settle, found)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from evenkeel.web_address import address_in, browser_host, read_url
 
@@ -74,3 +76,17 @@ def test_hosts_are_read_as_browsers_do() -> None:
     assert browser_host("LOCALHOST.") == "localhost"
     assert browser_host("\uff4c\uff4f\uff43\uff41\uff4c\uff48\uff4f\uff53\uff54") == "localhost"
     assert browser_host("%6cocalhost") == "localhost"
+    assert browser_host("\uff4d\uff59_host") == "my_host"
+
+
+@pytest.mark.parametrize(("host", "address"), [("::", "::"), ("::1", "::1"), ("::2", "0.0.0.2"), ("::3", "0.0.0.3")])
+def test_of_the_addresses_before_those_of_ipv4_two_are_their_own(host: str, address: str) -> None:
+    assert str(address_in(f"[{host}]")) == address
+
+
+def test_an_environment_of_a_job_need_not_have_what_reads_names_beyond_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "idna", None)
+    assert browser_host("Example.org.") == "example.org"
+    assert read_url("https://example.org/").hostname == "example.org"
+    with pytest.raises(ValueError, match="domain name"):
+        read_url("https://b\xfccher.example/")

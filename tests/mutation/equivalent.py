@@ -454,4 +454,28 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "max(0.0, self.open_at - self.clock.now)",
         "(self.open_at - self.clock.now)",
     ): "What was due earlier the clock calls at once.",
+    (
+        "portal/jobs/consumers.py",
+        "LiveConsumer.receive",
+        'text_data or ""',
+        "(text_data)",
+    ): "None is as little of a wish as an empty text, and is answered alike; for the type checker.",
+    (
+        "portal/jobs/consumers.py",
+        "LiveConsumer._still_allowed",
+        'self.scope["session"].session_key or ""',
+        "(self.scope['session'].session_key)",
+    ): "Without a key there is no session either way; for the type checker.",
+    (
+        "portal/jobs/snapshots.py",
+        "newcomers_of",
+        "1",
+        "2",
+    ): "Only what is found of the first one is read; this saves the time.",
+    (
+        "portal/jobs/snapshots.py",
+        "nodes_of",
+        "Accelerator.objects.filter(node__cluster=cluster, present=True)",
+        "Accelerator.objects.filter(present=True)",
+    ): "Only nodes of the cluster are looked at afterwards; this saves the time.",
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.jobs import events, selectors
@@ -197,13 +200,19 @@ def test_an_end_closes_the_commands_of_its_launch_and_no_others(world: World, jo
     assert closed.closed_at == at - SECOND
 
 
-def test_what_was_left_running_of_an_ended_launch_is_said_once(world: World, job: Job) -> None:
-    run, at = world.run(job), timezone.now().timestamp() + 1
-    fact = Fact(str(run.pk), 1, "exited", at, ExitInfo("done", step=1_000), strays="2 processes are left.")
+@pytest.mark.parametrize("strays", ["2 processes are left.", ""])
+def test_an_end_wakes_a_round_once_and_what_was_left_running_is_said_once(
+    world: World, job: Job, strays: str, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+) -> None:
+    run, at, woken = world.run(job), timezone.now().timestamp() + 1, list[Any]()
+    monkeypatch.setattr("portal.jobs.wakeups.wake", lambda *after: woken.append(after))
+    fact = Fact(str(run.pk), 1, "exited", at, ExitInfo("done", step=1_000), strays=strays)
     for _ in range(2):
-        observation.record_fact(fact)
-    (event,) = JobEvent.objects.filter(kind="notice")
-    assert event.text == f"#{job.number}: 2 processes are left."
+        with django_capture_on_commit_callbacks(execute=True):
+            observation.record_fact(fact)
+        assert len(woken) == 1
+    said = [event.text for event in JobEvent.objects.filter(kind="notice")]
+    assert said == ([f"#{job.number}: {strays}"] if strays else [])
 
 
 def test_who_is_gone_without_a_word_has_lost_its_runner(world: World) -> None:
@@ -331,6 +340,16 @@ def test_a_reason_is_stored_of_who_waits_or_trains(world: World, state: State, s
     assert world.run(other).reason_text == before
 
 
+def test_a_reason_that_stays_is_not_written_again(world: World) -> None:
+    job, written = queued(world), list[int]()
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as captured:
+            reasons(world, (job, "capacity"))
+        written.append(sum("UPDATE" in one["sql"] and Run._meta.db_table in one["sql"] for one in captured))
+    assert written[0] > 0
+    assert written[1] == 0
+
+
 def test_of_a_held_job_it_is_said_who_holds_it(world: World) -> None:
     job, other = queued(world), queued(world)
     hold_job(actor=world.user, job=job)
@@ -376,6 +395,24 @@ def test_who_gives_up_all_of_its_gpus_has_not_changed_its_size(world: World, job
     commit(world, [change(job, "preempt", [])])
     run = world.run(job)
     assert (State(run.state), run.rescales, world.gpus(job)) == (State.CHECKPOINTING, 0, 0)
+
+
+def test_a_launch_is_not_tried_before_its_gpus_are_free(
+    world: World, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newcomer, tried = queued(world), list[Run]()
+
+    def watch(ready: Sequence[Run], now: datetime) -> list[Run]:
+        tried.extend(ready)
+        return []
+
+    commit(world, [change(job, "preempt", []), start(newcomer, gpu_ids()[0])])
+    with monkeypatch.context() as watched:
+        watched.setattr(plans, "_write_launches", watch)
+        launch(world)
+    assert tried == []
+    world.gone(job)
+    assert [run.job_id for run in launch(world)] == [newcomer.pk]
 
 
 def test_a_launch_begins_with_nothing_of_the_one_before(world: World, job: Job) -> None:

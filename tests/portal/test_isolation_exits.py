@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_network
 from typing import Any
@@ -242,7 +244,7 @@ def test_an_address_inside_of_another_is_the_one_that_is_meant(
 ) -> None:
     settings.EVENKEEL_WEBHOOK_NETWORKS = (ip_network("10.0.0.0/8"),)
 
-    async def look_up(host: str, port: int) -> list[str]:
+    async def look_up(host: str) -> list[str]:
         return [address]
 
     monkeypatch.setattr(addresses, "_look_up", look_up)
@@ -260,7 +262,7 @@ def test_what_is_listed_may_be_reached_without_encryption_and_nothing_else(
     settings.EVENKEEL_WEBHOOK_NETWORKS = (ip_network("10.0.0.0/8"),)
     found: list[str] = []
 
-    async def look_up(host: str, port: int) -> list[str]:
+    async def look_up(host: str) -> list[str]:
         return found
 
     monkeypatch.setattr(addresses, "_look_up", look_up)
@@ -269,6 +271,31 @@ def test_what_is_listed_may_be_reached_without_encryption_and_nothing_else(
     found[:] = ["93.184.215.14"]
     with pytest.raises(addresses.NotReachable):
         asyncio.run(addresses.address_of(httpx.URL("http://hooks.example.org/x")))
+
+
+def test_who_waits_no_longer_for_a_name_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    go, failed = threading.Event(), list[Any]()
+
+    def look(*_: Any, **__: Any) -> list[Any]:
+        go.wait(20)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.215.14", 0))]
+
+    async def leave() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: failed.append(context))
+        before = set(threading.enumerate())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await addresses.address_of(httpx.URL("https://hooks.example.org/x"))
+        looking = set(threading.enumerate()) - before
+        go.set()
+        for thread in looking:
+            await asyncio.to_thread(thread.join)
+        await asyncio.sleep(0)
+        assert len(looking) == 1
+
+    monkeypatch.setattr(socket, "getaddrinfo", look)
+    asyncio.run(leave())
+    assert failed == []
 
 
 def test_a_token_of_one_project_reads_events_of_no_other(moved: Moved) -> None:

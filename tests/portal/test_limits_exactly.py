@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.conf import settings
 from django.utils import timezone
 
 from accounts import ledger
@@ -101,6 +104,24 @@ def test_what_jobs_use_on_their_way_out_is_looked_at_where_half_of_a_hard_budget
     spend(world, used)
     give_notices(START + timedelta(hours=1))
     assert near == [[quota] if looked_at else []]
+
+
+@pytest.mark.parametrize(("used", "full"), [(Fraction("9.99"), False), (Fraction(10), True)])
+def test_a_hard_budget_is_full_that_is_used_up_when_the_slowest_of_those_who_run_can_have_left(
+    world: World, monkeypatch: pytest.MonkeyPatch, used: Fraction, full: bool
+) -> None:
+    quota = Quota.objects.create(project=world.project, kind="gpu_hours", period="day", limit=10, hard=True)
+    ahead = list[float]()
+
+    def of(some: list[Quota], now: datetime, *, ahead_s: float) -> Any:
+        ahead.append(ahead_s)
+        return SimpleNamespace(used=lambda quota: used)
+
+    for job, checkpoint_s in ((train(world, gpus={"min": 1, "max": 1}), 30), (world.submit(), 90)):
+        Run.objects.filter(job=job).update(checkpoint_s=checkpoint_s)
+    monkeypatch.setattr("portal.jobs.services.budgets.Uses.of", of)
+    assert budgets._full_soon([quota], START) == {quota.pk: full}
+    assert ahead == [settings.EVENKEEL_ROUND_INTERVAL_S + 30 + 5]
 
 
 @pytest.mark.parametrize(("used_s", "told"), [(9, [80]), (10, [80, 100])])

@@ -41,7 +41,7 @@ def resolves(monkeypatch: pytest.MonkeyPatch, *found: str) -> list[str]:
     """Every name means these addresses; the names that were asked for."""
     asked: list[str] = []
 
-    def look(host: str, port: int, **_: Any) -> list[Any]:
+    def look(host: str, port: int | None, **_: Any) -> list[Any]:
         asked.append(host)
         if not found:
             raise socket.gaierror("unknown")

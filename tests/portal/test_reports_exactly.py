@@ -13,7 +13,7 @@ from django.utils import timezone
 from pydantic import ValidationError
 
 from portal.jobs import wakeups
-from portal.jobs.models import IdempotencyKey, Job, JobArray, JobEvent, MetricPoint, ModelType, Run
+from portal.jobs.models import Checkpoint, IdempotencyKey, Job, JobArray, JobEvent, MetricPoint, ModelType, Run
 from portal.jobs.schema import Problems, parse_job_file
 from portal.jobs.services import activity, measurement, reports
 from portal.jobs.services.reports import MAX_SAMPLES, Report, record_report
@@ -104,6 +104,12 @@ def test_notices_are_cut_and_told_in_the_name_of_the_job(world: World, job: Job)
     assert texts[0] == f"#{job.number}: a"
     assert len(texts[1]) <= len(f"#{job.number}: ") + 400
     assert set(JobEvent.objects.filter(kind="notice").values_list("project", flat=True)) == {world.project.pk}
+
+
+def test_a_path_that_grows_when_it_is_made_plain_is_cut_to_what_is_kept(world: World, job: Job) -> None:
+    grows = "\u0958" * 300  # of each NFC makes two characters
+    world.report(job, checkpoint={"step": 1, "at": timezone.now().timestamp(), "path": grows})
+    assert len(Checkpoint.objects.get().path) == 300
 
 
 def test_how_far_the_data_is_is_the_last_that_was_said(world: World) -> None:

@@ -15,7 +15,9 @@ from accounts.pricing import PRODUCTS_PER_UNIT
 from portal.jobs import selectors
 from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Cluster, Command, FailingItem, Job, JobArray, JobEvent, Run
-from portal.jobs.services import limits, moves, observation, plans
+from portal.jobs.resuming import Start
+from portal.jobs.schema import Problems
+from portal.jobs.services import limits, moves, observation, plans, submission
 from portal.jobs.services.moves import Transition, Why
 from portal.jobs.services.times import from_posix
 from scheduling.domain import Gang, Move, Plan, Reason
@@ -402,14 +404,59 @@ def test_a_launch_that_works_again_is_no_failure_any_more(world: World, monkeypa
     assert not FailingItem.objects.exists()
 
 
+def test_a_move_that_works_again_is_no_failure_any_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(moves: Any, taken: Any, now: datetime) -> None:
+        raise ValueError("odd")
+
+    first = start(queued(world), gpu_ids()[0])
+    with monkeypatch.context() as broken:
+        broken.setattr(plans, "_write", fail)
+        assert commit(world, [first]) == []
+    assert FailingItem.objects.get().loop == LoopName.MOVES
+    assert commit(world, [first]) == [first]
+    assert not FailingItem.objects.exists()
+
+
 @pytest.mark.parametrize(("moved", "words"), [(0, None), (1, "one job moves"), (2, "2 jobs move")])
 def test_a_round_that_moved_something_says_what_and_which_it_was(world: World, moved: int, words: str | None) -> None:
     world.cluster.round_epoch = 1233
     applied = [Move("j", "start", (), None, None, Reason("t", "x"))] * moved
     plans.note_round(cluster=world.cluster, plan=Plan(()), applied=applied, seconds=0.0125, now=NOW)
+    world.cluster.refresh_from_db()
+    assert (world.cluster.rounds, world.cluster.rounds_s, world.cluster.last_round_s) == (1, 0.0125, 0.0125)
     events = [(event.text, event.detail) for event in JobEvent.objects.filter(kind="round")]
     said = (f"Round 1,234: {words}, decided in 12 ms", {"round": 1234, "seconds": 0.0125})
     assert events == ([said] if words else [])
+
+
+# Submission -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "reached"),
+    [
+        (None, None, False),
+        ("s3://a", None, False),
+        (None, "s3://a", False),
+        ("s3://a", "s3://b", False),
+        ("s3://a", "s3://a", True),
+    ],
+)
+def test_a_checkpoint_is_within_reach_on_its_own_cluster_and_in_a_store_of_both(
+    world: World, monkeypatch: pytest.MonkeyPatch, there: str | None, here: str | None, reached: bool
+) -> None:
+    other = Cluster.objects.create(name="other")
+    urls = {world.cluster.pk: there, other.pk: here}
+    stores = {pk: SimpleNamespace(url=url) if url else None for pk, url in urls.items()}
+    monkeypatch.setattr("portal.jobs.checkpoint_store.configured", stores.__getitem__)
+    begun = Start(world.submit(), 50)
+    submission._check_start(begun, world.cluster)
+    submission._check_start(None, other)
+    if reached:
+        submission._check_start(begun, other)
+    else:
+        with pytest.raises(Problems, match="lies on cluster test, not on other"):
+            submission._check_start(begun, other)
 
 
 # Limits -----------------------------------------------------------------------------------------------------

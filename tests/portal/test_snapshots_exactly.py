@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from accounts.models import ClusterShare, Project, Rate
+from accounts.models import ClusterShare, Guarantee, Project, Rate
 from portal.jobs import profiles
 from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Accelerator, Assignment, Cluster, FailingItem, Hold, Job, Node, Partition, Qos, Run
@@ -178,6 +178,23 @@ def test_gpus_of_a_job_that_could_not_be_read_are_nobodys(world: World, monkeypa
     assert [one.id for one in found.snapshot.jobs] == [str(other.pk)]
     assert found.snapshot.blocked_gpu_ids == {first}
     assert set(found.seen) == {str(other.pk)}
+
+
+@pytest.mark.parametrize(
+    ("policy", "guaranteed", "known"),
+    [("f_scheduling", False, False), ("f_scheduling", True, True), ("multifactor", False, True)],
+)
+def test_since_when_gpus_are_held_is_known_where_shares_or_guarantees_ask_for_it(
+    db: None, policy: str, guaranteed: bool, known: bool
+) -> None:
+    world = World(policy=policy)
+    job = queued(world)
+    commit(world, [start(job, gpu_ids()[0])])
+    launch(world)
+    if guaranteed:
+        Guarantee.objects.create(project=world.project, gpus=1)
+    since = Hold.objects.get().started_at.timestamp()
+    assert seen_of(world, job).held_since == (since if known else None)
 
 
 def test_ended_holds_and_those_of_another_cluster_are_not_seen(world: World) -> None:
@@ -380,6 +397,7 @@ def test_the_newest_arrivals_hold_nothing_whatever_became_of_them(world: World, 
     commit(world, [start(jobs[2], gpu_ids()[0])])
     away = world.submit()
     Job.objects.filter(pk=away.pk).update(cluster=Cluster.objects.create(name="other"))
+    Job.objects.filter(pk=world.submit().pk).update(run=None)
     found = arrivals_of(world.cluster, nodes_of(world.cluster), most)
     assert [one.number for one in found] == [jobs[index].number for index in numbers]
     assert {(one.gpu_ids, one.gang, one.limits) for one in found} <= {((), None, ())}
