@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -452,6 +453,63 @@ def test_what_takes_its_time_is_given_its_input_once() -> None:
         stdout=subprocess.PIPE,
     )
     assert done.stdout.strip() == b"200000"
+
+
+@pytest.mark.parametrize("by_us", [True, False])
+def test_what_the_portal_stops_for_a_moment_goes_on(tmp_path: Path, by_us: bool) -> None:
+    """A launch or preparation beside a run of the project that ends; what a job stops is given up all the same."""
+    account, pid_file = Account(None, tmp_path / "stopping"), tmp_path / "pid"
+    program = f"import os, pathlib, signal; pathlib.Path({str(pid_file)!r}).write_text(str(os.getpid())); "
+    command = [sys.executable, "-c", program + "os.kill(os.getpid(), signal.SIGSTOP); print('went on')"]
+    outcome: list[str] = []
+
+    def run() -> None:
+        try:
+            done = watching.run_watched(command, what="it", timeout_s=60, account=account, stdout=subprocess.PIPE)
+            outcome.append(done.stdout.decode().strip())
+        except ExecutorError as error:
+            outcome.append(str(error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    with account.stop_lock.open("a") as lock:  # type: ignore[union-attr]
+        if by_us:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        thread.start()
+        if by_us:
+            until(lambda: pid_file.exists() and bool(pid_file.read_text()), "its process")
+            pid = int(pid_file.read_text())
+            until(lambda: (process := read_process(pid)) is not None and process.state == "T", "its stop")
+            thread.join(3 * watching.LOOK_S)
+            os.kill(pid, signal.SIGCONT)
+    thread.join(60)
+    assert outcome == ["went on" if by_us else "it was stopped by another process of its account"]
+
+
+@as_root
+def test_the_account_counts_as_stopped_by_the_portal_while_it_is(
+    executor: LocalExecutor, request_for: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = request_for(SLEEPING)
+    executor.launch(request)
+    account = account_of(executor, request)
+    [pid, *_] = running(executor, request)
+    seen: list[bool] = []
+    unexplained = strays.Strays._unexplained
+
+    def look(self: strays.Strays, account: Account, min_age_s: float) -> Any:
+        process = read_process(pid)
+        if process is not None and process.state == "T" and account.stop_lock is not None:
+            with account.stop_lock.open("a") as lock, contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                seen.append(False)
+                return unexplained(self, account, min_age_s)
+            seen.append(True)
+        return unexplained(self, account, min_age_s)
+
+    monkeypatch.setattr(strays.Strays, "_unexplained", look)
+    executor._strays._end_while_stopped(account, 0.0, strays.Found())
+    assert seen
+    assert all(seen)
 
 
 def test_what_takes_too_long_is_ended() -> None:

@@ -14,7 +14,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -39,9 +39,11 @@ class SpawnAs(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """`uid` None: everything runs as whoever we are."""
+    """`uid` None: everything runs as whoever we are. `stop_lock`: held while the portal itself has stopped all of it
+    for a moment (`Accounts.stopping`)."""
 
     uid: int | None
+    stop_lock: Path | None = field(default=None, compare=False)
 
     def spawn_as(self) -> SpawnAs:
         return {} if self.uid is None else {"user": self.uid, "group": self.uid, "extra_groups": []}
@@ -195,15 +197,29 @@ class Accounts:
             else:
                 yield True
 
+    @contextlib.contextmanager
+    def stopping(self, account: Account) -> Iterator[None]:
+        """Inside, the portal has stopped all processes of the account: a look that finds one stopped waits, and looks
+        again."""
+        with self._stop_lock_path(account.uid).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
     def _lock_path(self, account: Account) -> Path:
         return self._path.with_name(f"account-{account.uid}.lock")
+
+    def _stop_lock_path(self, uid: int | None) -> Path:
+        return self._path.with_name(f"account-{uid}.stopping")
 
     def of_project(self, key: str) -> Account:
         if not self.separate:
             return Account(None)
         self.check()
         block = self._read()
-        return Account(block.uid(block.projects[key] if key in block.projects else self._add(key)))
+        return self.of_uid(block.uid(block.projects[key] if key in block.projects else self._add(key)))
+
+    def of_uid(self, uid: int | None) -> Account:
+        return Account(None) if uid is None else Account(uid, self._stop_lock_path(uid))
 
     def _read(self) -> Block:
         block = read_block(self._path)

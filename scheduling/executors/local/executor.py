@@ -223,12 +223,12 @@ class LocalExecutor(SiteSoftware):
         stack.enter_context(self._layout.locked(run_id, 1.0))
 
     def _has_grace(self, runner: RunnerIdentity, record: RunRecord, epoch: int) -> bool:
-        asked_s = self._layout.asked_to_end_s(record.run_id, epoch)
+        asked_s, account = self._layout.asked_to_end_s(record.run_id, epoch), self._accounts.of_uid(record.uid)
         if asked_s < KILL_GRACE_S:
-            _wait_for_end(runner, record.account)
-        if is_stopped(read_process(runner.pid)):
+            _wait_for_end(runner, account)
+        if is_stopped(read_process(runner.pid), account):
             return False
-        return asked_s < KILL_AFTER_S and runner.alive(record.account)
+        return asked_s < KILL_AFTER_S and runner.alive(account)
 
     def prepare(self, preparation: Preparation) -> Progress:
         if self.isolation_problem:
@@ -510,7 +510,7 @@ def _how_lost(runner: RunnerIdentity) -> str:
 def _wait_for_end(runner: RunnerIdentity, account: Account) -> None:
     give_up_at = time.monotonic() + KILL_GRACE_S
     while runner.alive(account) and time.monotonic() < give_up_at:
-        if is_stopped(read_process(runner.pid)):
+        if is_stopped(read_process(runner.pid), account):
             return
         time.sleep(0.02)
 

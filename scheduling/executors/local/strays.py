@@ -130,16 +130,17 @@ class Strays:
     def _end_while_stopped(self, account: Account, min_age_s: float, found: Found) -> None:
         """A stopped process forks nothing: all that is unexplained is seen and killed. Live runs of the project stand
         still meanwhile, for some hundredths of a second; what was stopped before stays so."""
-        stopped = {process.pid for process in self._of(account) if process.state in "Tt"}
-        self._signal_account(account, signal.SIGSTOP)
-        try:
-            suspects, _ = self._unexplained(account, min_age_s)
-            for process in suspects:
-                signal_quietly(process.pid, signal.SIGKILL)
-        finally:
-            for process in self._of(account):
-                if process.pid not in stopped:
-                    signal_quietly(process.pid, signal.SIGCONT)
+        with self._accounts.stopping(account):
+            stopped = {process.pid for process in self._of(account) if process.state in "Tt"}
+            self._signal_account(account, signal.SIGSTOP)
+            try:
+                suspects, _ = self._unexplained(account, min_age_s)
+                for process in suspects:
+                    signal_quietly(process.pid, signal.SIGKILL)
+            finally:
+                for process in self._of(account):
+                    if process.pid not in stopped:
+                        signal_quietly(process.pid, signal.SIGCONT)
         for process in suspects[:MAX_LISTED]:
             found.add(process)
         found.uncounted = found.uncounted or bool(suspects)

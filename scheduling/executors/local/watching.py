@@ -6,6 +6,7 @@ A process that was stopped (SIGSTOP, or by a debugger) is not waited for: it is 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import signal
@@ -28,8 +29,16 @@ MAX_DESCRIPTORS = 64  # what begins has few
 _OURS = (b"evenkeel.runner", b"evenkeel.preparation")
 
 
-def is_stopped(process: Process | None) -> bool:
-    return process is not None and process.state in "Tt"
+def is_stopped(process: Process | None, account: Account) -> bool:
+    """By somebody else: what the portal itself has stopped for a moment goes on by itself."""
+    if process is None or process.state not in "Tt":
+        return False
+    if account.stop_lock is None:
+        return True
+    with account.stop_lock.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        again = read_process(process.pid)
+    return again is not None and again.start_ticks == process.start_ticks and again.state in "Tt"
 
 
 def holders(path: Path, account: Account) -> Iterator[Process]:
@@ -83,7 +92,7 @@ def open_below(pid: int, places: Iterable[Path]) -> list[Path]:
 
 def end_holders(path: Path, account: Account, *, stopped_only: bool = False) -> int:
     """SIGKILL to each; how many there were."""
-    found = [process for process in holders(path, account) if not stopped_only or is_stopped(process)]
+    found = [process for process in holders(path, account) if not stopped_only or is_stopped(process, account)]
     for process in found:
         signal_quietly(process.pid, signal.SIGKILL)
     return len(found)
@@ -101,7 +110,7 @@ def run_watched(
                 out, err = process.communicate(sent, timeout=LOOK_S)
             except subprocess.TimeoutExpired:
                 sent = None  # is under way
-                stopped = is_stopped(read_process(process.pid))
+                stopped = is_stopped(read_process(process.pid), account)
                 stopped |= lock is not None and end_holders(lock, account, stopped_only=True) > 0
                 if not stopped and time.monotonic() < give_up_at:
                     continue

@@ -87,7 +87,7 @@ class Zygotes:
             try:
                 return connection.recv(64)
             except TimeoutError:
-                stopped = any(is_stopped(read_process(server.pid)) for server in self.running(account))
+                stopped = any(is_stopped(read_process(it.pid), self._real(account)) for it in self.running(account))
                 if stopped or time.monotonic() > give_up_at:
                     self.end(account)
                     raise TimeoutError("it was stopped" if stopped else f"no answer in {timeout_s:g} s") from None
