@@ -28,6 +28,7 @@ class Controller:
 
     def __init__(self) -> None:
         self.asked, self.state, self.here, self.now = Counter[str](), "RUNNING", True, time.time()
+        self.node = "IDLE"
 
     def run(self, commands: Commands, *command: str, timeout_s: float | None = None) -> str:
         self.asked[command[0]] += 1
@@ -36,7 +37,7 @@ class Controller:
         if command[:3] == ("scontrol", "show", "hostnames"):
             return "gpu1\n"
         if command[0] == "scontrol":
-            return NODE
+            return NODE.replace("State=IDLE", f"State={self.node}")
         return "".join(f"{i}|{self.state}|gpu1|1|2|3:00|None|{job_name(run, 1)}\n" for i, run in enumerate(RUNS, 7))
 
     def look(self, executor: SlurmExecutor) -> set[tuple[str, str]]:
@@ -173,3 +174,20 @@ def test_without_an_interval_each_look_asks(tmp_path: Path, controller: Controll
     for _ in range(3):
         executor.inventory()
     assert controller.asked == {"scontrol": 3}
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ("MIXED+POWERED_DOWN", "waits until Slurm has powered up gpu1"),  # recorded from 22.05, as the next
+        ("MIXED+NOT_RESPONDING+POWERING_UP", "waits until Slurm has powered up gpu1"),
+        ("ALLOCATED#", "waits until Slurm has powered up gpu1"),
+        ("MIXED", "its nodes are being made ready by Slurm"),
+    ],
+)
+def test_a_job_says_which_node_is_powered_up_for_it(
+    executor: SlurmExecutor, controller: Controller, node: str, words: str
+) -> None:
+    controller.state, controller.node = "CONFIGURING", node
+    assert controller.look(executor) == {("alive", words)}
+    assert [one.unclear for one in executor.inventory()] == [""]
