@@ -10,6 +10,7 @@ table in docs/executors.md.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import statistics
 import sys
@@ -93,6 +94,7 @@ def main() -> int:
         cluster = SlurmCluster(Path(name) / "slurm", nodes=3, gpus=4, commands=options.commands)
         cluster.root.mkdir()
         Path(name).chmod(0o755)
+        os.environ.update(cluster.environment)  # its commands are ours
         with running(cluster):
             print("| Slurm | pending jobs of others | a look, s | requests in a quiet minute |")
             print("|---|---|---|---|")

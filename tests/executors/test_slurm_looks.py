@@ -28,6 +28,7 @@ class Controller:
 
     def __init__(self) -> None:
         self.asked, self.state, self.here, self.now = Counter[str](), "RUNNING", True, time.time()
+        self.node = "IDLE"
 
     def run(self, commands: Commands, *command: str, timeout_s: float | None = None) -> str:
         if command[-1] in ("partition", "config"):
@@ -39,7 +40,7 @@ class Controller:
         if command[:3] == ("scontrol", "show", "hostnames"):
             return "gpu1\n"
         if command[0] == "scontrol":
-            return NODE
+            return NODE.replace("State=IDLE", f"State={self.node}")
         names = enumerate((launch_name(run, 1) for run in RUNS), 7)
         return "".join(f"{i}|{i}|{self.state}|gpu1|1|2|3:00|None|(null)|{name}\n" for i, name in names)
 
@@ -186,3 +187,20 @@ def test_what_is_configured_is_asked_for_once_by_all_processes(tmp_path: Path, c
     controller.now += 130.0
     SlurmExecutor(tmp_path).inventory()
     assert controller.asked["settings"] == 4
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ("MIXED+POWERED_DOWN", "waits until Slurm has powered up gpu1"),  # recorded from 22.05, as the next
+        ("MIXED+NOT_RESPONDING+POWERING_UP", "waits until Slurm has powered up gpu1"),
+        ("ALLOCATED#", "waits until Slurm has powered up gpu1"),
+        ("MIXED", "its nodes are being made ready by Slurm"),
+    ],
+)
+def test_a_job_says_which_node_is_powered_up_for_it(
+    executor: SlurmExecutor, controller: Controller, node: str, words: str
+) -> None:
+    controller.state, controller.node = "CONFIGURING", node
+    assert controller.look(executor) == {("alive", words)}
+    assert [one.unclear for one in executor.inventory()] == [""]

@@ -43,6 +43,7 @@ from scheduling.executors.offering import SiteSoftware
 from scheduling.executors.slurm import examining, launching
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import brought_about, ending_of
+from scheduling.executors.slurm.folding import fold_names
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.names import PREFIX, job_name
 from scheduling.executors.slurm.options import Options
@@ -320,7 +321,7 @@ class SlurmExecutor(SiteSoftware):
                 # It has begun before: Slurm has ended it and queued it again. A next launch is ours to make.
                 self._notes.requeue_mark(run_id, epoch).touch(mode=0o600)
                 self._commands.cancel([job.job_id for job in live], "--state=PENDING")
-            return Fact(run_id, epoch, "alive", now, waits=waits_in_words(live))
+            return Fact(run_id, epoch, "alive", now, waits=self._waits(live))
         if not mine and self._notes.job_id(run_id, epoch) is None:
             return self._look_unnoted(record, epoch, now)
         if not mine and self._notes.at(run_id, epoch) >= seen.at - CLOCK_S:
@@ -399,6 +400,16 @@ class SlurmExecutor(SiteSoftware):
     def _on_lost_node(self, job: SlurmJob) -> bool:
         listed = self._commands.run("scontrol", "show", "hostnames", job.nodes).split() if job.nodes else []
         return not self._silent_nodes().isdisjoint(listed)
+
+    def _waits(self, live: Sequence[SlurmJob]) -> str:
+        """Nodes that power saving has switched off are named while they come up."""
+        configured = [job.nodes for job in live if job.nodes and "CONFIGURING" in job.states]
+        if not configured:
+            return waits_in_words(live)
+        named = self._commands.run("scontrol", "show", "hostnames", ",".join(configured)).split()
+        nodes = self._nodes(self._commands.recalling(MOMENT_S))
+        waking = [name for name in named if name in nodes and nodes[name].wakes]
+        return f"waits until Slurm has powered up {fold_names(waking)}" if waking else waits_in_words(live)
 
     def _silent_nodes(self) -> set[str]:
         nodes = self._nodes(self._commands.recalling(MOMENT_S))  # once for all runs of a round

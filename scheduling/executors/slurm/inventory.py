@@ -29,6 +29,9 @@ _UNCLEAR = frozenset(
     }
 )  # fmt: skip
 _SILENT = frozenset({"UNKNOWN", "NOT_RESPONDING", "NO_RESPOND"})
+#: Slurm wakes it for a job. Until its slurmd has registered it does not respond, which is no fault; where it does not
+#: come, Slurm calls it DOWN after its ResumeTimeout.
+_WAKING = frozenset({"POWERED_DOWN", "POWERING_UP", "POWER_UP"})
 #: What runs there goes on, nothing new begins.
 _CLOSED = frozenset(
     {
@@ -40,7 +43,7 @@ _CLOSED = frozenset(
 
 _MARKS = {
     "*": "NOT_RESPONDING", "%": "POWERING_DOWN", "!": "POWER_DOWN", "^": "REBOOT_ISSUED", "@": "REBOOT_REQUESTED",
-    "$": "MAINT",
+    "$": "MAINT", "#": "POWERING_UP", "~": "POWERED_DOWN",
 }  # fmt: skip
 
 
@@ -58,6 +61,11 @@ class SlurmNode:
     def usable(self) -> bool:
         """New jobs may begin there, as far as Slurm can say."""
         return self.info.reachable and not self.info.unclear and self.info.drain_reason is None
+
+    @property
+    def wakes(self) -> bool:
+        """It is powered down, or on its way up, for the job that is to run there."""
+        return bool(_states(self.state.partition(":")[0]) & _WAKING)
 
     @property
     def silent(self) -> bool:
@@ -103,6 +111,8 @@ def _unclear(states: frozenset[str]) -> str:
     """A word of a newer Slurm that is not known here changes nothing either."""
     if states & _DOWN:
         return ""
+    if states & _WAKING:
+        states = states - {"NOT_RESPONDING", "NO_RESPOND"}
     found = sorted(states & _UNCLEAR, key=lambda word: (word not in _SILENT, word))
     return found[0] if found else "" if states & _UP else " ".join(sorted(states))[:60] or "UNKNOWN"
 
