@@ -163,7 +163,7 @@ class TestSlurmExecutor(
         request = request_for(COUNTING, str(place / "starts"), "0.05", total_steps=100_000)
         executor.launch(request)
         self.let_it_train(executor, request, 1)
-        self.save_state(slurm, request)
+        self.save_state(slurm, number_of(executor, request))
         os.kill(slurm.pid("slurmctld"), signal.SIGKILL)
         impatient = SlurmExecutor(place / "data", emulated=True, command_timeout_s=2.0)
         try:
@@ -181,10 +181,9 @@ class TestSlurmExecutor(
         assert reason(ended(executor, request.run_id)) == "stopped"
         assert (place / "starts").read_text() == "started\n"
 
-    def save_state(self, slurm: SlurmCluster, request: LaunchRequest) -> None:
+    def save_state(self, slurm: SlurmCluster, number: str) -> None:
         """A start is written down with the next other change only; a controller that dies before has forgotten it."""
         file, now = slurm.root / "state" / "job_state", time.time()
-        number = slurm._ask("squeue", "--noheader", "--format=%i", f"--name=evenkeel-{request.run_id}-1").strip()
         slurm._ask("scontrol", "update", f"jobid={number}", "comment=saved")
         until(lambda: file.exists() and file.stat().st_mtime > now)
 
@@ -207,7 +206,7 @@ class TestSlurmExecutor(
         request = request_for(COUNTING, str(place / "starts"), "0.05", total_steps=100_000, checkpoint_every_steps=1)
         executor.launch(request)
         self.let_it_train(executor, request, 1)
-        slurm._ask("scancel", "--name", f"evenkeel-{request.run_id}-1")
+        slurm._ask("scancel", number_of(executor, request))
         assert reason(ended(executor, request.run_id)) == "stopped"
         seen = self.last_state(request)["seen"]
         assert seen == list(range(len(seen)))
@@ -218,8 +217,8 @@ class TestSlurmExecutor(
         request = request_for(COUNTING, str(place / "starts"), "0.05", total_steps=100_000, checkpoint_every_steps=1)
         executor.launch(request)
         self.let_it_train(executor, request, 1)
-        about = ("--noheader", "--states=all", f"--name=evenkeel-{request.run_id}-1")
-        number = slurm._ask("squeue", *about, "--format=%i").strip()
+        number = number_of(executor, request)
+        about = ("--noheader", "--states=all", f"--jobs={number}")
         slurm._ask("scontrol", "requeue", number)
         assert slurm._ask("squeue", *about, "--format=%T").strip() == "RUNNING"  # sent with --no-requeue
         slurm._ask("scontrol", "update", f"jobid={number}", "requeue=1")
@@ -363,6 +362,12 @@ class TestSlurmExecutor(
 
 def holds(path: Path, text: str) -> bool:
     return text.encode() in path.read_bytes()
+
+
+def number_of(executor: Executor, request: LaunchRequest) -> str:
+    """Of its job in Slurm."""
+    assert isinstance(executor, SlurmExecutor)
+    return str(executor._notes.job_id(request.run_id, 1))
 
 
 def reachable(executor: Executor, name: str) -> bool:
