@@ -148,7 +148,13 @@ class Commands:
                 raise
 
     def nodes(self) -> str:
-        return self.run("scontrol", "--oneliner", "show", "node")
+        return self.run("scontrol", "--details", "--oneliner", "show", "node")
+
+    def running_on(self, nodes: Sequence[str], states: str, columns: str) -> str:
+        """Everybody's jobs that have something of these nodes."""
+        return self.run(
+            "squeue", "--noheader", f"--states={states}", f"--nodelist={','.join(nodes)}", f"--Format={columns}"
+        )
 
 
 def _object(text: str, command: str) -> Mapping[str, Any]:

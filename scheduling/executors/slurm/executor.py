@@ -37,7 +37,7 @@ from scheduling.executors.local.launching import make_job_dir, own_environment
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.spooling import is_spooled, spooled_reports
 from scheduling.executors.offering import SiteSoftware
-from scheduling.executors.slurm import examining, launching
+from scheduling.executors.slurm import examining, launching, others
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import brought_about, ending_of
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
@@ -80,11 +80,12 @@ class SlurmExecutor(SiteSoftware):
         self._options = Options(**options)
         self._software = self._options.software
         self._commands = Commands(self._options.conf, self._options.command_timeout_s)
+        self._watch = others.Watch(self._commands)
 
     # The executor contract
 
     def inventory(self) -> Sequence[NodeInfo]:
-        return tuple(node.info for node in self._nodes().values())
+        return tuple(node.info for node in self._shared_nodes().values())
 
     def launch(self, request: LaunchRequest) -> None:
         record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), None)
@@ -92,8 +93,8 @@ class SlurmExecutor(SiteSoftware):
         with self._layout.locked(record.run_id), as_executor_error("launch"):
             if not self._may_launch(record, request.epoch):
                 return
-            nodes = self._nodes()
-            groups = launching.parts_of(request, nodes)
+            nodes = self._shared_nodes()
+            groups = launching.parts_of(request, others.as_left(nodes, request.placement))
             self._layout.remember(record)
             self._end_earlier(record, request.epoch)
             make_job_dir(self._layout, record.job_id, OURS)
@@ -191,6 +192,19 @@ class SlurmExecutor(SiteSoftware):
             memory_mib=options.gpu_memory_mib,
         )
         return {node.info.name: node for node in found}
+
+    def _shared_nodes(self) -> dict[str, SlurmNode]:
+        """With what others hold of them."""
+        return self._watch.with_taken(self._nodes(), self._our_jobs)
+
+    def _our_jobs(self) -> set[int]:
+        """As Slurm numbers those of runs that this portal has begun. A portal beside it is another."""
+        found = set[int]()
+        for name, jobs in self._see().jobs.items():
+            launch = launching.launch_of(name)
+            if name == examining.CHECK_NAME or (launch is not None and self._layout.begun(*launch)):
+                found |= {job.job_id for job in jobs}
+        return found
 
     def _may_launch(self, record: RunRecord, epoch: int) -> bool:
         """False when this epoch was sent or called off before; an older epoch than the newest is refused."""
@@ -330,7 +344,7 @@ class SlurmExecutor(SiteSoftware):
         epoch_dir = self._layout.epoch_dir(record, epoch)
         if not exists(epoch_dir / "claim" / "job"):
             return False
-        if left is not None and not ((others := silent(epoch_dir)) and others & self._silent_nodes()):
+        if left is not None and not ((quiet := silent(epoch_dir)) and quiet & self._silent_nodes()):
             return False
         if job is not None and not (job.ended("NODE_FAIL") or self._on_lost_node(job)):
             return False

@@ -15,7 +15,7 @@ from evenkeel.runner.entry import SECRETS_FILE
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import AcceleratorInfo, LaunchRequest
 from scheduling.executors.local import launching
-from scheduling.executors.local.layout import Layout
+from scheduling.executors.local.layout import Layout, checked_name
 from scheduling.executors.slurm.inventory import SlurmNode
 from scheduling.executors.slurm.options import Options
 
@@ -26,6 +26,17 @@ STANDARD_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 def job_name(run_id: str, epoch: int) -> str:
     return f"{NAME_PREFIX}{run_id}-{int(epoch)}"
+
+
+def launch_of(name: str) -> tuple[str, int] | None:
+    """The run and epoch of a job's name."""
+    run_id, _, epoch = name.removeprefix(NAME_PREFIX).rpartition("-")
+    if not name.startswith(NAME_PREFIX) or not (epoch.isascii() and epoch.isdecimal()) or len(epoch) > 9:
+        return None
+    try:
+        return checked_name(run_id), int(epoch)
+    except ExecutorError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
