@@ -79,7 +79,7 @@ def test_gpus_of_others_are_shown_planned_around_and_used_once_they_are_free(
         told = portal.job(third)["expected_start"]
         return datetime.fromisoformat(told["p50_at"]) if told and told["p50_at"] else None
 
-    start = portal.wait_for("an expected start", expected, 180)
+    start = portal.wait_for("an expected start", expected, 300)
     assert abs(start - until) < timedelta(minutes=5)
     slurm._ask("scancel", theirs)
     assert places(portal, third) == {"gpu2"}
