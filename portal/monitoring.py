@@ -27,7 +27,8 @@ from rest_framework.views import APIView
 from portal.api.permissions import ADMINISTRATORS
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import OF_CLUSTERS, LoopName, failing_now
-from portal.jobs.models import Accelerator, CheckState, Command, FailureCount, Hold, Job, Node, Run
+from portal.jobs.models import Accelerator, CheckState, Cluster, Command, FailureCount, Hold, Job, Node, Run
+from portal.jobs.others import taken_gpus
 from portal.jobs.selectors import in_states
 from scheduling.lifecycle import LIVE, TERMINAL, WAITING, State, coarse_state
 
@@ -98,11 +99,13 @@ def _waits() -> Metric:
 
 
 def _accelerators(names: Sequence[str]) -> Iterator[Metric]:
-    """Each is in one state; one whose node is lost, drained or withheld by its check counts there even while held."""
+    """Each is in one state, `others` where the engine's other jobs have it; one whose node is lost, drained or withheld
+    by its check counts there even while held."""
     labels = [*_BY, "type", "state"]
     gauge = GaugeMetricFamily("evenkeel_gpus", "Accelerators, by type and state.", labels=labels)
     held = set(Hold.objects.filter(during__upper_inf=True).values_list("accelerator", flat=True))
     counts: Counter[tuple[str, str, str]] = Counter()
+    taken = taken_gpus(set(Cluster.objects.values_list("pk", flat=True)))
     present = Accelerator.objects.filter(present=True)
     columns = (
         "pk",
@@ -114,10 +117,10 @@ def _accelerators(names: Sequence[str]) -> Iterator[Metric]:
         "node__unclear",
     )
     for pk, name, kind, lost, drained, checked, unclear in present.values_list(*columns).order_by():
-        for state in ("held", "free", "drained", "lost", "withheld"):
+        for state in ("held", "free", "others", "drained", "lost", "withheld"):
             counts[name, kind, state] += 0
         closed = "lost" if lost else "drained" if drained else "withheld" if checked or unclear else None
-        counts[name, kind, closed or ("held" if pk in held else "free")] += 1
+        counts[name, kind, closed or ("held" if pk in held else "others" if pk in taken else "free")] += 1
     for key, count in sorted(counts.items()):
         gauge.add_metric(key, count)
     yield gauge

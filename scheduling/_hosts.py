@@ -37,11 +37,11 @@ class Hosts:
 
     @cached_property
     def cpu(self) -> list[int]:
-        return [UNBOUNDED if node.cpu_milli is None else node.cpu_milli for node in self._nodes]
+        return [UNBOUNDED if (free := node.free_cpu_milli) is None else free for node in self._nodes]
 
     @cached_property
     def memory(self) -> list[int]:
-        return [UNBOUNDED if node.memory_mib is None else node.memory_mib for node in self._nodes]
+        return [UNBOUNDED if (free := node.free_memory_mib) is None else free for node in self._nodes]
 
     def move(self, job: Job, gpus: Iterable[int]) -> None:
         """It is on the nodes of these GPUs now, and on no others."""

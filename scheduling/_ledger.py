@@ -87,6 +87,8 @@ def signature_of(snapshot: Snapshot, roll: Roll, field: View, policy: Policy) ->
     """Of all that a computation rests on but time: jobs, GPUs, throughputs and the policy itself."""
     assert isinstance(policy.parameters, Parameters)
     text = f"{rules_of(policy.name, policy.parameters)} {field.shape} {sorted(snapshot.prices.items())} {roll.digest}"
+    if snapshot.others.gpus:
+        text += f" {sorted(snapshot.others.gpus)}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 

@@ -81,7 +81,7 @@ class _Reclaiming:
         self.board = Board(snapshot.nodes, held | snapshot.blocked_gpu_ids, holding)
         self.usable = fleet(snapshot.nodes).type_of
         self.users = Counter(gpu for job in snapshot.jobs for gpu in job.gpu_ids)
-        self.coming = [self.usable.get(gpu) for gpu in snapshot.blocked_gpu_ids]
+        self.coming = [self.usable.get(gpu) for gpu in snapshot.blocked_gpu_ids - snapshot.others.gpus.keys()]
         self.borrowers = sorted((job for job, _ in self.book.holders if self._may_go(job)), key=self._worth)
         self.shared = {key for job in self.borrowers for key in job.limits}
         self.failed = set[tuple[object, ...]]()

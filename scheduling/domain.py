@@ -41,6 +41,15 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """What jobs that are not ours have of a node's processors and memory; until None: it is not known how long."""
+
+    cpu_milli: int
+    memory_mib: int
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One machine. `gpu_ids` are ids of accelerators in index order; all have one type."""
 
@@ -57,6 +66,26 @@ class Node:
     cpu_milli: int | None = None
     memory_mib: int | None = None
     gpu_memory_mib: int | None = None  # of each accelerator
+    #: What of it the engine's jobs that are not ours have (see Others).
+    others: tuple[Beside, ...] = ()
+
+    @property
+    def free_cpu_milli(self) -> int | None:
+        """What is left to ours."""
+        return None if self.cpu_milli is None else self.cpu_milli - sum(one.cpu_milli for one in self.others)
+
+    @property
+    def free_memory_mib(self) -> int | None:
+        return None if self.memory_mib is None else self.memory_mib - sum(one.memory_mib for one in self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What jobs of the engine that are not ours take from us: GPUs that nobody can be given now, and until when they
+    have them at the latest (None: not known). `engine`: its name, for people."""
+
+    gpus: Mapping[int, float | None] = field(default_factory=dict)
+    engine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +273,10 @@ class Snapshot:
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     #: That have not ended. No job is started where it would run into one that is not for it.
     windows: tuple[Window, ...] = ()
-    #: Still occupied by processes that are on their way out; nobody may be given these now.
+    #: Occupied by processes that are on their way out, or by `others`; nobody may be given these now.
     blocked_gpu_ids: frozenset[int] = frozenset()
+    #: Its GPUs are among the blocked ones.
+    others: Others = field(default_factory=Others)
 
     @property
     def multi_node(self) -> bool:

@@ -1953,6 +1953,13 @@ class SyntheticWorkload(TypedDict):
     models: NotRequired[list[Model] | None]
 
 
+class TakenByOthers(TypedDict):
+    gpus: int
+    cpus: int
+    memory_mib: int
+    until_at: str | None
+
+
 class Taker(TypedDict):
     number: int
     name: str | None
@@ -2005,6 +2012,7 @@ class Throughput(TypedDict):
 class Tiles(TypedDict):
     gpus_total: int
     gpus_busy: int
+    gpus_others: int
     utilisation: float
     running: int
     queued: int
@@ -2377,7 +2385,7 @@ class CarriedAnswer(TypedDict):
 
 
 class Cell(TypedDict):
-    state: Literal["free", "held", "assigned", "draining"]
+    state: Literal["free", "held", "assigned", "draining", "others"]
     job: NotRequired[int]
     kind: NotRequired[Literal["launching", "protected", "running", "moving"]]
     next: NotRequired[int]
@@ -2941,6 +2949,8 @@ class LiveNode(TypedDict):
     accelerators: dict[str, Cell]
     gpus: int
     held: int
+    others: int
+    others_until_at: NotRequired[str]
     price_per_hour: str
     first_waiting: NotRequired[int]
     withheld: NotRequired[Literal["checking", "failed", "unclear"]]
@@ -2980,7 +2990,7 @@ class NodeAccelerator(TypedDict):
     index: int
     uuid: str
     memory_mib: int
-    state: Literal["free", "held", "assigned", "draining"]
+    state: Literal["free", "held", "assigned", "draining", "others"]
     kind: Literal["launching", "protected", "running", "moving"] | None
     job: OthersJob | None
     parts: list[AcceleratorPart]
@@ -3631,6 +3641,7 @@ class Node(TypedDict):
     memory_mib: int
     last_seen_at: str | None
     accelerators: list[NodeAccelerator]
+    taken: list[TakenByOthers]
     drain: Drain | None
     check: NodeHealth
 
@@ -3649,6 +3660,7 @@ class NodeDetail(TypedDict):
     memory_mib: int
     last_seen_at: str | None
     accelerators: list[NodeAccelerator]
+    taken: list[TakenByOthers]
     drain: Drain | None
     check: NodeHealth
     jobs: list[NodeJob]

@@ -11,6 +11,7 @@ from accounts.ledger import current_prices
 from portal.jobs import decisions, fairness_history, metric_history, partitions, share_history
 from portal.jobs.loops import Loop, LoopName, forget_old, step
 from portal.jobs.models import Accelerator, Cluster, ClusterSample, Hold, Job, Run
+from portal.jobs.others import taken_gpus
 from portal.jobs.selectors import waiting_for_gpus
 from portal.jobs.services import resources
 from scheduling.lifecycle import QUEUED, TRAINING
@@ -20,11 +21,13 @@ def sample(cluster: Cluster, now: datetime) -> None:
     prices = current_prices(now, cluster.name)
     held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
     rows = list(held.values_list("accelerator", "accelerator__node__accelerator_type", "share_percent"))
+    there = Accelerator.objects.filter(node__cluster=cluster, present=True, node__lost=False)
     training = held.filter(run__state__in=[state.value for state in TRAINING])
     ClusterSample.objects.create(
         cluster=cluster,
         at=now,
-        gpus_total=Accelerator.objects.filter(node__cluster=cluster, present=True, node__lost=False).count(),
+        # What the engine's other jobs have is none of our capacity.
+        gpus_total=there.count() - len(taken_gpus([cluster.pk])),
         gpus_held=len({gpu for gpu, _, _ in rows}),
         gpus_training=(training.aggregate(n=Sum("share_percent"))["n"] or 0) / 100,
         queued=Run.objects.filter(job__cluster=cluster, state__in=list(QUEUED)).count(),

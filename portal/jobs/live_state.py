@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -25,6 +25,8 @@ from portal.jobs.gang_words import gpus_of
 from portal.jobs.holding import product_of
 from portal.jobs.loops import Item, Loop, LoopName, of_job
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
+from portal.jobs.others import taken_gpus
+from portal.jobs.others_words import first_end
 from portal.jobs.rivals import Places, could_start, first_by_node
 from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.selectors import described_jobs, in_states
@@ -177,7 +179,8 @@ def _tiles(
     cluster: Cluster, live: list[Job], described: dict[Any, Any], nodes: dict[str, Any], ctx: Context
 ) -> dict[str, Any]:
     cells = [cell for node in nodes.values() for cell in node["accelerators"].values()]
-    busy = sum(cell["state"] == "held" for cell in cells)
+    busy, others = (sum(cell["state"] == state for cell in cells) for state in ("held", "others"))
+    ours = len(cells) - others
     relative = sorted(
         d["relative_throughput"] for d in described.values() if d["relative_throughput"] and d["can_cancel"]
     )
@@ -190,9 +193,10 @@ def _tiles(
     prices = current_prices(ctx.now, cluster.name)
     per_hour = sum(prices.get(node["type"], 0) * _held_percent(node) for node in nodes.values()) // WHOLE_PERCENT
     return {
-        "gpus_total": len(cells),
+        "gpus_total": ours,
         "gpus_busy": busy,
-        "utilisation": round(busy / len(cells), 4) if cells else 0,
+        "gpus_others": others,
+        "utilisation": round(busy / ours, 4) if ours else 0,
         "running": sum(d["state"] == "running" for d in described.values()),
         "queued": len(waiting),
         "oldest_wait_since_at": iso(min((j.submitted_at for j in waiting), default=None)),
@@ -211,6 +215,7 @@ def _nodes(cluster: Cluster, ctx: Context, first: Mapping[str, int], *, hungry: 
     assigned = _by_accelerator(Assignment)
     prices = current_prices(ctx.now, cluster.name)
     nodes: dict[str, Any] = {}
+    taken, ends = taken_gpus([cluster.pk]), defaultdict[str, list[float | None]](list)
     present = Accelerator.objects.filter(node__cluster=cluster, present=True).select_related("node")
     for gpu in present.order_by("node__name", "index"):
         node = nodes.setdefault(
@@ -230,15 +235,18 @@ def _nodes(cluster: Cluster, ctx: Context, first: Mapping[str, int], *, hungry: 
                 "held": 0,
             },
         )
-        cell = _cell(gpu, held, assigned)
+        cell = _cell(gpu, held, assigned, taken)
         node["accelerators"][str(gpu.index)] = cell
         node["gpus"] += 1
         node["held"] += cell["state"] == "held"
+        if cell["state"] == "others":
+            ends[gpu.node.name].append(taken[gpu.pk])
     for name, node in nodes.items():
         node["first_waiting"] = first.get(name)
         per_hour = prices.get(node["type"], 0) * _held_percent(node) // WHOLE_PERCENT
         node["price_per_hour"] = str(round(from_micro(per_hour), 2))
-        if node["held"] < node["gpus"]:
+        node["others"], node["others_until_at"] = len(ends[name]), first_end(ends[name])
+        if node["held"] + node["others"] < node["gpus"]:
             node["free_reason"] = _free_reason(node, hungry)
     return nodes
 
@@ -272,7 +280,9 @@ def _by_accelerator(model: type[Hold] | type[Assignment]) -> dict[int, list[_Par
     return found
 
 
-def _cell(gpu: Accelerator, held: Mapping[int, list[_Part]], assigned: Mapping[int, list[_Part]]) -> dict[str, Any]:
+def _cell(
+    gpu: Accelerator, held: Mapping[int, list[_Part]], assigned: Mapping[int, list[_Part]], taken: Collection[int]
+) -> dict[str, Any]:
     if parts := held.get(gpu.pk):
         here = {part.job for part in parts}
         following = next((part.job for part in assigned.get(gpu.pk, ()) if part.job not in here), None)
@@ -280,7 +290,7 @@ def _cell(gpu: Accelerator, held: Mapping[int, list[_Part]], assigned: Mapping[i
         return {"state": "held", "job": first["job"], "kind": first["kind"], "next": following, **_shared(parts)}
     if parts := assigned.get(gpu.pk):
         return {"state": "assigned", "job": parts[0].job, "kind": "moving", **_shared(parts)}
-    return {"state": "free" if gpu.node.schedulable else "draining"}
+    return {"state": "draining" if not gpu.node.schedulable else "others" if gpu.pk in taken else "free"}
 
 
 def _shared(parts: list[_Part]) -> dict[str, Any]:

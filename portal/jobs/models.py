@@ -126,6 +126,8 @@ class Node(models.Model):
     #: The engine's word for a node of which it cannot say whether it is up, and since when; empty: it can.
     unclear = models.CharField(max_length=60, blank=True, default="", editable=False)
     unclear_since = models.DateTimeField(null=True, editable=False)
+    #: What jobs of its engine that are not ours hold of it (scheduling.executors.base.Taken), as far as there are any.
+    taken = models.JSONField(default=list, blank=True, editable=False)
     last_seen_at = models.DateTimeField(null=True)
     #: Nothing new is placed there: its first check is awaited, or the last one failed. Empty: neither.
     check_state = models.CharField(max_length=10, choices=CheckState, blank=True, default="")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +16,8 @@ from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY, cluster_types, iso
 from portal.jobs.live_state import KINDS
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, ModelType, Node
+from portal.jobs.others import taken_gpus
+from portal.jobs.others_words import describe_taken
 from scheduling.throughput import Profile
 
 TITLES = {
@@ -108,8 +110,9 @@ def describe_nodes(
     ids = [node.pk for node in nodes]
     gpus = _gpus(ids)
     held, assigned = _occupants(Hold, ids, project_ids), _occupants(Assignment, ids, project_ids)
+    taken = taken_gpus({node.cluster_id for node in nodes})
     return [
-        _node(node, gpus[node.pk], held, assigned) | {"drain": drains.get(node.pk), "check": checks[node.pk]}
+        _node(node, gpus[node.pk], held, assigned, taken) | {"drain": drains.get(node.pk), "check": checks[node.pk]}
         for node in nodes
     ]
 
@@ -161,7 +164,7 @@ def _others(number: int, name: str, project_id: int, project: str, project_ids: 
     return {"number": number, "name": name if project_id in project_ids else None, "project": project}
 
 
-def _node(node: Node, gpus: list[_Gpu], held: Occupants, assigned: Occupants) -> dict[str, Any]:
+def _node(node: Node, gpus: list[_Gpu], held: Occupants, assigned: Occupants, taken: Collection[int]) -> dict[str, Any]:
     return {
         "name": node.name,
         "type": node.accelerator_type,
@@ -175,13 +178,17 @@ def _node(node: Node, gpus: list[_Gpu], held: Occupants, assigned: Occupants) ->
         "cpus": node.cpus,
         "memory_mib": node.memory_mib,
         "last_seen_at": iso(node.last_seen_at),
-        "accelerators": [_accelerator(gpu, node.schedulable, held, assigned) for gpu in gpus],
+        "accelerators": [_accelerator(gpu, node.schedulable, held, assigned, taken) for gpu in gpus],
+        "taken": describe_taken(node),
     }
 
 
-def _accelerator(gpu: _Gpu, schedulable: bool, held: Occupants, assigned: Occupants) -> dict[str, Any]:
+def _accelerator(
+    gpu: _Gpu, schedulable: bool, held: Occupants, assigned: Occupants, taken: Collection[int]
+) -> dict[str, Any]:
     there = held.get(gpu.pk) or assigned.get(gpu.pk) or []
-    state = "held" if gpu.pk in held else "assigned" if there else "free" if schedulable else "draining"
+    state = "draining" if not schedulable else "others" if gpu.pk in taken else "free"
+    state = "held" if gpu.pk in held else "assigned" if there else state
     return {
         "index": gpu.index,
         "uuid": gpu.uuid,

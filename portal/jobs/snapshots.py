@@ -13,10 +13,11 @@ from typing import Any
 from accounts.ledger import current_prices
 from accounts.models import ClusterShare, Project
 from portal import logs
-from portal.jobs import profiles, quota_use
+from portal.jobs import others, profiles, quota_use
 from portal.jobs.application_profiles import with_histories
 from portal.jobs.clusters import speedup
 from portal.jobs.dependencies import Waits, waits_of
+from portal.jobs.engine_names import engine_name
 from portal.jobs.guarantees import guarantees_of_projects
 from portal.jobs.loops import Loop, LoopName, of_job, resting_in
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Node, Partition, Qos
@@ -94,6 +95,7 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
     # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.
     planned = {gpu for view in views for gpu in view.gpu_ids}
     blocked = frozenset(gpu for gpus in (*held.values(), *assigned.values()) for gpu in gpus) - planned
+    theirs = others.taken_gpus([cluster.pk])
     packs = getattr(policy, "packs", False)
     if getattr(policy, "reads_histories", False):
         views = with_histories(views, jobs)
@@ -114,7 +116,8 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
         members=fair.members if fair else {},
         usage=fair.usage if fair else {},
         usage_at=fair.usage_at if fair else 0.0,
-        blocked_gpu_ids=blocked,
+        blocked_gpu_ids=blocked | theirs.keys(),
+        others=domain.Others(theirs, engine_name(cluster)) if theirs else domain.Others(),
         settings={"speedup": speedup(cluster.pk), CLOCK: True},
     )
     seen = {
@@ -196,6 +199,7 @@ def nodes_of(cluster: Cluster) -> tuple[domain.Node, ...]:
             cpu_milli=1_000 * node.cpus or None,
             memory_mib=node.memory_mib or None,
             gpu_memory_mib=memory[node.pk] or None,
+            others=others.beside(node),
         )
         for node in cluster.nodes.all()
         if gpus[node.pk]

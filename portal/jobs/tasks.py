@@ -129,6 +129,7 @@ def _round(cluster: Cluster) -> None:
     steps.run(step("accept", pk), accept, cluster, executor, now)
     steps.run(step("end overdue states", pk), observation.advance_clock, cluster_id=pk, now=now)
     steps.run(step("end waits in the engine", pk), engine_waits.end_long_waits, cluster_id=pk, now=now)
+    steps.run(step("place anew where others are", pk), engine_waits.end_taken, cluster_id=pk, now=now)
     steps.run(step("enforce limits", pk), limits.enforce, cluster_id=pk, now=now)
     if answered:  # else they may have ended long ago, and well
         steps.run(step("enforce max_duration", pk), limits.end_overdue, cluster_id=pk, now=now)

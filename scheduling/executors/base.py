@@ -21,6 +21,19 @@ class AcceleratorInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """What jobs of the engine that are not the portal's hold of a node. `until`: POSIX seconds at which they end at the
+    latest; None: not known. `blocks`: GPUs that nobody can be given until then, those included for which they leave
+    too few processors or too little memory."""
+
+    gpus: int = 0
+    cpus: int = 0
+    memory_mib: int = 0
+    until: float | None = None
+    blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class NodeInfo:
     name: str
     accelerators: tuple[AcceleratorInfo, ...]
@@ -32,6 +45,8 @@ class NodeInfo:
     unclear: str = ""
     #: Why the engine starts nothing new there, in its words; None: it does.
     drain_reason: str | None = None
+    #: Those first that end first.
+    taken: tuple[Taken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ class Future:
         #: Of free GPUs of a type: since when they are, and how many rounds there had been when that was known.
         self._freed: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         self._blocked: set[int] = set(base.blocked_gpu_ids)
+        self._others = dict(base.others.gpus)
         self._usage = {key: {user: dict(kinds) for user, kinds in users.items()} for key, users in base.usage.items()}
         self._live = {job.id: Sim(job, self.runs[job.id]) for job in base.jobs}
         self._open = {job.id for job in base.jobs if not job.gpu_ids}
@@ -192,8 +193,13 @@ class Future:
                 sim.gpus, sim.gang = job.gpu_ids, job.gang
                 sim.locked_until = self._locked_until(job)
                 self._train(sim, self.now)
-        if self._blocked:
-            self._at(self.now + 3 * self.times.stop_s, self._unblock(frozenset(self._blocked)))
+        soon = self.now + 3 * self.times.stop_s
+        if leaving := frozenset(self._blocked - self._others.keys()):
+            self._at(soon, self._unblock(leaving))
+        ends = {*self._others.values(), *(one.until for node in self.base.nodes for one in node.others)}
+        for until in ends - {None}:
+            assert until is not None
+            self._at(max(until, soon), self._end_others(until))
         self._await_arrival()
 
     def _locked_until(self, job: Job) -> float:
@@ -280,6 +286,21 @@ class Future:
 
         return call
 
+    def _end_others(self, until: float) -> Callable[[], None]:
+        """What is not ours has ended by then."""
+
+        def call() -> None:
+            gpus = frozenset(gpu for gpu, at in self._others.items() if at == until)
+            self._others = {gpu: at for gpu, at in self._others.items() if gpu not in gpus}
+            nodes = (
+                replace(node, others=tuple(one for one in node.others if one.until != until)) if node.others else node
+                for node in self.base.nodes
+            )
+            self.base = replace(self.base, nodes=tuple(nodes))
+            self._unblock(gpus)()
+
+        return call
+
     # Rounds ----------------------------------------------------------------------------------------
 
     def _round(self) -> None:
@@ -297,6 +318,7 @@ class Future:
             usage=self._usage,
             windows=tuple(window for window in self.base.windows if window.end > self.now),
             blocked_gpu_ids=frozenset(self._blocked),
+            others=replace(self.base.others, gpus=self._others),
         )
         plan = self._plan = plan_round(snapshot, self.policy)
         self._memory = plan.memory

@@ -83,8 +83,11 @@ class Backfill:
 
     def _make_table(self, name: str) -> Timetable:
         """When somebody has to wait: a queue in which all fit needs none."""
-        stopping = sum(self._type_of.get(gpu) == name for gpu in self.snapshot.blocked_gpu_ids)
-        ways = [(at, count) for at, count, _ in self.leaving[name]] + [(self.snapshot.now + _SOON_S, stopping)]
+        others, soon = self.snapshot.others.gpus, self.snapshot.now + _SOON_S
+        mine = [gpu for gpu in self.snapshot.blocked_gpu_ids if self._type_of.get(gpu) == name]
+        ways = [(at, count) for at, count, _ in self.leaving[name]]
+        ways += [(soon, sum(gpu not in others for gpu in mine))]
+        ways += [(max(until, soon), 1) for gpu in mine if (until := others.get(gpu)) is not None]
         table = self._tables[name] = Timetable(self.snapshot.now, self._free[name], ways)
         for slot in self._taken.get(name, ()):
             table.take(slot.gang.count, slot.at, slot.duration_s)

@@ -261,7 +261,7 @@ def room_of(snapshot: Snapshot, part: set[str]) -> tuple[Mapping[str, int], dict
     found = fleet(snapshot.nodes)
     capacity = dict(found.total)
     others = [job for job in snapshot.jobs if job.id not in part] if len(part) < len(snapshot.jobs) else ()
-    for gpu in {gpu for job in others for gpu in job.gpu_ids}:
+    for gpu in {gpu for job in others for gpu in job.gpu_ids} | snapshot.others.gpus.keys():
         kind = found.type_of.get(gpu)
         if kind is not None:
             capacity[kind] -= 1

@@ -58,6 +58,9 @@ class Yard:
         self.cpu, self.memory = ground.capacity[:, 0].copy(), ground.capacity[:, 1].copy()
         self.gpu, self.gpu_memory = ground.gpu.copy(), ground.gpu_memory.copy()
         self.booked: list[int] = []  # rows, in the order in which something was booked there
+        for row, taken_cpu, taken_memory in ground.shared:
+            self.cpu[row] -= taken_cpu
+            self.memory[row] -= taken_memory
         self._book_all(holding)
         for gpu in snapshot.blocked_gpu_ids:
             if gpu in self.place:
@@ -200,6 +203,7 @@ class _Ground:
     gpu_memory: Ints
     of_each: Ints  # memory of each of a node's devices
     place: Mapping[int, tuple[int, int]]  # GPU -> row, column
+    shared: Sequence[tuple[int, int, int]]  # row, processors and memory that jobs have which are not ours
 
 
 class _Latest:
@@ -233,6 +237,11 @@ def _survey(known: Fleet) -> _Ground:
         gpu_memory=np.where(there, of_each[:, None], 0),
         of_each=of_each,
         place={gpu: (row, column) for row, node in enumerate(nodes) for column, gpu in enumerate(node.gpu_ids)},
+        shared=[
+            (row, sum(one.cpu_milli for one in node.others), sum(one.memory_mib for one in node.others))
+            for row, node in enumerate(nodes)
+            if node.others
+        ],
     )
 
 

@@ -44,6 +44,7 @@ NODE: schemas.Node = {
     "memory_mib": 65_536,
     "last_seen_at": None,
     "accelerators": [gpu(0, HELD), gpu(1, HELD), gpu(2, None)],
+    "taken": [],
     "drain": None,
     "check": {
         "state": None,
@@ -96,6 +97,35 @@ def test_nodes_say_how_many_gpus_are_free_and_who_holds_the_others(run: Run, por
     portal["GET nodes"] = [shared, shared | {"schedulable": False}]
     assert [cells(line)[4] for line in run("nodes").output.splitlines()[1:]] == ["0 + 40%", "0"]
     assert json.loads(run("nodes", "--output", "json").output)[0]["name"] == "n1"
+
+
+def taken(gpus: int, cpus: int, mib: int, until_at: str | None) -> schemas.TakenByOthers:
+    return {"gpus": gpus, "cpus": cpus, "memory_mib": mib, "until_at": until_at}
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([taken(2, 4, 32_768, "2026-11-28T14:20:00Z")], "2 GPUs, 4 CPUs, 32 GiB until 2026-11-28"),
+        ([taken(1, 0, 0, "2026-11-28T14:20:00Z"), taken(0, 4, 0, None)], "1 GPU, 4 CPUs, the first until 2026-11-28"),
+        ([taken(1, 0, 0, None)], "1 GPU"),
+        ([taken(0, 0, 0, None)], "-"),
+    ],
+)
+def test_what_others_have_of_a_node_is_said(
+    run: Run, portal: Scripted, rows: list[schemas.TakenByOthers], words: str
+) -> None:
+    others = [gpu(0, HELD), *({**gpu(index, None), "state": "others"} for index in (1, 2))]
+    shared = NODE | {"taken": rows, "accelerators": others}
+    portal["GET nodes"] = [shared, NODE]
+    first, second = (cells(line) for line in run("nodes").output.splitlines()[1:])
+    assert (first[4], first[-1].startswith(words), second[-1]) == ("0", True, "-")
+    use = {"from_at": "", "to_at": "", "bucket_s": 1800, "held": [], "held_part": None}
+    page = {"jobs": [], "use": use, "faults": [], "faults_by_reason": {}, "events": []}
+    portal["GET nodes/n1"] = shared | page
+    said = run("nodes", "n1").output
+    assert "1 of 1 in use" in said
+    assert words == "-" or words in said
 
 
 def test_one_node_is_shown_with_its_jobs_its_use_and_what_failed(run: Run, portal: Scripted) -> None:

@@ -38,7 +38,7 @@ class Site(Commands):
         usual = {
             "scontrol ping": "Slurmctld(primary) at head is UP\n",
             "sbatch --version": "slurm-wlm 22.05.8\n",
-            "scontrol --oneliner show node": self.nodes_text,
+            "scontrol --details --oneliner show node": self.nodes_text,
             "scontrol --oneliner show partition": "PartitionName=gpu State=UP",
             "scontrol show config": "SlurmctldTimeout        = 120 sec\nSlurmdTimeout           = 300 sec\n",
             "sacct": json.dumps({"jobs": []}),

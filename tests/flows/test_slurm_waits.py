@@ -1,4 +1,4 @@
-"""A whole portal on a real Slurm that others use too: what waits, is requeued or suspended there."""
+"""A whole portal on a real Slurm: what waits, is requeued or suspended there."""
 
 from __future__ import annotations
 
@@ -33,20 +33,11 @@ def portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
 
 
 @pytest.fixture
-def others(slurm: SlurmCluster) -> Iterator[str]:
-    """A job of somebody else has GPUs of each node."""
-    words = (
-        "--parsable",
-        "--uid=65534",
-        "--gid=65534",
-        "--nodes=3",
-        "--gres=gpu:2",
-        "--output=/dev/null",
-        "--chdir=/tmp",
-    )
-    number = slurm._ask("sbatch", *words, "--wrap", "srun sleep 3600").strip()
-    yield number
-    slurm._ask("scancel", number)
+def down(slurm: SlurmCluster) -> Iterator[None]:
+    """Slurm takes jobs, and starts none."""
+    slurm._ask("scontrol", "update", "partitionname=main", "state=down")
+    yield
+    slurm._ask("scontrol", "update", "partitionname=main", "state=up")
 
 
 def submitted(portal: LivePortal, gpus: int, **keys: Any) -> int:
@@ -84,18 +75,17 @@ def kinds(portal: LivePortal, number: int) -> list[str]:
     return [kind for (kind,) in portal.rows(f"SELECT e.kind FROM jobs_jobevent e JOIN jobs_job j ON {where}")]
 
 
-def test_a_job_that_waits_for_gpus_of_others_says_so_costs_nothing_and_starts_when_they_are_free(
-    portal: LivePortal, slurm: SlurmCluster, others: str
+def test_a_job_that_waits_in_slurm_says_so_costs_nothing_and_starts_when_slurm_starts_it(
+    portal: LivePortal, slurm: SlurmCluster, down: None
 ) -> None:
-    portal.wait_for("the others", lambda: "R" in slurm._ask("squeue", "-h", "-j", others, "--format=%t"))
     number = submitted(portal, 4)
-    job = says(portal, number, "Waits in Slurm (Resources)")
+    job = says(portal, number, "Waits in Slurm (PartitionDown)")
     assert job["state"] == "starting"
     portal.wait_for("a new placement", lambda: kinds(portal, number).count("GPUS_FREE") >= 2, 3 * WAIT_S + 60)
     job = portal.job(number)
     assert Decimal(job["cost"]["so_far"]) < Decimal("12")  # 4 GPUs at 1000 an hour cost 1.1 each second
     assert not {"FAIL", "retry"} & set(kinds(portal, number))
-    slurm._ask("scancel", others)
+    slurm._ask("scontrol", "update", "partitionname=main", "state=up")
     portal.wait_state(number, "running", timeout_s=120)
     assert attempts(portal, number) == 1
     cancel(portal, number)

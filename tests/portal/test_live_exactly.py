@@ -253,12 +253,12 @@ def test_a_gpu_says_who_has_it_and_who_is_next(held: list[Any], assigned: list[A
     def by_gpu(parts: list[Any]) -> dict[int, list[_Part]]:
         return {1: [_Part(*part) for part in parts]} if parts else {2: [_Part(9, "RUNNING", 100)]}
 
-    assert _cell(GPU, by_gpu(held), by_gpu(assigned)) == cell
+    assert _cell(GPU, by_gpu(held), by_gpu(assigned), ()) == cell
 
 
 def test_a_free_gpu_of_a_node_that_takes_nobody_is_draining() -> None:
     gpu: Any = SimpleNamespace(pk=1, node=SimpleNamespace(schedulable=False))
-    assert _cell(gpu, {}, {}) == {"state": "draining"}
+    assert _cell(gpu, {}, {}, {1}) == {"state": "draining"}
 
 
 @pytest.mark.parametrize(("percents", "free"), [([100], None), ([99], 1), ([50, 50], 0), ([25], 75), ([60, 30], 10)])

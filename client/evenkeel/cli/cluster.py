@@ -117,8 +117,11 @@ def nodes(name: str | None, cluster: str | None, output: str) -> None:
 
 def _list(found: list[schemas.Node], clusters: list[str], output: str) -> None:
     """`clusters`: of each node, where there are several."""
-    heads = ("NODE", "TYPE", "STATE", "GPUS", "FREE", "JOBS", "CPUS", "MEMORY GIB")
+    heads = ["NODE", "TYPE", "STATE", "GPUS", "FREE", "JOBS", "CPUS", "MEMORY GIB"]
     rows, right = [_node(node) for node in found], {3, 4, 6, 7}
+    if any(node.get("taken") for node in found):
+        heads.append("BY OTHERS")
+        rows = [[*row, by_others(node) or "-"] for row, node in zip(rows, found, strict=True)]
     if output == "json":
         named = [{"cluster": one, **node} for one, node in zip(clusters, found, strict=True)] if clusters else found
         print_json(named)
@@ -136,12 +139,14 @@ def _show(node: schemas.NodeDetail, output: str) -> None:
         return
     held, faults = node["use"]["held_part"], node["faults_by_reason"]
     busy = sum(gpu["job"] is not None for gpu in node["accelerators"])
+    ours = node["gpus"] - sum(gpu["state"] == "others" for gpu in node["accelerators"])
     counted = sorted(faults.items(), key=lambda one: (-one[1], one[0]))
     rows: list[tuple[str, object]] = [
         ("Node", clean(node["name"])),
         ("State", clean(_state(node))),
         ("Type", clean(_type(node))),
-        ("GPUs", f"{busy} of {node['gpus']} in use{f', {rest}% of one free' if (rest := _rest_percent(node)) else ''}"),
+        ("GPUs", f"{busy} of {ours} in use{f', {rest}% of one free' if (rest := _rest_percent(node)) else ''}"),
+        *([("By others", others)] if (others := by_others(node)) else []),
         ("CPUs", node["cpus"] or "-"),
         ("Memory", f"{round(node['memory_mib'] / 1024)} GiB" if node["memory_mib"] else "-"),
         ("Last seen", f"{age(node['last_seen_at'])} ago" if node["last_seen_at"] else "-"),
@@ -191,6 +196,18 @@ def _node(node: schemas.Node) -> list[object]:
         node["cpus"],
         round(node["memory_mib"] / 1024) or "-",
     ]
+
+
+def by_others(node: schemas.Node | schemas.NodeDetail) -> str:
+    """What jobs of the engine that are not the portal's have of it; empty: nothing."""
+    taken = node.get("taken") or []
+    gpus, cpus, mib = (sum(one[key] for one in taken) for key in ("gpus", "cpus", "memory_mib"))
+    gib = f"{mib / 1024:.3g} GiB" if mib else ""
+    what = [f"{gpus} GPU{'' if gpus == 1 else 's'}" if gpus else "", f"{cpus} CPUs" if cpus else "", gib]
+    ends = {one["until_at"] for one in taken}
+    first = min((end for end in ends if end), default=None)
+    until = f"{' until' if len(ends) == 1 else ', the first until'} {moment(first)}" if first else ""
+    return ", ".join(filter(None, what)) + until if any(what) else ""
 
 
 def _state(node: schemas.Node | schemas.NodeDetail) -> str:

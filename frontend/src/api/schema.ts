@@ -3863,7 +3863,7 @@ export interface components {
         };
         Cell: {
             /** @enum {string} */
-            state: "free" | "held" | "assigned" | "draining";
+            state: "free" | "held" | "assigned" | "draining" | "others";
             job?: number;
             /** @enum {string} */
             kind?: "launching" | "protected" | "running" | "moving";
@@ -5828,6 +5828,13 @@ export interface components {
             };
             gpus: number;
             held: number;
+            /** @description GPUs that jobs of the engine have which are not the portal's. */
+            others: number;
+            /**
+             * Format: date-time
+             * @description When the first of these are to end.
+             */
+            others_until_at?: string;
             /**
              * @description An amount in the currency.
              * @example 12.50
@@ -6103,6 +6110,8 @@ export interface components {
             memory_mib: number;
             last_seen_at: string | null;
             accelerators: components["schemas"]["NodeAccelerator"][];
+            /** @description What jobs of the engine that are not the portal's hold of it, those first that end first. */
+            taken: components["schemas"]["TakenByOthers"][];
             /** @description Of a drained node. */
             drain: components["schemas"]["Drain"] | null;
             check: components["schemas"]["NodeHealth"];
@@ -6111,8 +6120,11 @@ export interface components {
             index: number;
             uuid: string;
             memory_mib: number;
-            /** @enum {string} */
-            state: "free" | "held" | "assigned" | "draining";
+            /**
+             * @description Others: jobs of the engine that are not the portal's have it, or leave too few processors or too little memory for it.
+             * @enum {string}
+             */
+            state: "free" | "held" | "assigned" | "draining" | "others";
             kind: ("launching" | "protected" | "running" | "moving") | null;
             /** @description Who has it, or the largest part of it. */
             job: components["schemas"]["OthersJob"] | null;
@@ -6151,6 +6163,8 @@ export interface components {
             memory_mib: number;
             last_seen_at: string | null;
             accelerators: components["schemas"]["NodeAccelerator"][];
+            /** @description What jobs of the engine that are not the portal's hold of it, those first that end first. */
+            taken: components["schemas"]["TakenByOthers"][];
             /** @description Of a drained node. */
             drain: components["schemas"]["Drain"] | null;
             check: components["schemas"]["NodeHealth"];
@@ -8472,6 +8486,13 @@ export interface components {
              */
             models: string[] | null;
         };
+        TakenByOthers: {
+            gpus: number;
+            cpus: number;
+            memory_mib: number;
+            /** @description When their time limits end, at the latest; null: not known. */
+            until_at: string | null;
+        };
         Taker: {
             number: number;
             /** @description Null for a job of a project that is not yours. */
@@ -8558,8 +8579,11 @@ export interface components {
             samples: number;
         };
         Tiles: {
+            /** @description Without those that jobs of the engine have which are not the portal's. */
             gpus_total: number;
             gpus_busy: number;
+            /** @description That those have, or leave too little beside. */
+            gpus_others: number;
             utilisation: number;
             running: number;
             queued: number;

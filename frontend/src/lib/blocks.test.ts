@@ -4,7 +4,7 @@ import { busyOf, densityFor, holdersOf, nodeBlocks, partWords } from "./blocks";
 
 function node(cells: AcceleratorState[], extra: Partial<NodeState> = {}): NodeState {
   return {
-    type: "h200", gpus: cells.length, emulated: false, schedulable: true, drained: false, lost: false, memory_mib: 0, cpus: 0, host_memory_mib: 0, held: 0, price_per_hour: "1",
+    type: "h200", gpus: cells.length, emulated: false, schedulable: true, drained: false, lost: false, memory_mib: 0, cpus: 0, host_memory_mib: 0, held: 0, others: 0, price_per_hour: "1",
     accelerators: Object.fromEntries(cells.map((cell, i) => [String(i), cell])), ...extra,
   };
 }
@@ -20,6 +20,11 @@ it("joins neighbours of one job in one condition", () => {
 it("keeps protected and launching GPUs apart from running ones", () => {
   const blocks = nodeBlocks(node([held(7, "protected"), held(7), held(7, "launching")]));
   expect(blocks.map((block) => [block.protected, block.face])).toEqual([[true, "held"], [false, "held"], [false, "moving"]]);
+});
+
+it("shows GPUs that others have apart from free ones", () => {
+  const blocks = nodeBlocks(node([held(7), free, { state: "others" }, { state: "others" }]));
+  expect(blocks.map((block) => [block.size, block.job, block.face])).toEqual([[1, 7, "held"], [1, null, "free"], [2, null, "others"]]);
 });
 
 it("shows a lost node as lost and a drained one as draining", () => {

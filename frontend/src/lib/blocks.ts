@@ -2,7 +2,7 @@ import type { AcceleratorState, NodeState } from "../api/types";
 import type { ClusterState } from "./blanks";
 import { percent } from "./format";
 
-export type Face = "held" | "moving" | "shared" | "free" | "draining" | "lost";
+export type Face = "held" | "moving" | "shared" | "free" | "draining" | "lost" | "others";
 
 /** What one job has of a GPU. */
 type Holder = Omit<NonNullable<AcceleratorState["parts"]>[number], "kind"> & Pick<AcceleratorState, "kind">;
@@ -34,6 +34,7 @@ const emptyFace = (node: NodeState, gpu: AcceleratorState) => (gpu.state === "dr
 function faceOf(node: NodeState, gpu: AcceleratorState): Face {
   if (node.lost) return "lost";
   if (gpu.parts && gpu.parts.length > 0) return "shared";
+  if (gpu.state === "others") return "others";
   if (gpu.state === "assigned" || isMoving(gpu.kind)) return gpu.job === undefined ? "free" : "moving";
   return gpu.job === undefined ? emptyFace(node, gpu) : "held";
 }

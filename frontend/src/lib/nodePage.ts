@@ -1,4 +1,5 @@
 import type { NodeDetail, NodeUse } from "../api/types";
+import { othersGpus } from "./others";
 import { capital, clock, count, moment, percent, relative, trimmed } from "./format";
 
 export const busyGpus = (node: Pick<NodeDetail, "accelerators">): number => node.accelerators.filter((gpu) => gpu.job !== null).length;
@@ -35,8 +36,10 @@ function standing(node: NodeDetail, now: Date): { head: string; rest: string } {
   if (node.check.state) return { head: `${node.name} ${node.check.state === "failed" ? "failed its check" : "is being checked"}`, rest: `: nothing new starts there; ${jobsThere(node)}.` };
   if (node.unclear) return { head: `${node.name} is unclear`, rest: `: ${unclearWords(node, now)}; ${jobsThere(node)}.` };
   if (node.gpus === 0) return { head: `${node.name} has no GPU`, rest: " that it reports." };
+  const others = othersGpus(node);
+  if (busy === 0 && others > 0) return { head: `No job here uses ${node.name}`, rest: `: others in its engine have ${others} of ${count(node.gpus, "GPU")}.` };
   if (busy === 0) return { head: `Nobody uses ${node.name}`, rest: `: ${node.gpus === 1 ? "its GPU is" : `all ${node.gpus} GPUs are`} free.` };
-  return { head: `${busy} of ${count(node.gpus, "GPU")} of ${node.name} ${busy === 1 ? "is" : "are"} in use`, rest: ` by ${count(node.jobs.length, "job")}.` };
+  return { head: `${busy} of ${count(node.gpus - others, "GPU")} of ${node.name} ${busy === 1 ? "is" : "are"} in use`, rest: ` by ${count(node.jobs.length, "job")}.` };
 }
 
 /** What it does now, and how it has been: the head is said in bold. */

@@ -8,13 +8,13 @@ const NOW = new Date(2026, 10, 21, 14, 0);
 function cluster(tiles: Partial<FullTiles>, queue: number[] = [], holding = tiles.running ?? 12): ClusterState {
   const jobs = Object.fromEntries(Array.from({ length: holding }, (_, i) => [String(i), { number: i, project: "vision", state: "running" as const, gpus: 2 }]));
   const all: FullTiles = {
-    gpus_total: 32, gpus_busy: 29, utilisation: 0.9, running: 12, queued: queue.length, oldest_wait_since_at: null, variance: 0.014, v_bound: 0.04,
+    gpus_total: 32, gpus_busy: 29, gpus_others: 0, utilisation: 0.9, running: 12, queued: queue.length, oldest_wait_since_at: null, variance: 0.014, v_bound: 0.04,
     mean_relative_throughput: 0.4, relative_throughputs: [], spend_per_hour: "1", spend_month: "1", budget_month: null, ...tiles,
   };
   return { cluster: { name: "north", speedup: 1, engine: "This machine", emulated: false, currency: "USD", round: 1, policy: { name: "f_scheduling", parameters: {} } }, tiles: all, nodes: {}, jobs, queue, events: {} };
 }
 
-const node = { type: "l40s", gpus: 8, emulated: false, schedulable: true, drained: false, lost: false, memory_mib: 0, cpus: 0, host_memory_mib: 0, held: 0, price_per_hour: "1", accelerators: {} };
+const node = { type: "l40s", gpus: 8, emulated: false, schedulable: true, drained: false, lost: false, memory_mib: 0, cpus: 0, host_memory_mib: 0, held: 0, others: 0, price_per_hour: "1", accelerators: {} };
 
 function running(number: number, on: string, minutes: number): JobView {
   const full = { finished_at: null, expected_end_at: new Date(NOW.getTime() + minutes * 60_000).toISOString(), allocation: { type: "l40s", count: 1, epoch: 1, gpus: [{ node: on, index: 0 }] } };
@@ -67,9 +67,14 @@ it("counts no GPU of a node that is lost or drained as free", () => {
 });
 
 it("is calm about an empty cluster", () => expect(words(cluster({ running: 0, gpus_busy: 0, variance: null }))).toBe("All is calm. All 32 GPUs are free. Nothing waits."));
+it("says that others have all", () => {
+  const state = cluster({ gpus_total: 0, gpus_others: 8, gpus_busy: 0, running: 0 });
+  state.cluster = { ...state.cluster, engine: "Slurm" };
+  expect(words(state)).toMatch(/^All 8 GPUs are used by others in Slurm\./);
+});
 it("asks for accelerators where there are none", () => expect(words(cluster({ gpus_total: 0 }))).toMatch(/^No accelerators yet\./));
 it("puts a lost node first", () => {
   const state = cluster({});
-  state.nodes["oak-04"] = { type: "l40s", gpus: 8, emulated: false, schedulable: true, drained: false, lost: true, memory_mib: 0, cpus: 0, host_memory_mib: 0, held: 0, price_per_hour: "1", accelerators: {} };
+  state.nodes["oak-04"] = { type: "l40s", gpus: 8, emulated: false, schedulable: true, drained: false, lost: true, memory_mib: 0, cpus: 0, host_memory_mib: 0, held: 0, others: 0, price_per_hour: "1", accelerators: {} };
   expect(words(state)).toMatch(/^oak-04 is lost\. /);
 });

@@ -65,8 +65,9 @@ function waiting(state: ClusterState, jobs: Map<number, JobView>, now: Date): Pa
 
 /** The overview's opening: is it fair, is it full, when is it my turn. */
 export function overviewSentence(state: ClusterState, jobs: Map<number, JobView>, now: Date): Part[] {
-  const { gpus_busy: busy, gpus_total: total } = state.tiles;
+  const { gpus_busy: busy, gpus_total: total, gpus_others: others } = state.tiles;
   const holding = Object.values(state.jobs).filter((job) => job.gpus > 0).length; // those that start or move hold GPUs too
+  if (total === 0 && others > 0) return [strong(`All ${count(others, "GPU")} are used by others in ${state.cluster.engine}.`), ...waiting(state, jobs, now)];
   if (total === 0) return [strong("No accelerators yet."), plain(" Nothing can run until an executor reports some.")];
   const parts = [strong(headline(state))];
   if (holding > 0) {

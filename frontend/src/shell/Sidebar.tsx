@@ -81,7 +81,7 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
   const cluster = useCluster();
   const running = cluster?.tiles.running;
   const nodes = cluster ? Object.keys(cluster.nodes).length : session.cluster.nodes;
-  const gpus = cluster?.tiles.gpus_total ?? session.cluster.gpus;
+  const gpus = (cluster ? cluster.tiles.gpus_total + cluster.tiles.gpus_others : session.cluster.gpus);
   return (
     <nav className="side" aria-label="Main">
       <NavLink to="/" className="brand"><Logo />Evenkeel</NavLink>

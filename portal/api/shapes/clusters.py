@@ -93,10 +93,20 @@ class NodeAccelerator(Shape):
     index: int
     uuid: str
     memory_mib: int
-    state: Literal["free", "held", "assigned", "draining"]
+    state: Literal["free", "held", "assigned", "draining", "others"] = Field(
+        description="Others: jobs of the engine that are not the portal's have it, or leave too few processors or too "
+        "little memory for it."
+    )
     kind: HoldKind | None
     job: OthersJob | None = Field(description="Who has it, or the largest part of it.")
     parts: list[AcceleratorPart] = Field(description="All who have it, the largest part first.")
+
+
+class TakenByOthers(Shape):
+    gpus: int
+    cpus: int
+    memory_mib: int
+    until_at: datetime | None = Field(description="When their time limits end, at the latest; null: not known.")
 
 
 class Node(Shape):
@@ -117,6 +127,9 @@ class Node(Shape):
     memory_mib: int
     last_seen_at: datetime | None
     accelerators: list[NodeAccelerator]
+    taken: list[TakenByOthers] = Field(
+        description="What jobs of the engine that are not the portal's hold of it, those first that end first."
+    )
     drain: Drain | None = Field(description="Of a drained node.")
     check: NodeHealth
 

@@ -61,8 +61,9 @@ class LiveClusterHead(Shape):
 
 
 class Tiles(Shape):
-    gpus_total: int
+    gpus_total: int = Field(description="Without those that jobs of the engine have which are not the portal's.")
     gpus_busy: int
+    gpus_others: int = Field(description="That those have, or leave too little beside.")
     utilisation: float
     running: int
     queued: int
@@ -83,7 +84,7 @@ class CellPart(Shape):
 
 
 class Cell(Shape):
-    state: Literal["free", "held", "assigned", "draining"]
+    state: Literal["free", "held", "assigned", "draining", "others"]
     job: int = _missing()
     kind: HoldKind = _missing()
     next: int = _missing()
@@ -104,6 +105,8 @@ class LiveNode(Shape):
     accelerators: dict[str, Cell]
     gpus: int
     held: int
+    others: int = Field(description="GPUs that jobs of the engine have which are not the portal's.")
+    others_until_at: datetime = _missing("When the first of these are to end.")
     price_per_hour: Money
     first_waiting: int = _missing("The first in the queue that waits for GPUs and could have some of this node.")
     withheld: Literal["checking", "failed", "unclear"] = _missing(

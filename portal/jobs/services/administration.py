@@ -20,6 +20,7 @@ from portal.jobs.loops import Loop, LoopName, of_node_name
 from portal.jobs.models import Accelerator, Cluster, Hold, Node, NodeCheck, PolicyChange
 from portal.jobs.services.checks import open_check
 from portal.jobs.services.drains import drain_node, engine_prefix, note_due, resume_node
+from portal.jobs.services.others import note_taken
 from scheduling.errors import InvalidParameters
 from scheduling.executors.base import NodeInfo
 from scheduling.policies import load_policy
@@ -182,6 +183,7 @@ def _store_node(
     gone = [gpu.pk for gpu in have.values() if gpu.present]
     if gone:
         Accelerator.objects.filter(pk__in=gone).update(present=False)
+    note_taken(node, info.taken)
     returned = node.lost and info.reachable and not info.unclear
     _set_unclear(node, info.unclear, now)
     _set_lost(node, _is_given_up(node, now) if info.unclear else not info.reachable, now)

@@ -11,14 +11,18 @@ from django.db.models import Q
 from psycopg2.extras import DateTimeTZRange
 
 from portal.jobs import events
+from portal.jobs.engine_names import engine_name
 from portal.jobs.loops import Loop, LoopName, of_run
 from portal.jobs.models import Command, Hold, Run
+from portal.jobs.others import overfull_nodes
 from portal.jobs.services.moves import kept_why, move
 from portal.jobs.services.submission import end_assignments
 from portal.jobs.services.times import from_posix
 from scheduling.executors.base import Fact
 from scheduling.lifecycle import TRAINING, Event, State
 
+#: An engine that has just been asked may only not have looked yet.
+TAKEN_S = 10.0
 #: In others a launch is about to end anyway.
 _STATES = (State.LAUNCHING, *TRAINING)
 
@@ -66,10 +70,36 @@ def end_long_waits(*, cluster_id: int, now: datetime) -> None:
             loop.run(of_run(run), _place_anew, run, now)
 
 
-@transaction.atomic
+def end_taken(*, cluster_id: int, now: datetime) -> None:
+    """A launch that waits for GPUs which the engine's other jobs have, as is known by now, is placed anew at once: the
+    other GPUs of its plan are not kept idle for it."""
+    nodes = overfull_nodes(cluster_id)
+    if not nodes:
+        return
+    waits = Run.objects.filter(job__cluster_id=cluster_id, state=State.LAUNCHING).exclude(engine_waits="")
+    late = waits.filter(engine_waits_since__lte=now - timedelta(seconds=TAKEN_S))
+    loop = Loop(LoopName.OVERDUE, cluster_id)
+    for run in late.select_related("job"):
+        holds = Hold.objects.filter(run=run, epoch=run.epoch, during__upper_inf=True, accelerator__node__in=nodes)
+        node = holds.order_by("accelerator__node__name").values_list("accelerator__node__name", flat=True).first()
+        if node is not None:
+            loop.run(of_run(run), _place_elsewhere, run, node, now)
+
+
+def _place_elsewhere(run: Run, node: str, now: datetime) -> None:
+    job = run.job
+    others = f"other {engine_name(job.cluster)} jobs"
+    _anew(run, f"#{job.number} {job.name}: its GPUs of {node} are used by {others}, so it is placed anew", now)
+
+
 def _place_anew(run: Run, now: datetime) -> None:
     seconds = settings.EVENKEEL_ENGINE_WAIT_S
     text = f"#{run.job.number} {run.job.name} has waited {seconds:.0f} s ({run.engine_waits}) and is placed anew"
+    _anew(run, text, now)
+
+
+@transaction.atomic
+def _anew(run: Run, text: str, now: datetime) -> None:
     move(run, Event.REALLOCATED, at=now, text=text, why=kept_why(run), engine_waits="", engine_waits_since=None)
     end_assignments(run, now)
     Command.objects.get_or_create(

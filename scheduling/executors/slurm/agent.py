@@ -28,6 +28,7 @@ from scheduling.executors.local.preparing import PROXIES
 from scheduling.executors.slurm.as_person import LAUNCH, MAX_LINE, PREPARATION, QUEUE, VERSION
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.executor import SlurmExecutor
+from scheduling.executors.slurm.others import Watch
 from scheduling.executors.slurm.partitions import KnownPartitions
 from scheduling.executors.slurm.seeing import Notes, Seen
 
@@ -55,6 +56,7 @@ class PersonsExecutor(SlurmExecutor):
         self._notes = Notes(state)
         self._commands = Commands(self._options.conf, self._options.command_timeout_s)
         self._partitions = KnownPartitions(self._commands)
+        self._watch = Watch(self._commands)
         self.given: Seen | None = None
 
     def _see(self, commands: Commands | None = None) -> Seen:

@@ -195,7 +195,13 @@ class Commands:
         return self.run("scontrol", "--oneliner", "show", "partition"), self.run("scontrol", "show", "config")
 
     def nodes(self) -> str:
-        return self.run("scontrol", "--oneliner", "show", "node")
+        return self.run("scontrol", "--details", "--oneliner", "show", "node")
+
+    def running_on(self, nodes: Sequence[str], states: str, columns: str) -> str:
+        """Everybody's jobs that have something of these nodes."""
+        return self.run(
+            "squeue", "--noheader", f"--states={states}", f"--nodelist={','.join(nodes)}", f"--Format={columns}"
+        )
 
 
 def jobs_in(text: str, prefix: str) -> dict[str, list[SlurmJob]]:

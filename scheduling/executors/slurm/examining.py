@@ -29,6 +29,7 @@ from scheduling.executors.slurm.site import examine_partition
 #: Versions under which the tests were run; what lies between was read in Slurm's documentation.
 RUN = ((22, 5), (24, 11))
 NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "srun")
+CHECK_NAME = "evenkeel-doctor"  # of its jobs
 PROBE_WAIT_S = 20
 PROBE_TIMEOUT_S = 90.0
 PROBE_MIB, REAL_PROBE_MIB = 64, 256  # NVML in a process of its own beside it
@@ -202,7 +203,7 @@ def _gres(nodes: Sequence[SlurmNode], options: Options) -> Iterator[Finding]:
 
 def _accounting(commands: Commands) -> Finding:
     try:
-        kept = commands.past_jobs("evenkeel-doctor") is not None
+        kept = commands.past_jobs(CHECK_NAME) is not None
     except ExecutorError as error:
         seen = f"sacct does not answer, so runners' own records count: {error}"
         return Finding("accounting", True, seen, known=False)
@@ -246,7 +247,7 @@ def _probe(
         began = time.time()
         text = commands.run(
             "srun", *options.arguments(), f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
-            f"--nodelist={names}", f"--immediate={wait_s}", memory, "--time=2", "--job-name=evenkeel-doctor",
+            f"--nodelist={names}", f"--immediate={wait_s}", memory, "--time=2", f"--job-name={CHECK_NAME}",
             "--export=NONE", "--chdir=/", options.python, "-c", PROBE, str(file), api_url, options.store_module,
             options.data_cache_dir, json.dumps([real, min(GPUS_TIMEOUT_S, timeout_s / 2)]),
             json.dumps(asdict(kept) if kept != NOTHING_KEPT else {}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,12 @@ from scheduling.executors.local.launching import make_job_dir, own_environment
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.spooling import is_spooled, spooled_reports
 from scheduling.executors.offering import SiteSoftware
-from scheduling.executors.slurm import examining, launching
+from scheduling.executors.slurm import examining, launching, others
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import brought_about, ending_of
 from scheduling.executors.slurm.folding import fold_names
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
-from scheduling.executors.slurm.names import PREFIX, job_name
+from scheduling.executors.slurm.names import PREFIX, job_name, parse_launch
 from scheduling.executors.slurm.options import Options
 from scheduling.executors.slurm.partitions import KnownPartitions, within
 from scheduling.executors.slurm.remembering import MOMENT_S, RememberingCommands, is_in_motion
@@ -90,12 +90,13 @@ class SlurmExecutor(SiteSoftware):
         self._software = told.software
         self._commands: Commands = RememberingCommands(told.conf, told.command_timeout_s, self._layout.own, told.look_s)
         self._partitions = KnownPartitions(self._commands)
+        self._watch = others.Watch(self._commands)
 
     # The executor contract
 
     def inventory(self) -> Sequence[NodeInfo]:
         partition = self._partitions.of(self._options.partition)
-        return tuple(within(node.info, partition) for node in self._nodes(self._commands.recalling()).values())
+        return tuple(within(node.info, partition) for node in self._shared_nodes(self._commands.recalling()).values())
 
     def look_anew(self) -> bool:
         return self._commands.forget()
@@ -109,9 +110,9 @@ class SlurmExecutor(SiteSoftware):
         with self._layout.locked(record.run_id), as_executor_error("launch"):
             if not self._may_launch(record, request.epoch):
                 return
-            nodes = self._nodes()
+            nodes = self._shared_nodes()
             partition = self._partitions.of(request.sbatch.get("partition", self._options.partition))
-            groups = launching.parts_of(request, nodes, partition)
+            groups = launching.parts_of(request, others.as_left(nodes, request.placement), partition)
             self._layout.remember(record)
             self._end_earlier(record, request.epoch)
             make_job_dir(self._layout, record.job_id, OURS)
@@ -210,6 +211,23 @@ class SlurmExecutor(SiteSoftware):
             memory_mib=options.gpu_memory_mib,
         )
         return {node.info.name: node for node in found}
+
+    def _shared_nodes(self, commands: Commands | None = None) -> dict[str, SlurmNode]:
+        """With what others hold of them."""
+        return self._watch.with_taken(self._nodes(commands), self._our_jobs)
+
+    def _our_jobs(self) -> set[int]:
+        """As Slurm numbers those of runs that this portal has begun. A portal beside it is another."""
+        return self._begun_here(self._see().jobs)
+
+    def _begun_here(self, queue: Mapping[str, Sequence[SlurmJob]]) -> set[int]:
+        """Those that do not say which launch they are (checks of nodes, a comment that was changed) count as ours."""
+        found = set[int]()
+        for name, jobs in queue.items():
+            launch = parse_launch(name)
+            if not name or (launch is not None and self._layout.begun(*launch)):
+                found |= {job.job_id for job in jobs}
+        return found
 
     def _may_launch(self, record: RunRecord, epoch: int) -> bool:
         """False when this epoch was sent or called off before; an older epoch than the newest is refused."""
@@ -377,7 +395,7 @@ class SlurmExecutor(SiteSoftware):
         epoch_dir = self._layout.epoch_dir(record, epoch)
         if not exists(epoch_dir / "claim" / "job"):
             return False
-        if left is not None and not ((others := silent(epoch_dir)) and others & self._silent_nodes()):
+        if left is not None and not ((quiet := silent(epoch_dir)) and quiet & self._silent_nodes()):
             return False
         if job is not None and not (job.ended("NODE_FAIL") or self._on_lost_node(job)):
             return False

@@ -1,4 +1,4 @@
-"""Nodes, GPUs and drain states, from `scontrol --oneliner show node`."""
+"""Nodes, GPUs and drain states, from `scontrol --details --oneliner show node`."""
 
 from __future__ import annotations
 
@@ -48,6 +48,15 @@ _MARKS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Used:
+    """What jobs have of a node, ours and those of others."""
+
+    gpus: int = 0
+    cpus: int = 0
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmNode:
     """A node as Slurm has it. `gpu_types`: of each index, as --gres names it ("" where it has none). `state`: in
     Slurm's words, with the reason that it gives."""
@@ -56,6 +65,7 @@ class SlurmNode:
     address: str
     gpu_types: tuple[str, ...]
     state: str = ""
+    used: Used = Used()
 
     @property
     def usable(self) -> bool:
@@ -104,7 +114,9 @@ def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, s
         drain_reason=_drain_reason(states, fields),
     )
     state = ": ".join(filter(None, (fields.get("State", "UNKNOWN"), _reason(fields))))
-    return SlurmNode(info, fields.get("NodeAddr") or name, types, state), set(fields.get("Partitions", "").split(","))
+    used = Used(_used_gpus(fields.get("GresUsed", "")), _integer(fields, "CPUAlloc"), _integer(fields, "AllocMem"))
+    node = SlurmNode(info, fields.get("NodeAddr") or name, types, state, used)
+    return node, set(fields.get("Partitions", "").split(","))
 
 
 def _unclear(states: frozenset[str]) -> str:
@@ -150,6 +162,11 @@ def _gpus(gres: str) -> Iterator[str]:
         if match := _GPU.match(part.strip()):
             count = int(match["count"]) * (1_024 if match["unit"] else 1)
             yield from [match["type"] or ""] * min(count, MAX_GPUS)
+
+
+def _used_gpus(gres: str) -> int:
+    parts = (_GPU.match(part.strip()) for part in re.split(r",(?![^(]*\))", gres))
+    return sum(int(match["count"]) for match in parts if match)
 
 
 def _integer(fields: Mapping[str, str], name: str) -> int:

@@ -17,6 +17,12 @@ def launch_name(run_id: str, epoch: int) -> str:
     return f"{PREFIX}{run_id}-{int(epoch)}"
 
 
+def parse_launch(launch: str) -> tuple[str, int] | None:
+    """The run and epoch of `launch_name`."""
+    run_id, _, epoch = launch.removeprefix(PREFIX).rpartition("-")
+    return (run_id, int(epoch)) if _FORMER.fullmatch(launch) else None
+
+
 def job_name(number: int, name: str) -> str:
     """`evenkeel-2534 resnet50`: what everybody's tools can show, in ASCII, and no list for sacct's --name."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()

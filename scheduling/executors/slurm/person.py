@@ -265,6 +265,12 @@ class PersonSlurmExecutor(SlurmExecutor):
                 lines.setdefault(user, []).append(job)
         return {user: jobs_in("\n".join(jobs), PREFIX) for user, jobs in lines.items()}
 
+    def _our_jobs(self) -> set[int]:
+        found = super()._our_jobs()  # checks of nodes
+        for queue in (self._queues(self._accounts_in_use()) or {}).values():
+            found |= self._begun_here(queue)
+        return found
+
     def _shows_own_jobs_only(self) -> bool:
         if self._private is None or time.monotonic() > self._private[0] + PRIVATE_S:
             config = self._commands.run("scontrol", "show", "config")

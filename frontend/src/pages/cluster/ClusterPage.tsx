@@ -31,10 +31,11 @@ export default function ClusterPage({ session }: { session: Session }) {
 function Opening({ nodes }: { nodes: ClusterNode[] }) {
   const gpus = nodes.flatMap((node) => node.accelerators);
   const busy = gpus.filter((gpu) => gpu.state === "held" || gpu.state === "assigned").length;
+  const others = gpus.filter((gpu) => gpu.state === "others").length;
   const away = nodes.filter((node) => !node.schedulable).length;
   return (
     <>
-      <b>{busy} of {count(gpus.length, "GPU")} are in use</b> on {count(nodes.length, "node")}
+      <b>{busy} of {count(gpus.length - others, "GPU")} are in use</b> on {count(nodes.length, "node")}{others > 0 && `, ${others} more by others in its engine`}
       {away > 0 ? `; ${count(away, "node")} ${away === 1 ? "takes" : "take"} no new jobs.` : "."}
     </>
   );

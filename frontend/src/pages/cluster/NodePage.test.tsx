@@ -15,7 +15,7 @@ const gpu = (index: number, job: object | null) => ({ index, uuid: `u${index}`, 
 const node = {
   name: "oak-01", type: "titan_xp", gpus: 3, emulated: true, schedulable: true, drained: false, lost: false, cpus: 16, memory_mib: 65_536, last_seen_at: "2026-11-22T11:59:00Z", drain: null,
   check: { state: null, open: null, last: null, failures: 0, next_at: null, waived_at: null, waived_by: null },
-  accelerators: [gpu(0, mine), gpu(1, others), gpu(2, null)],
+  taken: [], accelerators: [gpu(0, mine), gpu(1, others), gpu(2, null)],
   jobs: [{ job: mine, gpus: 1, share_percent: 100, since_at: "2026-11-22T11:00:00Z", busy_part: 0.83 }, { job: others, gpus: 1, share_percent: 50, since_at: null, busy_part: null }], busy_part: 0.41,
   use: { from_at: "2026-11-21T12:00:00Z", to_at: "2026-11-22T12:00:00Z", bucket_s: 1800, held: [[1, 0.5]], held_part: 0.5 },
   faults: [{ job: mine, attempt: 2, at: "2026-11-22T10:00:00Z", reason: "runner_lost", text: "The runner was lost." }, { job: others, attempt: 1, at: "2026-11-22T09:00:00Z", reason: "signal", text: null }],

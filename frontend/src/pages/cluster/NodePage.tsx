@@ -11,6 +11,7 @@ import { dateTime, gibibytes, integer, percent, relative, typeName } from "../..
 import type { Figure } from "../../lib/jobView";
 import { useCluster, useLiveJobs } from "../../lib/liveContext";
 import { busyGpus, nodeSentence } from "../../lib/nodePage";
+import { othersGpus, othersWords } from "../../lib/others";
 import { TopBar } from "../../shell/TopBar";
 import { NodeGpus } from "../overview/Accelerators";
 import { CheckPanel } from "./ChecksPanel";
@@ -66,6 +67,7 @@ function Known({ node, isAdmin }: { node: NodeDetail; isAdmin: boolean }) {
   const now = useNow(10_000);
   const [draining, setDraining] = useState(false);
   const { head, rest } = nodeSentence(node, now);
+  const others = othersWords(node, useCluster()?.cluster.engine, now);
   return (
     <>
       <header style={{ display: "grid", gap: 4 }}>
@@ -78,7 +80,7 @@ function Known({ node, isAdmin }: { node: NodeDetail; isAdmin: boolean }) {
         <h1 className="say"><b>{head}</b>{rest}</h1>
       </header>
       {draining && <DrainForm name={node.name} onClose={() => setDraining(false)} />}
-      <FigureStrip figures={figures(node, now)} />
+      <FigureStrip figures={figures(node, others, now)} />
       <DrainsPanel nodes={[node]} isAdmin={isAdmin} />
       <Gpus node={node} now={now} />
       <div className="cols" style={HALVES}>
@@ -94,12 +96,12 @@ function Known({ node, isAdmin }: { node: NodeDetail; isAdmin: boolean }) {
   );
 }
 
-function figures(node: NodeDetail, now: Date): Figure[] {
+function figures(node: NodeDetail, others: string | null, now: Date): Figure[] {
   const seen = node.last_seen_at ? new Date(node.last_seen_at) : null;
   const { held_part: held } = node.use;
   return [
     { label: "Type", value: typeName(node.type), detail: node.accelerators[0]?.memory_mib ? `${gibibytes(node.accelerators[0].memory_mib)} each` : "" },
-    { label: "GPUs in use", value: integer(busyGpus(node)), unit: `of ${integer(node.gpus)}`, detail: node.schedulable ? "" : "takes no new jobs" },
+    { label: "GPUs in use", value: integer(busyGpus(node)), unit: `of ${integer(node.gpus - othersGpus(node))}`, detail: node.schedulable ? (others ?? "") : "takes no new jobs" },
     { label: "Held", value: held === null ? "–" : percent(held), detail: "mean of the last 24 h" },
     { label: "Busy", value: node.busy_part === null ? "–" : percent(node.busy_part), detail: node.busy_part === null ? "no job of it says so" : "GPUs whose jobs say so, now" },
     { label: "Processors", value: node.cpus > 0 ? integer(node.cpus) : "–", detail: node.cpus > 0 ? "" : "not reported" },
@@ -114,7 +116,7 @@ function Gpus({ node, now }: { node: NodeDetail; now: Date }) {
   const jobs = useLiveJobs();
   const state = cluster?.nodes[node.name];
   return (
-    <Panel title="Accelerators" meta={`${busyGpus(node)} of ${node.gpus} in use`}>
+    <Panel title="Accelerators" meta={`${busyGpus(node)} of ${node.gpus - othersGpus(node)} in use`}>
       {node.gpus === 0 ? <p className="empty">It reports no accelerators.</p> : (
         <div className="pb">
           {state ? <NodeGpus name={node.name} node={state} jobs={jobs} now={now} columns={Math.min(PER_ROW, state.gpus)} small={false} /> : <Skeleton height={66} />}

@@ -5,7 +5,9 @@ import { NodeLink } from "../../components/NodeLink";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { count, dateTime, moment, relative, typeName } from "../../lib/format";
+import { useCluster } from "../../lib/liveContext";
 import { busyGpus, unclearWords } from "../../lib/nodePage";
+import { othersGpus, othersWords } from "../../lib/others";
 import { nextWindow } from "../../lib/windows";
 import { WithheldMark } from "./ChecksPanel";
 import { DrainForm } from "./DrainForm";
@@ -67,11 +69,12 @@ function Row({ node, partitions, windows, isAdmin, now, onDrain }: RowProps) {
   const resume = useResume();
   const inside = partitions.filter((one) => one.nodes.includes(node.name) || one.accelerator_types.includes(node.type));
   const next = nextWindow(node, windows, now);
+  const others = othersWords(node, useCluster()?.cluster.engine, now);
   return (
     <tr>
       <td className="wide" style={{ fontWeight: 500 }}><NodeLink name={node.name} />{node.emulated && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</td>
       <td data-l="Type">{typeName(node.type)}</td>
-      <td className="ra" data-l="GPUs in use">{busyGpus(node)} of {node.gpus}</td>
+      <td className="ra" data-l="GPUs in use">{busyGpus(node)} of {node.gpus - othersGpus(node)}{others && <div className="sub">{others}</div>}</td>
       <td data-l="State" className="whole"><NodeState node={node} now={now} /></td>
       <td className="whole" data-l="Partitions">{inside.length > 0 ? inside.map((one) => one.name).join(", ") : <span className="sub">none</span>}</td>
       <td className="whole" data-l="Next window">{next ? <NextWindow window={next} /> : <span className="sub">none</span>}</td>

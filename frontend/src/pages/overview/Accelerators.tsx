@@ -23,10 +23,13 @@ interface Props {
 export function Accelerators({ cluster, jobs, now }: Props) {
   const { tiles } = cluster;
   const nodes = Object.entries(cluster.nodes).sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
-  const density = densityFor(tiles.gpus_total);
+  const density = densityFor(tiles.gpus_total + tiles.gpus_others);
   const out = gpusOutOfUse(cluster);
   const free = tiles.gpus_total - tiles.gpus_busy - out;
-  const facts = [`${integer(tiles.gpus_busy)} of ${integer(tiles.gpus_total)} in use`, free > 0 ? `${integer(free)} free` : "", out > 0 ? `${integer(out)} out of use` : ""];
+  const facts = [
+    `${integer(tiles.gpus_busy)} of ${integer(tiles.gpus_total)} in use`, free > 0 ? `${integer(free)} free` : "", out > 0 ? `${integer(out)} out of use` : "",
+    tiles.gpus_others > 0 ? `${integer(tiles.gpus_others)} more by others in ${cluster.cluster.engine}` : "",
+  ];
   return (
     <Panel title="Accelerators" meta={facts.filter(Boolean).join(", ")} right={density === "heat" ? undefined : <Legend />}>
       {nodes.length === 0 && <p className="empty">No node has reported yet.</p>}
@@ -91,7 +94,7 @@ export function NodeGpus({ name, node, jobs, now, columns, small }: GpusProps) {
       {nodeBlocks(node, columns).map((block) => {
         const of = { block, nodeName: name, emulated: node.emulated, freeReason: node.free_reason ?? null, small };
         if (block.face === "shared") return <SharedGpu key={block.from} {...of} jobs={jobs} />;
-        return <GpuBlock key={block.from} {...of} job={block.job === null ? undefined : jobs.get(block.job)} now={now} />;
+        return <GpuBlock key={block.from} {...of} othersUntil={node.others_until_at ?? null} job={block.job === null ? undefined : jobs.get(block.job)} now={now} />;
       })}
     </div>
   );
@@ -100,7 +103,8 @@ export function NodeGpus({ name, node, jobs, now, columns, small }: GpusProps) {
 function NodeHead({ name, node, memory, currency, brief }: { name: string; node: NodeState; memory: number | null; currency: string; brief: boolean }) {
   const busy = busyOf(node);
   const used = meanUtilisation(node);
-  if (brief) return <div className="nh"><b><NodeLink name={name} /></b><span>{busy}/{node.gpus} {typeName(node.type)}</span></div>;
+  const ours = node.gpus - node.others;
+  if (brief) return <div className="nh"><b><NodeLink name={name} /></b><span>{busy}/{ours} {typeName(node.type)}</span></div>;
   return (
     <div className="nh">
       <b><NodeLink name={name} /></b>
@@ -108,7 +112,7 @@ function NodeHead({ name, node, memory, currency, brief }: { name: string; node:
       {memory !== null && memory > 0 && <span>{withUnit(fixed(memory / 1024, 0), "GB")}</span>}
       {node.emulated && <Emulated />}
       <span className="r">
-        <span>{busy} of {node.gpus} in use</span>
+        <span>{busy} of {ours} in use</span>
         {used !== null && <span className="only-wide">{percent(used)} busy</span>}
         {node.price_per_hour !== null && <span>{money(node.price_per_hour, currency)}/h</span>}
       </span>

@@ -1,5 +1,5 @@
 import type { Block } from "../../lib/blocks";
-import { duration, indexRanges, number, percent, withUnit } from "../../lib/format";
+import { duration, indexRanges, moment, number, percent, withUnit } from "../../lib/format";
 import type { JobView } from "../../lib/liveContext";
 import { HeldBlock } from "./HeldBlock";
 import { isolated } from "../../lib/isolated";
@@ -10,6 +10,8 @@ interface Props {
   nodeName: string;
   emulated: boolean;
   freeReason: string | null;
+  /** When the first of others' GPUs on the node are to be free. */
+  othersUntil: string | null;
   small: boolean;
   now: Date;
 }
@@ -27,12 +29,13 @@ function secondLine(block: Block, job: JobView, now: Date): string {
   return speed == null || block.size === 1 ? done : `${withUnit(number(speed), "steps/s")}, ${done}`;
 }
 
-export function GpuBlock({ block, job, nodeName, emulated, freeReason, small, now }: Props) {
+export function GpuBlock({ block, job, nodeName, emulated, freeReason, othersUntil, small, now }: Props) {
   const span = { gridColumn: `span ${block.size}` };
   const size = small ? " small" : "";
   const where = `${isolated(nodeName)} GPU ${indexRanges(Array.from({ length: block.size }, (_, i) => block.from + i))}`;
   if (block.job === null) {
-    const words = { free: freeReason ?? "free", draining: freeReason ?? "draining", lost: "lost", held: "", moving: "", shared: "" }[block.face];
+    const others = othersUntil === null ? "by others" : `by others until ${moment(new Date(othersUntil), now)}`;
+    const words = { free: freeReason ?? "free", draining: freeReason ?? "draining", lost: "lost", others, held: "", moving: "", shared: "" }[block.face];
     return <div className={`blk free ${block.face}${size}`} style={span} title={`${where}: ${words}`}><span>{small ? "" : words}</span></div>;
   }
   return (

@@ -18,9 +18,10 @@ export const HeatMap = memo(function HeatMap({ nodes }: { nodes: [string, NodeSt
               const held = holders.length > 0;
               const share = held ? (gpu?.utilisation ?? 0.6) : 0;
               const out = node.lost || (!held && !node.schedulable);
+              const others = gpu?.state === "others";
               const style = { "--heat": `${Math.round(25 + share * 75)}%` } as CSSProperties;
-              const words = out ? "out of use" : held ? `${partWords({ parts: holders, rest: { percent: gpu?.free_percent ?? 0, face: "free" } })}, ${percent(share)} busy` : "free";
-              return <i key={index} className={out ? "out" : held ? "on" : ""} style={style} title={`${isolated(name)} GPU ${index}: ${words}`} />;
+              const words = out ? "out of use" : held ? `${partWords({ parts: holders, rest: { percent: gpu?.free_percent ?? 0, face: "free" } })}, ${percent(share)} busy` : others ? "by others" : "free";
+              return <i key={index} className={out || others ? "out" : held ? "on" : ""} style={style} title={`${isolated(name)} GPU ${index}: ${words}`} />;
             })}
           </div>
         </div>

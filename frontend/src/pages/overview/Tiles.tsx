@@ -42,7 +42,7 @@ export function Tiles({ cluster, jobs, now }: { cluster: ClusterState; jobs: Map
     <div className={`cols ${css.tiles}`}>
       <Tile
         label="Utilisation" value={tiles.utilisation === null ? "–" : fixed(tiles.utilisation * 100, 0)} unit="%"
-        detail={`${integer(tiles.gpus_busy)} of ${integer(tiles.gpus_total)} GPUs hold a job`}
+        detail={`${integer(tiles.gpus_busy)} of ${integer(tiles.gpus_total)} GPUs hold a job${tiles.gpus_others > 0 ? `, ${integer(tiles.gpus_others)} more by others` : ""}`}
         spark={<Sparkline values={[...points.map((p) => p.utilisation), tiles.utilisation]} />}
       />
       <Tile
