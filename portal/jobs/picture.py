@@ -12,7 +12,7 @@ from datetime import datetime
 from portal.jobs.dependencies import waits_of
 from portal.jobs.models import Cluster, Job, Run
 from portal.jobs.selectors import in_states
-from portal.jobs.shares import held_now, share_inputs, user_key
+from portal.jobs.shares import held_now, share_inputs, site_factors, user_key
 from portal.jobs.snapshots import nodes_of, partitions_of, project_tree, qos_levels
 from scheduling import domain
 from scheduling.lifecycle import LIVE, TRAINING, WAITING, State
@@ -39,16 +39,18 @@ def picture(cluster: Cluster, now: datetime) -> Picture:
     inputs = share_inputs(now)
     nodes = nodes_of(cluster)
     partitions, name_of = partitions_of(cluster, nodes)
+    jobs = tuple(_jobs(cluster, name_of))
     snapshot = domain.Snapshot(
         now=now.timestamp(),
         nodes=nodes,
-        jobs=tuple(_jobs(cluster, name_of)),
+        jobs=jobs,
         entities=project_tree(cluster.name),
         qos=qos_levels(),
         partitions=partitions,
         members=inputs.members,
         usage=inputs.usage,
         usage_at=inputs.usage_at,
+        site_factors=site_factors(cluster, inputs, jobs) if in_force else {},
     )
     return Picture(snapshot, policy, in_force)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,8 +13,9 @@ from django.db.models.functions import Lower
 
 from accounts.fair_share import decayed_usage
 from accounts.models import Membership, Project
+from portal.jobs import site_shares
 from portal.jobs.models import Cluster, Hold
-from scheduling.domain import Gang
+from scheduling.domain import Gang, Job
 
 #: Equal among themselves, and each like a project below theirs of weight 1.
 MEMBER_SHARES = 1.0
@@ -52,6 +53,14 @@ def share_inputs(now: datetime) -> ShareInputs:
     for (project, user), by_type in decayed.gpu_s.items():
         usage[keys[project]][user_key(user)] = by_type
     return ShareInputs(dict(members), dict(usage), decayed.at.timestamp())
+
+
+def site_factors(cluster: Cluster, inputs: ShareInputs, jobs: Iterable[Job]) -> dict[str, dict[str, float]]:
+    """What the site's own scheduler has for members, for who used something and for who has a job."""
+    people = {
+        (project, user) for side in (inputs.members, inputs.usage) for project, all_ in side.items() for user in all_
+    }
+    return site_shares.factors_of(cluster, people | {(job.project, job.user) for job in jobs})
 
 
 def held_now(cluster: Cluster) -> dict[Any, Held]:

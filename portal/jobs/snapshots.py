@@ -25,7 +25,7 @@ from portal.jobs.pairs import pairs_for
 from portal.jobs.selectors import in_states
 from portal.jobs.service_levels import PreemptMode
 from portal.jobs.services.plans import Seen
-from portal.jobs.shares import Held, held_now, share_inputs, user_key
+from portal.jobs.shares import Held, held_now, share_inputs, site_factors, user_key
 from portal.jobs.windows import windows_of
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING, State
@@ -116,6 +116,7 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
         members=fair.members if fair else {},
         usage=fair.usage if fair else {},
         usage_at=fair.usage_at if fair else 0.0,
+        site_factors=site_factors(cluster, fair, views) if fair else {},
         blocked_gpu_ids=blocked | theirs.keys(),
         others=domain.Others(theirs, engine_name(cluster)) if theirs else domain.Others(),
         settings={"speedup": speedup(cluster.pk), CLOCK: True},

@@ -22,7 +22,18 @@ from evenkeel.store import StoreError
 
 from accounts.models import Project
 from portal import logs
-from portal.jobs import audit_heads, checkpoint_store, decisions, history, launching, live, reporting, spooling, wakeups
+from portal.jobs import (
+    audit_heads,
+    checkpoint_store,
+    decisions,
+    history,
+    launching,
+    live,
+    reporting,
+    site_shares,
+    spooling,
+    wakeups,
+)
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.engine_isolation import refusals
 from portal.jobs.engine_limits import note_limits
@@ -547,6 +558,21 @@ def _reap_orphans(cluster: Cluster) -> None:
             logger.warning("ended run %s epoch %s, which nobody knows", run_id, epoch, extra=about)
     except ExecutorError as error:
         logger.warning("orphans of cluster %s: %s", cluster, error)
+
+
+@shared_task(name="evenkeel.read_site_shares", ignore_result=True)
+def read_site_shares() -> None:
+    """The fair share of sites' own Slurm, where a policy reads it."""
+    for cluster in active_clusters():
+        Loop(LoopName.SAMPLES, cluster.pk).run(of_cluster(cluster, "site shares"), _read_site_shares, cluster)
+
+
+def _read_site_shares(cluster: Cluster) -> None:
+    if site_shares.are_read(cluster):
+        try:
+            site_shares.note(cluster.pk, executor_for(cluster).site_shares())
+        except ExecutorError as error:
+            logger.warning("fair share of cluster %s: %s", cluster, error)
 
 
 @shared_task(name="evenkeel.prune", ignore_result=True)

@@ -351,6 +351,9 @@ class Executor(Protocol):
     def limits(self) -> EngineLimits:
         """What it allows any launch, as far as it was asked for the inventory."""
 
+    def site_shares(self) -> Mapping[tuple[str, str], float]:
+        """Fair-share factors of the engine's own, from 0 to 1, by account and user there; empty where it has none."""
+
     def launch(self, request: LaunchRequest) -> None:
         """Start (run, epoch); a second call for the same pair does nothing. Older epochs of the run
         are killed for certain first."""

@@ -19,6 +19,9 @@ class SiteSoftware:
         """Of its own it has none."""
         return EngineLimits()
 
+    def site_shares(self) -> Mapping[tuple[str, str], float]:
+        return {}
+
     @property
     def supports_containers(self) -> bool:
         return bool(self._software.container_tool)

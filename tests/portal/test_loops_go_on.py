@@ -595,6 +595,7 @@ _of_clusters("evenkeel.sample_shares", "portal.jobs.housekeeping.sample_shares",
 _of_clusters("evenkeel.sample_fairness", "portal.jobs.housekeeping.sample_fairness", LoopName.SAMPLES, "fairness")
 _of_clusters("evenkeel.enforce_idle_rules", "portal.jobs.housekeeping._enforce_idle_rule", LoopName.IDLE)
 _of_clusters("evenkeel.reap_orphans", "portal.jobs.tasks._reap_orphans", LoopName.ORPHANS)
+_of_clusters("evenkeel.read_site_shares", "portal.jobs.tasks._read_site_shares", LoopName.SAMPLES, "site shares")
 _of_clusters("evenkeel.foresee_starts", "portal.jobs.forecast_tasks.foresee_cluster", LoopName.EXPECTED_STARTS)
 _of_clusters("evenkeel.collect_artifacts", "portal.material.tasks._collect_of", LoopName.ARTIFACTS)
 

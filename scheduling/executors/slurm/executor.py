@@ -40,7 +40,7 @@ from scheduling.executors.local.launching import make_job_dir, own_environment
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.spooling import is_spooled, spooled_reports
 from scheduling.executors.offering import SiteSoftware
-from scheduling.executors.slurm import examining, launching, others
+from scheduling.executors.slurm import examining, launching, others, shares
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import brought_about, ending_of
 from scheduling.executors.slurm.folding import fold_names
@@ -103,6 +103,9 @@ class SlurmExecutor(SiteSoftware):
 
     def limits(self) -> EngineLimits:
         return engine_limits(self._options, self._partitions.of(self._options.partition))
+
+    def site_shares(self) -> Mapping[tuple[str, str], float]:
+        return shares.read_shares(self._commands.run(*shares.COMMAND))
 
     def launch(self, request: LaunchRequest) -> None:
         record = RunRecord(checked_name(request.run_id), checked_name(request.job_id), None)
