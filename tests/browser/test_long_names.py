@@ -3,99 +3,26 @@ wider than its window, and what stands beside a name keeps its place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser.test_what_pages_say import open_page
-from tests.live_portal import GENTLE, LivePortal, running_portal
+from tests.browser.directions import turned_texts
+from tests.browser.named import ARABIC, EMAIL, HEBREW, JOB, NODE, OUTSIDE, PAGES, TURNED, Names, name_everything
+from tests.browser.test_rounds import WORKED_OUT_MS
+from tests.browser.test_what_pages_say import open_page, panel
+from tests.live_portal import LivePortal, running_portal
 
 pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 
 
-def _of(characters: int) -> str:
-    return ("WithoutAnyBlank" * 8)[:characters]
-
-
-JOB, PROJECT, PERSON, NODE, PARTITION = _of(120), _of(80), _of(60), _of(60), _of(40).lower()
-HOOK = f"https://example.org/{_of(100)}"
-EMAIL = f"{'address' * 8}@example.org"
-HEBREW, ARABIC = "אימון מודל 7", "تدريب النموذج"
-PAGES = [
-    "/", "/jobs", "/jobs/{running}", "/jobs/{waiting}", "/jobs/{failed}", "/jobs/{hebrew}",
-    "/jobs/compare?jobs={running},{failed}", "/submit", "/projects", "/projects/long", "/projects/arabic", "/shares",
-    "/fairness", "/usage", "/usage?by=user", "/usage?by=job", "/limits", "/cluster", "/cluster/nodes/{node}",
-    "/cluster/throughput", "/lab", "/lab/new", "/lab/rounds", "/policy", "/notifications", "/tokens", "/admin/people",
-    "/admin/rates", "/admin/audit",
-]  # fmt: skip
-_PEOPLE = """
-from accounts.models import User
-from accounts.tokens import create_token
-User.objects.filter(is_superuser=True).update(first_name={person!r}, last_name="")
-admin = User.objects.get(is_superuser=True)
-User.objects.create_user({email!r}, first_name={person!r}, invited_by=admin)
-User.objects.create_user("arabic@example.org", first_name={arabic!r})
-create_token(user=admin, name={job!r}[:80], scopes=["jobs:read"])
-"""
-_LINKS = """
-from portal.jobs.models import Run
-Run.objects.filter(job__number={number}).update(links={{{name!r}: {url!r}, "TensorBoard": "http://localhost:6006/#scalars"}})
-"""
-
-
-@dataclass(frozen=True)
-class Names:
-    running: int
-    waiting: int
-    failed: int
-    hebrew: int
-    capped: int
-
-
-def name_everything(portal: LivePortal) -> Names:
-    """Everything that somebody may name has as long a name as it may have."""
-    portal.manage("shell", "-v", "0", "-c", _PEOPLE.format(person=PERSON, email=EMAIL, arabic=ARABIC, job=JOB))
-    wishes = [
-        ("projects", {"key": "long", "name": PROJECT}),
-        ("projects", {"key": "arabic", "name": ARABIC}),
-        ("projects/long/members", {"email": EMAIL, "confirm_unproved": True}),
-        ("projects/arabic/members", {"email": "arabic@example.org", "confirm_unproved": True}),
-        ("projects/long/invitations", {"email": f"invited-{EMAIL}"}),
-        ("projects/long/service-accounts", {"name": _of(40).lower()}),
-        ("quotas", {"project": "long", "kind": "money", "period": "month", "limit": "100"}),
-        ("quotas", {"project": "arabic", "kind": "gpus", "limit": "2"}),
-        ("quotas", {"user": EMAIL, "kind": "gpus", "limit": "4"}),
-        ("templates", {"name": _of(60), "project": "long", "file": {"model_type": "digits_mlp", "total_steps": 9}}),
-        ("notifications/destinations", {"name": _of(60), "kind": "webhook", "url": HOOK, "events": ["job.failed"]}),
-    ]
-    with portal.api() as api:
-        for path, wish in wishes:
-            answer = api.post(path, json=wish)
-            assert answer.is_success, (path, answer.text)
-        answer = api.put(
-            f"partitions/{PARTITION}", json={"nodes": [NODE], "projects": ["long", "arabic"], "is_default": True}
-        )
-        assert answer.is_success, answer.text
-    endless = GENTLE | {"total_steps": 1_000_000}
-    failed = portal.submit(name=JOB, project="long", command=f"echo {_of(100)}; exit 3", model_type=None)["number"]
-    portal.wait_state(failed, "failed")
-    two = endless | {"gpus": {"min": 2, "max": 2}}
-    running = portal.submit(name=JOB, project="long", labels={"for": _of(60)}, **two)["number"]
-    hebrew = portal.submit(name=HEBREW, project="arabic", **two)["number"]
-    for number in (running, hebrew):
-        portal.wait_state(number, "running")
-    portal.manage("shell", "-v", "0", "-c", _LINKS.format(number=running, name=_of(60), url=HOOK))
-    capped = portal.submit(name=HEBREW, project="arabic", **two)["number"]
-    portal.wait_for("why it waits", lambda: ARABIC in portal.job(capped)["reason"]["text"])
-    waiting = portal.submit(name=JOB, project="long", **endless, gpus={"min": 6, "max": 6})["number"]
-    return Names(running, waiting, failed, hebrew, capped)
-
-
 @pytest.fixture(scope="module")
 def live_portal() -> Iterator[LivePortal]:
-    with running_portal(EVENKEEL_VIRTUAL_ACCELERATORS=f"{NODE}=titan_xp:6") as portal:
+    sign_in = {"EVENKEEL_OIDC_ISSUER": "https://id.example.org", "EVENKEEL_OIDC_CLIENT_ID": "evenkeel"}
+    with running_portal(
+        EVENKEEL_VIRTUAL_ACCELERATORS=f"{NODE}=titan_xp:6", EVENKEEL_OIDC_NAME=TURNED[0], **sign_in
+    ) as portal:
         yield portal
 
 
@@ -104,15 +31,63 @@ def names(live_portal: LivePortal) -> Names:
     return name_everything(live_portal)
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_no_page_grows_wider_than_its_window(page: Page, names: Names, path: str) -> None:
-    page.goto(path.format(**vars(names), node=NODE))
+@pytest.fixture(scope="module")
+def outside(browser: Browser, live_portal: LivePortal) -> Iterator[BrowserContext]:
+    """A browser in which nobody has signed in."""
+    context = browser.new_context(base_url=live_portal.base_url)
+    yield context
+    context.close()
+
+
+def _what_if(page: Page) -> None:
+    page.get_by_label("Project").select_option("long")
+    page.get_by_role("button", name="What if…").click()
+    expect(panel(page, "Jobs that run")).to_contain_text(JOB, timeout=WORKED_OUT_MS)
+
+
+def _again(page: Page) -> None:
+    again = panel(page, "Run again under…")
+    again.get_by_role("button", name="Run again").click()
+    expect(again.get_by_role("status")).to_contain_text("Planned in", timeout=WORKED_OUT_MS)
+    again.get_by_role("button", name="All").click()
+    expect(again.get_by_role("row").filter(has_text=JOB).first).to_be_visible()
+
+
+def _compare(page: Page) -> None:
+    expect(panel(page, "Winners and losers").get_by_role("row").nth(1)).to_be_visible()
+
+
+#: What is asked for before a page shows names.
+ASK: dict[str, Callable[[Page], None]] = {"/lab/what-if": _what_if, "/lab/rounds/:number": _again, "/lab/:id": _compare}
+
+
+@pytest.mark.parametrize(("route", "path"), [(route, path) for route, paths in PAGES.items() for path in paths])
+def test_no_page_grows_wider_than_its_window(page: Page, names: Names, route: str, path: str) -> None:
+    page.goto(path.format(**vars(names)))
+    expect(page.locator(".page section, .page form").first).to_be_visible()
+    if ask := ASK.get(route):
+        ask(page)
+    check_every_width(page, ".page section, .page form")
+
+
+@pytest.mark.parametrize("path", [path for paths in OUTSIDE.values() for path in paths])
+def test_no_page_before_the_sign_in_grows_wider_than_its_window(
+    outside: BrowserContext, names: Names, path: str
+) -> None:
+    page = outside.new_page()
+    page.goto(path.format(**vars(names)))
+    check_every_width(page, "main section, main form")
+    page.close()
+
+
+def check_every_width(page: Page, there: str) -> None:
     for width in (1440, 1100, 390):
         page.set_viewport_size({"width": width, "height": 900})
-        expect(page.locator(".page section, .page form").first).to_be_visible()
+        expect(page.locator(there).first).to_be_visible()
         expect(page.locator(".sk")).to_have_count(0)
         page.wait_for_timeout(300)
         assert too_wide(page) == [], width
+        assert turned_texts(page, TURNED) == [], width
 
 
 def test_no_dialog_grows_wider_than_its_window(page: Page, names: Names) -> None:

@@ -46,7 +46,7 @@ function Chart({ title, unit, name, job, timeline, query, predicted = false, cho
       {readout.second !== null && `, predicted ${number(readout.second)}`}{!predicted && readout.step !== null && `, step ${integer(readout.step)}`}
     </span>
   ) : choice ? (
-    <select className="in" style={{ height: 26, fontSize: 12, width: "auto" }} aria-label="Metric" value={choice.metric} onChange={(event) => choice.setChosen(event.target.value)}>
+    <select className="in" style={{ height: 26, fontSize: 12, width: "auto", maxWidth: 220 }} aria-label="Metric" value={choice.metric} onChange={(event) => choice.setChosen(event.target.value)}>
       {choice.names.map((entry) => <option key={entry}>{entry}</option>)}
     </select>
   ) : undefined;

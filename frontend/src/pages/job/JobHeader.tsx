@@ -11,7 +11,7 @@ import { IdleNote } from "./IdleNote";
 import { JobActions } from "./JobActions";
 import css from "./job.module.css";
 import { Name } from "../../components/Name";
-import { sentenceOf } from "../../lib/isolated";
+import { isolated, sentenceOf } from "../../lib/isolated";
 
 export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
   const session = useSession().data;
@@ -62,7 +62,7 @@ function Facts({ job, now }: { job: JobDetail; now: Date }) {
       {job.resubmit_of != null && <span>Repeats <Link className="link" to={`/jobs/${job.resubmit_of}`}>{job.resubmit_of}</Link></span>}
       {job.resumed_from && <span>Began at step <b>{integer(job.resumed_from.step)}</b>{job.resumed_from.job != null && <> of <Link className="link" to={`/jobs/${job.resumed_from.job}`}>{job.resumed_from.job}</Link></>}</span>}
       {Object.keys(job.labels).length > 0 && (
-        <span className={css.labels}>Labels {Object.entries(job.labels).map(([key, value]) => <span key={key} className="chip"><Name>{`${key}=${value}`}</Name></span>)}</span>
+        <span className={css.labels}>Labels {Object.entries(job.labels).map(([key, value]) => <span key={key} className="chip"><Name>{`${key}=${isolated(value)}`}</Name></span>)}</span>
       )}
     </div>
   );

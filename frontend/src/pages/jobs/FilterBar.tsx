@@ -36,7 +36,7 @@ export function FilterBar({ filters, onChange }: Props) {
 
 /** A condition that is set, with its end. */
 function Condition({ label, onRemove }: { label: string; onRemove: () => void }) {
-  return <button type="button" className="btn sm" title="Remove this condition" onClick={onRemove}>{label}<Icon name="cross" size={12} /></button>;
+  return <button type="button" className="btn sm" style={{ maxWidth: "100%" }} title="Remove this condition" onClick={onRemove}><span className="ell" title={label}>{label}</span><Icon name="cross" size={12} /></button>;
 }
 
 function Search({ filters, onChange }: Props) {

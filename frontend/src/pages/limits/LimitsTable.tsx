@@ -6,7 +6,7 @@ import { UsedBar } from "../../components/UsedBar";
 import { useNow } from "../../lib/clock";
 import { integer, moment, money, trimmed, withUnit } from "../../lib/format";
 import { Name } from "../../components/Name";
-import { isolated } from "../../lib/isolated";
+import { isolated, sentenceOf } from "../../lib/isolated";
 
 /** What happens where it is reached. */
 function consequence(row: Limit): string {
@@ -39,7 +39,7 @@ export function LimitsTable({ rows, more, currency, onEdit }: LimitsProps) {
           {rows.map((row) => (
             <tr key={row.id}>
               <td className="wide" style={{ fontWeight: 500 }}><Name>{row.name}</Name></td>
-              <td data-l="Level" className="whole"><Name>{row.level}</Name></td>
+              <td data-l="Level" className="whole"><Name>{sentenceOf(row.level)}</Name></td>
               <td className="ra" data-l="Used">{shown(row, row.used, currency)}</td>
               <td className="ra" data-l="Of">{shown(row, row.limit, currency)}</td>
               <td data-l="Part used"><UsedBar percent={row.used_percent} bad={row.reached} /></td>

@@ -24,7 +24,7 @@ export function HistoryPanel() {
       right={
         <>
           {courses.length > 1 && (
-            <select className="in" style={{ height: 28, fontSize: 12, width: "auto" }} aria-label="Project" value={shown?.project.key ?? ""} onChange={(event) => setChosen(event.target.value)}>
+            <select className="in" style={{ height: 28, fontSize: 12, width: "auto", maxWidth: 180 }} aria-label="Project" value={shown?.project.key ?? ""} onChange={(event) => setChosen(event.target.value)}>
               {courses.map((course) => <option key={course.project.key} value={course.project.key}>{course.project.name}</option>)}
             </select>
           )}
