@@ -32,6 +32,7 @@ from portal.api.parsing import JsonParser
 from portal.api.permissions import ADMINISTRATORS
 from portal.api.shapes.people import Account, AccountPage, Ended
 from portal.jobs.describe import iso
+from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem
 
 MOST_PROJECTS = 20
@@ -49,7 +50,7 @@ class PersonChange(Body):
     is_active: bool | None = Field(
         None, description="False: tokens and sessions end at once, jobs stay with their projects."
     )
-    unix_account: Annotated[str, Field(max_length=32)] | None = Field(
+    unix_account: Annotated[str, Field(max_length=32), OneLine] | None = Field(
         None, description="As whom their jobs run on clusters that run jobs as people; empty: they have none any more."
     )
     confirm_unproved: ConfirmUnproved = False

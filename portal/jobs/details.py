@@ -8,7 +8,6 @@ from typing import Any
 from django.core.exceptions import ObjectDoesNotExist
 
 from portal.jobs import describe
-from portal.jobs.clusters import engine_of
 from portal.jobs.describe import iso, people_state
 from portal.jobs.examining_access import shares_its_host
 from portal.jobs.models import Checkpoint, Job, Run
@@ -30,7 +29,7 @@ def describe_detail(job: Job, now: datetime) -> dict[str, Any]:
         **describe.describe_jobs([job], now)[0],
         "spec": job.spec,
         "runs": [_run(run, now) for run in runs],
-        "links": _links(runs, job.cluster_id),
+        "links": _links(runs, job.cluster.executor),
         "checkpoints": [_checkpoint(c) for c in _kept(job)],
         "curve": {kind: describe_curve(profile, now) for kind, profile in job_curves(job).items()},
         "sharing": sharing(job),
@@ -63,14 +62,14 @@ def _run(run: Run, now: datetime) -> dict[str, Any]:
     }
 
 
-def _links(runs: list[Run], cluster_id: int) -> list[dict[str, str | bool]]:
+def _links(runs: list[Run], executor: str) -> list[dict[str, str | bool]]:
     """Of all attempts; where two use a name, the newest's. Behind one that leads here a job may listen, and a page
     anywhere may send the browser on to where a job listens."""
     found: dict[str, str] = {}
     for run in reversed(runs):
         found |= run.links
     named = sorted(found.items())[:MAX_LINKS]
-    may = shares_its_host(engine_of(cluster_id).executor)
+    may = shares_its_host(executor)
     return [{"name": name, "url": url, "leads_here": leads_here(url), "may_lead_here": may} for name, url in named]
 
 

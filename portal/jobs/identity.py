@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from accounts.models import User
 from accounts.unix_accounts import BadAccount, check_name
-from portal.jobs.clusters import active_clusters, engine_of
+from portal.jobs.clusters import NoEngine, active_clusters, engine_of
 from portal.jobs.models import Cluster, Job
 from portal.jobs.schema import FieldProblem, Problems
 
 
 def account_of(job: Job) -> str:
     """Empty where jobs of its cluster do not run as people, or its person has no account."""
-    if job.owner is None or not engine_of(job.cluster_id).runs_as_person:
+    if job.owner is None or not _runs_as_person(job.cluster_id):
         return ""
     return job.owner.unix_account
 
 
 def check_account(user: User, cluster: Cluster) -> None:
     """At submission: raises Problems where the job could never start, and says what to do."""
-    if not engine_of(cluster.pk).runs_as_person:
+    if not _runs_as_person(cluster.pk):
         return
     who = "you" if user.kind == User.Kind.PERSON else f"the service account {user.email}"
     begins = f"jobs on cluster {cluster} run as the UNIX account of who submits them, and"
@@ -32,6 +32,14 @@ def check_account(user: User, cluster: Cluster) -> None:
         whose = "your" if user.kind == User.Kind.PERSON else f"{who}'s"
         text = f"{begins} {whose} account {user.unix_account} {error}: {asks}"
         raise Problems([FieldProblem("cluster", text, "no_account")]) from None
+
+
+def _runs_as_person(cluster_id: int) -> bool:
+    """On a cluster that is retired nothing runs, as whomever."""
+    try:
+        return engine_of(cluster_id).runs_as_person
+    except NoEngine:
+        return False
 
 
 def anywhere() -> bool:

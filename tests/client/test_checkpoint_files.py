@@ -94,7 +94,7 @@ def test_the_manifest_says_what_was_written(tmp_path: Path) -> None:
     assert manifest == {"step": 5, "format": "json", "sha256": sha256_of(path), "bytes": size, "world_size": 4}
     assert (saved.step, saved.path, saved.bytes) == (5, "step-5", size)
     assert 0 < saved.seconds < 60
-    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert stat.S_IMODE(place.stat().st_mode) == 0o750
 
 
 @pytest.mark.parametrize(("keep", "left"), [(1, [12]), (2, [12, 11]), (3, [12, 11, 10]), (9, [12, 11, 10, 9])])

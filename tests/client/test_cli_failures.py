@@ -52,6 +52,7 @@ OPTIONS = {
     "login": ["--token", "t"],
     "environments log": ["--follow"],
     "logs": ["--follow"],
+    "people account": ["ana"],
     "projects move": ["--top"],
     "projects set-share": ["--weight", "2"],
     "projects set-slurm": ["--account", "a"],

@@ -213,6 +213,6 @@ def test_real_processes_are_watched() -> None:
 def test_a_launch_that_was_written_by_an_older_portal_is_read(tmp_path: Path) -> None:
     optional = {"gpu_share_percent", "device_memory_mib", "sample_interval_s"}
     names = [name for name in LaunchSpec.__dataclass_fields__ if name not in optional]
-    (tmp_path / "launch.json").write_text(json.dumps(dict.fromkeys(names, "")))
+    (tmp_path / "launch.json").write_text(json.dumps(dict.fromkeys(names, "") | {"environment": {}}))
     spec = LaunchSpec.read(tmp_path)
     assert (spec.gpu_share_percent, spec.device_memory_mib, spec.sample_interval_s) == (100, 0, 5.0)

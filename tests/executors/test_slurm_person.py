@@ -23,7 +23,7 @@ RUN = "evenkeel-run-1"
 
 
 def line(user: str, number: int, state: str, name: str) -> str:
-    return f"{user}|{number}|{state}|gpu1|1|2|1:00|None|{name}"
+    return f"{user}|{number}|{number}|{state}|gpu1|1|2|1:00|None|(null)|{name}"
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_one_look_serves_all_accounts_and_each_agent_gets_its_own_jobs(
 ) -> None:
     executor._layout.remember(RunRecord("run", "job", ALICE))
     executor._layout.remember(RunRecord("other", "job2", BOB))
-    forged = line("alice", 3, "RUNNING", f"x\nbob|9|RUNNING|gpu1|1|2|1:00|None|{RUN}")
+    forged = line("alice", 3, "RUNNING", f"x\nbob|9|9|RUNNING|gpu1|1|2|1:00|None|(null)|{RUN}")
     asked = answers(monkeypatch, executor, [
         line("alice", 1, "RUNNING", RUN), line("bob", 2, "PENDING", "evenkeel-other-1"),
         line("bob", 4, "RUNNING", RUN), forged,

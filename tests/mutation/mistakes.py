@@ -109,8 +109,8 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ),
     (
         "client/evenkeel/runner/verdict.py",
-        "asked = (signal.SIGTERM,) if order in (Order.STOP, Order.LEASE) else ()",
-        "asked = ()",
+        "asked = order in (Order.STOP, Order.LEASE)",
+        "asked = False",
         "a stop by the engine is a failure",
     ),
     (
@@ -187,8 +187,8 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ),
     (
         "portal/jobs/services/observation.py",
-        "end = max(seen_at, hold.started_at + timedelta(microseconds=1))",
-        "end = seen_at",
+        "end = max(end, start + timedelta(microseconds=1))",
+        "end = end + timedelta()",
         "hold ends before it began where clocks differ",
     ),
     (

@@ -22,6 +22,7 @@ from portal.jobs.examining_access import examine_access, kept_from_jobs
 from portal.jobs.models import Cluster
 from portal.supervisor.control_plane import check_engines
 from portal.supervisor.errors import SetupError
+from portal.supervisor.layout import Layout
 from scheduling.errors import ExecutorError
 from tests.portal.world import World
 
@@ -204,10 +205,11 @@ def test_doctor_warns_that_jobs_share_an_account(tmp_path: Path, settings: Any) 
     assert (found["shared directory"].ok, found["shared directory"].warning) == (True, False)
 
 
-def test_nodes_are_asked_for_keys_databases_and_the_program(settings: Any) -> None:
+def test_nodes_are_asked_for_keys_databases_and_the_program(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     data = settings.EVENKEEL_DATA
     for name in ("secret_key", "postgres_password", "notes"):
         (data / name).touch()
+    monkeypatch.setattr(Layout, "sockets", data / "run")  # elsewhere where the path is long
     (data / "run" / "valkey").mkdir(parents=True)
     (data / "run" / "valkey" / "valkey.sock").touch()
     kept = kept_from_jobs()

@@ -95,7 +95,7 @@ def test_the_number_of_queries_does_not_grow_with_jobs(django_assert_max_num_que
     world = World()
     for _ in range(20):
         world.submit()
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(16):
         scrape()
 
 

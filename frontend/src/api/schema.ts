@@ -3519,6 +3519,7 @@ export interface components {
             unix_account: string | null;
             /**
              * @description Who set it; same_name: an administrator confirmed the local part of the address.
+             * @example administrator
              * @enum {unknown}
              */
             unix_account_by: "administrator" | "same_name" | "identity_provider" | null;

@@ -157,6 +157,7 @@ class Account(Shape):
     )
     unix_account_by: str | None = Field(
         json_schema_extra={"enum": ["administrator", "same_name", "identity_provider", None]},
+        examples=["administrator"],
         description="Who set it; same_name: an administrator confirmed the local part of the address.",
     )
     unix_account_suggestion: str | None = Field(
