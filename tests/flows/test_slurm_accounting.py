@@ -60,8 +60,8 @@ def paid_s(portal: LivePortal, number: int) -> list[float]:
 
 
 def test_slurm_and_portal_agree_on_each_launch(portal: LivePortal, accounted: SlurmCluster) -> None:
-    (portal.data / "program.py").write_text(PROGRAM)
-    trains = f"python {portal.data / 'program.py'}"
+    (portal.files / "program.py").write_text(PROGRAM)
+    trains = f"python {portal.files / 'program.py'}"
     done = portal.submit(name="two seconds", command="sleep 2", **WISH | {"total_steps": 1})["number"]
     failed = portal.submit(command="sleep 1; exit 3", **WISH | {"total_steps": 1}, retry={"limit": 0})["number"]
     stopped = portal.submit(name="Größe, 50 %", command=trains, **WISH)["number"]

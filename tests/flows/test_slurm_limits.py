@@ -43,7 +43,7 @@ def test_slurm_knows_whose_job_it_was_and_how_it_ended(portal: LivePortal, limit
     wish = WISH | {"total_steps": 1}
     number = portal.submit(command="exit 3", gpus={"min": 1, "max": 1}, **wish)["number"]
     portal.wait_state(number, "failed", timeout_s=120)
-    lines = limited._ask("squeue", "-h", "--states=all", "--me", "--format=%A|%k").splitlines()
+    lines = limited._ask("squeue", "-h", "--states=all", "--format=%A|%k").splitlines()
     [job] = [line.partition("|")[0] for line in lines if f"evenkeel job {number} run " in line]
 
     def shown() -> bool:

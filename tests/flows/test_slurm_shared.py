@@ -12,14 +12,14 @@ from scripts.slurm_cluster import SlurmCluster
 from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
 from tests.flows.test_slurm_waits import WISH, cancel, says, submitted
-from tests.live_portal import LivePortal, running_portal
+from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module", params=["nodes", "delegate"])
 def portal(slurm: SlurmCluster, request: pytest.FixtureRequest) -> Iterator[LivePortal]:
-    with running_portal(**portal_settings(slurm), EVENKEEL_SLURM_PLACEMENT=request.param) as portal:
+    with engine_portal(slurm, **portal_settings(slurm), EVENKEEL_SLURM_PLACEMENT=request.param) as portal:
         yield portal
 
 

@@ -59,8 +59,14 @@ def says(portal: LivePortal, number: int, words: str, timeout_s: float = 60) -> 
     return dict(portal.wait_for(f"#{number} to say {words!r}", there, timeout_s))
 
 
+def launches(slurm: SlurmCluster, states: str) -> list[str]:
+    """The portal's jobs there, and not those of others."""
+    lines = slurm._ask("squeue", "-h", f"--states={states}", "--format=%A|%k").splitlines()
+    return [line.partition("|")[0] for line in lines if "|evenkeel job " in line]
+
+
 def launch_of(slurm: SlurmCluster, states: str) -> str:
-    [number] = slurm._ask("squeue", "-h", f"--states={states}", "--me", "--format=%A").split()
+    [number] = launches(slurm, states)
     return number
 
 
@@ -113,6 +119,6 @@ def queue_again(portal: LivePortal, slurm: SlurmCluster, verb: str) -> None:
     slurm._ask("scontrol", verb, launch)
 
     def another() -> bool:
-        return slurm._ask("squeue", "-h", "--states=RUNNING", "--me", "--format=%A").split() not in ([launch], [])
+        return launches(slurm, "RUNNING") not in ([launch], [])
 
     portal.wait_for(f"another launch after {verb}", another, 180)
