@@ -45,7 +45,8 @@ def nodes(portal: LivePortal) -> dict[str, dict[str, Any]]:
 
 
 def by_others(portal: LivePortal, name: str) -> int:
-    return [gpu["state"] for gpu in nodes(portal)[name]["accelerators"]].count("others")
+    found = nodes(portal).get(name)  # None: no round has seen it yet
+    return [gpu["state"] for gpu in found["accelerators"]].count("others") if found else 0
 
 
 def places(portal: LivePortal, number: int) -> set[str]:
