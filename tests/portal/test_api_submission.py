@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from accounts.models import Quota
+from accounts.models import Quota, User
+from accounts.services import add_member
 from portal.jobs.models import IdempotencyKey, Job, JobEvent, ModelType
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -161,6 +162,16 @@ def test_one_key_is_one_job(api: Api) -> None:
     assert first.json["id"] == again.json["id"]
     assert api.post("jobs", FILE | {"total_steps": 7}, Idempotency_Key="abc").status == 409
     assert Job.objects.count() == 1
+
+
+def test_a_key_is_each_persons_own(world: World, api: Api) -> None:
+    first = api.post("jobs", FILE, Idempotency_Key="abc")
+    bo = User.objects.create_user("bo@example.org", "x")
+    add_member(actor=None, project=world.project, user=bo, role="member")
+    theirs = Api(bo).post("jobs", FILE | {"total_steps": 7}, Idempotency_Key="abc")
+    assert (theirs.status, theirs.json["total_steps"]) == (201, 7)
+    assert Api(bo).post("jobs", FILE | {"total_steps": 7}, Idempotency_Key="abc").json["id"] == theirs.json["id"]
+    assert api.post("jobs", FILE, Idempotency_Key="abc").json["id"] == first.json["id"]
 
 
 @pytest.mark.parametrize("key", ["", "k" * 201, "a b", "é"])

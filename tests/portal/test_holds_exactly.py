@@ -103,6 +103,13 @@ def test_why_a_job_is_held_is_cut_to_what_is_kept(world: World) -> None:
     assert (run.reason_token, run.reason_text, run.reason_detail) == (holds.HELD, text, {})
 
 
+def test_a_held_job_that_stops_says_that_it_is_held(world: World, job: Job) -> None:
+    hold_job(actor=world.user, job=job)
+    run = world.run(job)
+    assert (State(run.state), run.reason_token) == (State.CHECKPOINTING, holds.HELD)
+    assert run.reason_text != f"#{job.number} {job.name} writes a checkpoint and stops"
+
+
 def test_what_leaves_already_is_held_and_asked_once(world: World, job: Job) -> None:
     commit(world, [change(job, "rescale", [gpu_ids()[1]])])
     hold_job(actor=world.user, job=job)
