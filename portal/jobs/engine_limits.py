@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from accounts import slurm_names
+from accounts.models import Project
 from portal.jobs.launch_times import stands_a_limit
 from portal.jobs.models import Accelerator, Cluster, Job, Run
 from portal.jobs.schema import FieldProblem, JobFile, Problems
@@ -25,9 +27,16 @@ def limits_of(cluster: Cluster) -> EngineLimits:
     return EngineLimits(**cluster.engine_limits)
 
 
-def check_limits(file: JobFile, cluster: Cluster) -> int | None:
+def has_partition_of_its_own(project: Project) -> bool:
+    """Then the limits that were noted, which are those of the cluster's partition, are not its jobs'."""
+    return bool(slurm_names.effective(project).get("partition"))
+
+
+def check_limits(file: JobFile, cluster: Cluster, project: Project) -> int | None:
     """The most GPUs that a launch may have there, None: as many as there are. Raises Problems naming what none may."""
     limits, problems = limits_of(cluster), []
+    if limits == EngineLimits() or has_partition_of_its_own(project):
+        return None
     if limits.memory_mib is not None and (file.memory or 0) > limits.memory_mib:
         text = f"{limits.where} gives a job at most {limits.memory_mib:,} MiB of a node, not {file.memory:,}"
         problems.append(FieldProblem("memory", text, "engine"))
@@ -67,7 +76,7 @@ def time_warnings(job: Job, run: Run, profiles: Mapping[str, Profile], counts: M
         return []
     expected_s = _shortest_s(job, run, profiles, counts)
     longest_s = min((one for one in (expected_s, job.max_duration_s) if one is not None), default=0.0)
-    if longest_s <= limits.max_duration_s:
+    if longest_s <= limits.max_duration_s or has_partition_of_its_own(job.project):
         return []
     allowed = f"{limits.where} lets a launch run for {_words(limits.max_duration_s)}"
     if stands_a_limit(job, run):

@@ -36,13 +36,13 @@ def factors_of(cluster: Cluster, people: Iterable[tuple[str, str]]) -> dict[str,
     fair share has them."""
     if not are_read(cluster) or not (rows := cache.get(_key(cluster.pk))):
         return {}
-    shares = {(account, user): float(factor) for account, user, factor in rows}
+    shares = {(account.lower(), user): float(factor) for account, user, factor in rows}  # as Slurm compares them
     engine = engine_of(cluster.pk)
     names, accounts = _unix_names(engine), _accounts(engine)
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for project, user in people:
         name = names.get(user, "") if engine.runs_as_person else names[""]
-        factor = shares.get((account, name)) if (account := accounts.get(project)) else _only_one(shares, name)
+        factor = shares.get((account.lower(), name)) if (account := accounts.get(project)) else _only_one(shares, name)
         if factor is not None:
             found[project][user] = factor
     return dict(found)

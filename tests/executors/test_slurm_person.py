@@ -122,6 +122,21 @@ def test_what_slurm_has_running_has_not_ended_by_an_agents_word(
     assert [fact.kind for fact in observe(("run", 1))] == [said]
 
 
+def test_a_launch_is_known_by_its_number_whatever_its_owner_calls_it(
+    executor: PersonSlurmExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor._layout.remember(RunRecord("run", "job", ALICE))
+    executor._notes.write("run", 1, 7)
+    monkeypatch.setattr(executor, "_on_lost_node", lambda job: False)
+    observe = facts(monkeypatch, executor, "exited")
+    for name in ("x", "evenkeel-other-1"):
+        answers(monkeypatch, executor, [line("alice", 7, "RUNNING", name)])
+        assert [fact.kind for fact in observe(("run", 1))] == ["alive"]
+    answers(monkeypatch, executor, [line("alice", 7, "COMPLETED", "x")])
+    [fact] = observe(("run", 1))
+    assert (fact.kind, fact.began_at, fact.ended_at) == ("exited", 1, 2)
+
+
 def test_a_run_of_an_account_that_is_gone_keeps_its_gpus(
     executor: PersonSlurmExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

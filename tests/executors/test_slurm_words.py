@@ -311,3 +311,10 @@ def test_what_a_job_waits_for_is_said_in_words(state: str, reason: str, words: s
 def test_what_slurm_did_to_a_job_that_stopped_in_good_order_is_said(state: str, by_limit: bool, words: str) -> None:
     job = dataclasses.replace(job_of("a"), states=frozenset({state}))
     assert brought_about(job, by_limit=by_limit) == words
+
+
+def test_a_comment_that_holds_the_end_of_a_line_loses_no_job() -> None:
+    lines = "7|7|RUNNING|gpu1|1|2|1:00|None|mine\nand more|evenkeel-5 digits\n"
+    assert [job.job_id for job in Printed(lines).jobs("evenkeel-")[""]] == [7]
+    changed = "7|7|RUNNING|gpu1|1|2|1:00|None|mine|called otherwise\n"
+    assert [job.job_id for job in Printed(changed).jobs("evenkeel-")[""]] == [7]

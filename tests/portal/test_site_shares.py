@@ -55,6 +55,8 @@ def test_a_project_has_the_factor_of_its_account_or_that_of_the_project_above(wo
     assert factors_of(world.cluster, people) == {"vision": {"1": 0.25}, "detection": {"2": 0.25}}
     engine.options["account"] = "other"
     assert factors_of(world.cluster, people)["speech"] == {"3": 0.5}
+    engine.options["account"] = "Other"
+    assert factors_of(world.cluster, people)["speech"] == {"3": 0.5}
 
 
 def test_without_an_account_the_only_one_that_the_user_has_counts(world: World, engine: Any) -> None:

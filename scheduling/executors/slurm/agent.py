@@ -74,6 +74,9 @@ class PersonsExecutor(SlurmExecutor):
             raise ExecutorError("its job said nothing", permanent=False)
         return json.loads(said[-1])
 
+    def job_number(self, run_id: str, epoch: int) -> int | None:
+        return self._notes.job_id(run_id, epoch)
+
     def directory_of(self, job_id: str) -> Path:
         return self._layout.job_dir(job_id)
 
@@ -118,11 +121,12 @@ class Agent:
         groups = sorted(os.getgroups())
         return {"version": VERSION, "uid": os.getuid(), "groups": groups, "home": self._account.pw_dir}
 
-    def launch(self, request: Mapping[str, Any]) -> None:
+    def launch(self, request: Mapping[str, Any]) -> int | None:
         wanted = LAUNCH.validate_python(request)
         self._note(f"launches run {wanted.run_id} epoch {wanted.epoch}")
         self._own_directory(wanted.job_id)
         self._executor.launch(with_own_caches(wanted, self._account.pw_name))
+        return self._executor.job_number(wanted.run_id, wanted.epoch)
 
     def stop(self, run_id: str, epoch: int) -> None:
         self._note(f"stops run {run_id} epoch {epoch}")

@@ -44,7 +44,8 @@ def facts_of(answer: Any, asked: Sequence[tuple[str, int]]) -> list[Fact]:
 
 
 def _clean(fact: Fact) -> Fact:
-    shown = replace(fact, usage={}, waits=words_of(fact.waits), strays="")
+    # When it ran decides what it costs: that is for Slurm to say, not for an account's own files.
+    shown = replace(fact, usage={}, waits=words_of(fact.waits), strays="", began_at=None, ended_at=None)
     if fact.exit is None:
         return shown
     return replace(shown, exit=_clean_exit(fact.exit))

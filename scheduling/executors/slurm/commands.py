@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.slurm.names import launch_of
+from scheduling.executors.slurm.names import PREFIX, launch_of
 
 #: Commands try for minutes to reach a controller that is gone.
 TIMEOUT_S = 20.0
@@ -24,7 +24,8 @@ MAX_WORDS = 300
 #: Number (of a heterogeneous job as `22+1`), state, nodes, start, end, time limit, reason, comment, and last the name,
 #: which may hold anything.
 QUEUE_FORMAT = "%A|%i|%T|%N|%S|%e|%l|%r|%k|%j"
-_QUEUED = re.compile(r"([0-9]+)\|([^|]*)\|([A-Z_+ ]+)\|" + r"([^|]*)\|" * 6 + r"(.*)")
+#: A comment that was changed may hold the end of a line, and take the name with it.
+_QUEUED = re.compile(r"([0-9]+)\|([^|]*)\|([A-Z_+ ]+)\|" + r"([^|]*)\|" * 5 + r"(?:([^|]*)\|)?(.*)")
 _LIMIT = re.compile(r"(?:(?:(?P<days>[0-9]+)-)?(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)")
 #: Slurm looks now and then: it may ask a job to end so much earlier than it was told.
 _EARLY_S = 60.0
@@ -137,8 +138,8 @@ class Commands:
         return kept | {"LC_ALL": "C"} | times | ({"SLURM_CONF": conf} if conf else {})
 
     def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
-        """Our jobs whose launch, or else whose name, begins so, by launch (see names.py; "" where it is not known),
-        those included that ended within Slurm's MinJobAge."""
+        """Jobs of our account whose launch begins so, by launch (see names.py; "" where it is not known), those
+        included that ended within Slurm's MinJobAge."""
         return jobs_in(self.run("squeue", "--noheader", "--states=all", "--me", f"--format={QUEUE_FORMAT}"), prefix)
 
     def past_jobs(self, name: str) -> list[SlurmJob] | None:
@@ -205,15 +206,18 @@ class Commands:
 
 
 def jobs_in(text: str, prefix: str) -> dict[str, list[SlurmJob]]:
-    """Of what squeue printed, the jobs whose launch, or else whose name, begins so, by launch."""
+    """Of what squeue printed, the jobs whose launch begins so, by launch, and those that name none under ""."""
     lines = [_QUEUED.fullmatch(line) for line in text.splitlines()]
     if lines and not any(lines):
         raise ExecutorError(f"squeue printed no jobs: {text[:100]!r}", permanent=False)
     found: dict[str, list[SlurmJob]] = {}
     for line in lines:  # others of the same user may have a line end in their name
-        if line and (launch_of(line[9], line[10]) or line[10]).startswith(prefix):
-            job = _queued(line)
-            found.setdefault(job.launch, []).append(job)
+        if line is None:
+            continue
+        launch = launch_of(line[9] or "", line[10])
+        # One that does not say which it is may be any of ours: by its number it is known.
+        if launch.startswith(prefix) or (not launch and prefix == PREFIX):
+            found.setdefault(launch, []).append(_queued(line))
     return found
 
 
@@ -245,7 +249,7 @@ def _queued(line: re.Match[str]) -> SlurmJob:
     return SlurmJob(
         job_id=int(job_id),
         leading_id=int(leads) if leads.isdecimal() else int(job_id),
-        launch=launch_of(comment, name),
+        launch=launch_of(comment or "", name),
         name=name,
         states=_states(state),
         nodes=nodes,

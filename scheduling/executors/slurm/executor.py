@@ -228,7 +228,9 @@ class SlurmExecutor(SiteSoftware):
         found = set[int]()
         for name, jobs in queue.items():
             launch = parse_launch(name)
-            if not name or (launch is not None and self._layout.begun(*launch)):
+            if not name:
+                found |= {job.job_id for job in jobs if job.name.startswith(PREFIX)}
+            elif launch is not None and self._layout.begun(*launch):
                 found |= {job.job_id for job in jobs}
         return found
 
@@ -364,6 +366,8 @@ class SlurmExecutor(SiteSoftware):
             ended = replace(ended, engine_limit=by_limit, message=said or ended.message)
         self._clean(epoch_dir)
         began_at, ended_at = (job.started_at, job.ended_at) if job is not None else (None, None)
+        if self._notes.requeue_mark(run_id, epoch).exists():  # Slurm's times are of the last part of it
+            began_at = ended_at = None
         spooled = is_spooled(epoch_dir)
         return Fact(run_id, epoch, "exited", now, exit=ended, spooled=spooled, began_at=began_at, ended_at=ended_at)
 

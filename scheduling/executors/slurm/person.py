@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ log = logging.getLogger(__name__)
 ASK_S, LAUNCH_S, KILL_S = 45.0, 150.0, 75.0
 STAGE_S = 600.0
 MOST_AT_ONCE = 8
+MAX_JOB_NUMBER = 2**32
 PRIVATE_S = 600.0  # for which Slurm's PrivateData is remembered
 FORGOTTEN_S = 86_400.0
 #: Jobs by account and name.
@@ -96,7 +97,9 @@ class PersonSlurmExecutor(SlurmExecutor):
                 return
             self._layout.remember(record)
             self._layout.begin(record.run_id, request.epoch)
-        self._link(account.pw_name).ask("launch", LAUNCH_S, request=LAUNCH.dump_python(request, mode="json"))
+        number = self._link(account.pw_name).ask("launch", LAUNCH_S, request=LAUNCH.dump_python(request, mode="json"))
+        if type(number) is int and 0 < number < MAX_JOB_NUMBER:
+            self._notes.write(record.run_id, request.epoch, number)
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         if link := self._begun(run_id, epoch):
@@ -255,6 +258,11 @@ class PersonSlurmExecutor(SlurmExecutor):
             return {}
         if self._shows_own_jobs_only():
             return None
+        return self._ask(names)
+
+    def _ask(self, names: str) -> dict[str, dict[str, list[SlurmJob]]]:
+        """By account and launch. A name may hold the end of a line: what does not begin with a word that nobody can
+        know is none."""
         mark = secrets.token_hex(8)
         words = ("squeue", "--noheader", "--states=all", f"--user={names}", f"--format={mark}|%u|{QUEUE_FORMAT}")
         lines: dict[str, list[str]] = {}
@@ -267,8 +275,9 @@ class PersonSlurmExecutor(SlurmExecutor):
 
     def _our_jobs(self) -> set[int]:
         found = super()._our_jobs()  # checks of nodes
-        for queue in (self._queues(self._accounts_in_use()) or {}).values():
-            found |= self._begun_here(queue)
+        if names := ",".join(self._accounts_in_use()):
+            for queue in self._ask(names).values():
+                found |= self._begun_here(queue)
         return found
 
     def _shows_own_jobs_only(self) -> bool:
@@ -298,13 +307,26 @@ class PersonSlurmExecutor(SlurmExecutor):
         seen = Seen(at, queue or {}, self._notes)
         return {(fact.run_id, fact.epoch): self._believed(fact, seen) for fact in facts}
 
+    def _noted(self, fact: Fact, seen: Seen) -> list[SlurmJob]:
+        """The launch's job by its number, whatever its owner has made of its comment and name since."""
+        number = self._notes.job_id(fact.run_id, fact.epoch)
+        return [job for jobs in seen.jobs.values() for job in jobs if number and _number_of(job) == number]
+
     def _believed(self, fact: Fact, seen: Seen) -> Fact:
         """Not the end of what Slurm has running on nodes that answer: GPUs that it holds are not free."""
-        running = [job for job in seen.live(fact.run_id, fact.epoch) if not job.pending]
+        noted = self._noted(fact, seen)
+        live = [job for job in (*noted, *seen.of(fact.run_id, fact.epoch)) if not job.over]
+        running = [job for job in live if not job.pending]
         if fact.kind == "alive" or not running or any(self._on_lost_node(job) for job in running):
-            return fact
+            began = [job.started_at for job in noted if job.over and job.started_at is not None]
+            ended = [job.ended_at for job in noted if job.over and job.ended_at is not None]
+            return replace(fact, began_at=min(began), ended_at=max(ended)) if began and ended else fact
         log.warning("run %s epoch %s: %s by its agent, running in Slurm", fact.run_id, fact.epoch, fact.kind)
         return Fact(fact.run_id, fact.epoch, "alive", fact.at)
+
+
+def _number_of(job: SlurmJob) -> int:
+    return job.leading_id or job.job_id
 
 
 def _name(uid: int | None) -> str | None:

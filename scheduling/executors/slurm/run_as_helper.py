@@ -35,6 +35,8 @@ SECTION = re.compile(r"[a-z][a-z0-9-]{0,39}")
 #: No account below this is a person's, whatever the configuration says.
 LOWEST_UID = 100
 NEEDED = ("portal", "group", "shared_dir", "state_dir", "python", "tree")
+#: What Linux and NFS call those whom they do not know.
+NOBODY = (65_534, 65_535, 2**32 - 2)
 DEFAULTS = {"min_uid": "1000", "max_uid": "2000000", "slurm_conf": "", "path": "/usr/local/bin:/usr/bin:/bin"}
 #: In words of their own, so that the tree need not be installed for the interpreter.
 AGENT = "import sys; sys.path.insert(0, sys.argv[1]); from scheduling.executors.slurm.agent import main; main()"
@@ -145,6 +147,8 @@ def check_account(name: str, settings: dict[str, str]) -> pwd.struct_passwd:
     lowest, highest = max(LOWEST_UID, number(settings["min_uid"])), number(settings["max_uid"])
     if not lowest <= account.pw_uid <= highest:
         raise Refused(f"{name} has the uid {account.pw_uid}; allowed are {lowest} to {highest}")
+    if account.pw_uid in NOBODY:
+        raise Refused(f"{name} is nobody's account")
     if name == settings["portal"] or account.pw_uid == uid_of(settings["portal"]):
         raise Refused(f"{name} is the portal's own account")
     check_groups(account, settings["group"])
