@@ -37,10 +37,11 @@ def test_who_else_may_use_its_nodes(shown: str, nodes: str, words: str) -> None:
     ("default", "wanted", "ok", "warning", "words"),
     [
         ("NONE", "", True, False, "main allows 1-00:00:00"),
-        ("01:00:00", "", True, True, "end after 01:00:00, the default of main"),
+        ("01:00:00", "", True, False, "main allows 1-00:00:00"),
         ("01:00:00", "12:00:00", True, False, "12:00:00 (EVENKEEL_SLURM_TIME)"),
-        ("NONE", "2-00:00:00", False, False, "would never start"),
-        ("NONE", "1441", False, False, "would never start"),
+        ("NONE", "2-00:00:00", True, True, "which is what launches ask for"),
+        ("NONE", "1441", True, True, "which is what launches ask for"),
+        ("NONE", "2-0", True, True, "which is what launches ask for"),
         ("NONE", "1440", True, False, "main allows"),
     ],
 )

@@ -10,6 +10,7 @@ from scheduling.executors.base import Finding
 from scheduling.executors.slurm.commands import limit_seconds
 from scheduling.executors.slurm.folding import fold_names
 from scheduling.executors.slurm.options import Options
+from scheduling.executors.slurm.times import asked_seconds
 
 _FIELD = re.compile(r"(\S+?)=(\S*)")
 _NODE = re.compile(r"^NodeName=(\S+)(.*)$", re.MULTILINE)
@@ -49,18 +50,14 @@ def _partitions(rest: str) -> list[str]:
 
 
 def _times(partition: Mapping[str, str], options: Options) -> Finding:
-    name, default = partition["PartitionName"], partition.get("DefaultTime", "NONE")
-    longest, wanted = partition.get("MaxTime", "UNLIMITED"), options.time_limit
-    most_s, wanted_s = limit_seconds(longest), float(wanted) * 60 if wanted.isdecimal() else limit_seconds(wanted)
+    """Launches ask for what they need, whatever the partition's default is, and never for more than it allows."""
+    name, longest = partition["PartitionName"], partition.get("MaxTime", "UNLIMITED")
+    most_s, wanted_s = limit_seconds(longest), asked_seconds(wanted := options.time_limit)
     if most_s is not None and wanted_s is not None and wanted_s > most_s:
-        seen = f"EVENKEEL_SLURM_TIME={wanted} is more than {name} allows ({longest}): its jobs would never start"
-        return Finding("time limits", False, seen, f"set it to at most {longest}")
+        seen = f"EVENKEEL_SLURM_TIME={wanted} is more than {name} allows ({longest}), which is what launches ask for"
+        return Finding("time limits", True, seen, f"set it to at most {longest}, or leave it out", warning=True)
     if wanted:
         return Finding("time limits", True, f"{wanted} (EVENKEEL_SLURM_TIME); {name} allows {longest}")
-    if default not in ("NONE", longest):
-        seen = f"jobs that name none end after {default}, the default of {name}, which allows {longest}"
-        fix = f"set EVENKEEL_SLURM_TIME={longest}" if most_s else "set EVENKEEL_SLURM_TIME"
-        return Finding("time limits", True, seen, fix, warning=True)
     return Finding("time limits", True, f"{name} allows {longest}")
 
 
