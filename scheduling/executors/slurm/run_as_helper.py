@@ -39,7 +39,11 @@ NEEDED = ("portal", "group", "shared_dir", "state_dir", "python", "tree")
 NOBODY = (65_534, 65_535, 2**32 - 2)
 DEFAULTS = {"min_uid": "1000", "max_uid": "2000000", "slurm_conf": "", "path": "/usr/local/bin:/usr/bin:/bin"}
 #: In words of their own, so that the tree need not be installed for the interpreter.
-AGENT = "import sys; sys.path.insert(0, sys.argv[1]); from scheduling.executors.slurm.agent import main; main()"
+#: PR_SET_DUMPABLE (4) first: programs of the same account could look into it while it imports.
+AGENT = (
+    "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); import sys; sys.path.insert(0, sys.argv[1]); "
+    "from scheduling.executors.slurm.agent import main; main()"
+)
 PR_SET_NO_NEW_PRIVS = 38
 
 
