@@ -4,7 +4,7 @@ say it has from the project above."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -26,17 +26,26 @@ def check_name(field: str, name: str) -> None:
 
 def effective(project: Project) -> dict[str, str]:
     """Those of its jobs, its own before those of the projects above."""
-    found: dict[str, str] = {}
-    for names in ancestors(project).values_list("slurm", flat=True):
-        found |= names
-    return found
+    return _together(ancestors(project).values_list("slurm", flat=True))
 
 
 def inherited(project: Project) -> dict[str, str]:
     """Those that it would have without its own."""
+    return _together(ancestors(project).exclude(pk=project.pk).values_list("slurm", flat=True))
+
+
+def of_all_projects(field: str) -> dict[str, str]:
+    """`effective` of one field by the projects' keys, in one query; empty where no project on the way says it."""
+    rows = list(Project.objects.values_list("pk", "key", "ancestry", "slurm"))
+    own = {pk: names for pk, _, _, names in rows}
+    return {key: _together(own.get(one, {}) for one in ancestry).get(field, "") for _, key, ancestry, _ in rows}
+
+
+def _together(names: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """From the top of the tree downwards: what stands below counts."""
     found: dict[str, str] = {}
-    for names in ancestors(project).exclude(pk=project.pk).values_list("slurm", flat=True):
-        found |= names
+    for some in names:
+        found |= some
     return found
 
 

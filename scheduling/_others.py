@@ -20,23 +20,34 @@ _FULL = frozenset(
 _MOST_NODES = 3
 
 
-def with_others(reason: Reason, job: Job, snapshot: Snapshot) -> Reason:
-    """Of a job that waits: and how much of the nodes that it could use is others', until when."""
-    if reason.token not in _FULL:
-        return reason
-    said = _of_gpus(job, snapshot) or (_of_hosts(job, snapshot) if reason.token == NO_HOST else "")
-    return Reason(reason.token, f"{reason.text} {said}", reason.detail) if said else reason
+class OthersWords:
+    """How much of the nodes that a waiting job could use is others', until when. Nodes are looked at once for all jobs
+    that may use the same types."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._of_gpus: dict[frozenset[str], str] = {}
+        self._of_hosts: dict[frozenset[str], str] = {}
+
+    def added_to(self, reason: Reason, job: Job) -> Reason:
+        if reason.token not in _FULL:
+            return reason
+        kinds = frozenset(plain_type(kind) for kind in job.types or job.curves)
+        if kinds not in self._of_gpus:
+            self._of_gpus[kinds] = _of_gpus(kinds, self._snapshot)
+            self._of_hosts[kinds] = _of_hosts(kinds, self._snapshot)
+        said = self._of_gpus[kinds] or (self._of_hosts[kinds] if reason.token == NO_HOST else "")
+        return Reason(reason.token, f"{reason.text} {said}", reason.detail) if said else reason
 
 
-def _may_use(job: Job, node: Node) -> bool:
-    kinds = {plain_type(kind) for kind in job.types or job.curves}
+def _may_use(kinds: frozenset[str], node: Node) -> bool:
     return node.schedulable and (not kinds or plain_type(node.type) in kinds)
 
 
-def _of_gpus(job: Job, snapshot: Snapshot) -> str:
+def _of_gpus(kinds: frozenset[str], snapshot: Snapshot) -> str:
     others = snapshot.others
     nodes_of = ((gpu, node) for node in snapshot.nodes for gpu in node.gpu_ids if gpu in others.gpus)
-    gpus = {gpu: node.name for gpu, node in nodes_of if _may_use(job, node)}
+    gpus = {gpu: node.name for gpu, node in nodes_of if _may_use(kinds, node)}
     if not gpus:
         return ""
     nodes, are = Counter(gpus.values()), "is" if len(gpus) == 1 else "are"
@@ -44,8 +55,8 @@ def _of_gpus(job: Job, snapshot: Snapshot) -> str:
     return f"{counted(len(gpus), 'GPU')} of {_names(nodes)} {are} used by {_jobs(snapshot)}{until}."
 
 
-def _of_hosts(job: Job, snapshot: Snapshot) -> str:
-    nodes = [node for node in snapshot.nodes if node.others and _may_use(job, node)]
+def _of_hosts(kinds: frozenset[str], snapshot: Snapshot) -> str:
+    nodes = [node for node in snapshot.nodes if node.others and _may_use(kinds, node)]
     if not nodes:
         return ""
     until = _until((one.until for node in nodes for one in node.others), snapshot.now)

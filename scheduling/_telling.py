@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from scheduling._displaced import Displaced
 from scheduling._hosts import asks
 from scheduling._never import Unable
-from scheduling._others import with_others
+from scheduling._others import OthersWords
 from scheduling._pool_words import PoolWords
 from scheduling._reclaim import Reclaim
 from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
@@ -60,7 +60,7 @@ def reasons_of(
     vague |= set() if fleet(displaced.original.nodes).usable else {"next_round", "waits"}
     every = (special, allocation.reasons, field.reasons)
     waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
-    full = _where_others_are(displaced.original, layout)
+    full, beside_others = _where_others_are(displaced.original, layout), OthersWords(displaced.original)
 
     def tell(key: str) -> Reason:
         known = waiting
@@ -71,13 +71,13 @@ def reasons_of(
         known = words.tell(key, known) if words else known
         told = unable.reason(key, known) if known.token in vague or known.token == NO_LAYOUT else known
         known = told if known.token in vague or told.token == "never" else known  # noqa: S105
-        return with_others(known, full[key], displaced.original) if key in full else known
+        return beside_others.added_to(known, full[key]) if key in full else known
 
     return Told((job.id for job in displaced.original.jobs), tell)
 
 
 def _where_others_are(snapshot: Snapshot, layout: Layout) -> Mapping[str, Job]:
-    """Who waits while nodes are used by the engine's other jobs, too."""
+    """Waiting jobs by id, where the engine's other jobs use some of the nodes."""
     if not (snapshot.others.gpus or any(node.others for node in snapshot.nodes)):
         return {}
     return {job.id: job for job in snapshot.jobs if not job.gpu_ids and job.id not in layout.gpus}

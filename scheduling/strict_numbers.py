@@ -30,16 +30,20 @@ def _is_written(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _moment(value: Any) -> Any:
-    """Pydantic takes a number for seconds since 1970, also one in quotes."""
-    if isinstance(value, int | float) or (isinstance(value, str) and _is_written(_NUMBER, value)):
+    if _is_number(value):
         raise PydanticCustomError("datetime_type", "Input should be a valid datetime")
     return value
 
 
 def _day(value: Any) -> Any:
-    if isinstance(value, int | float) or (isinstance(value, str) and _is_written(_NUMBER, value)):
+    if _is_number(value):
         raise PydanticCustomError("date_type", "Input should be a valid date")
     return value
+
+
+def _is_number(value: Any) -> bool:
+    """Pydantic takes one for seconds since 1970, also in quotes."""
+    return isinstance(value, int | float) or (isinstance(value, str) and _is_written(_NUMBER, value))
 
 
 _CHECKS = {"int": _whole, "float": _number, "decimal": _number, "datetime": _moment, "date": _day}

@@ -31,7 +31,8 @@ def write_in_lower_case(apps: Any, schema_editor: Any) -> None:
             logger.warning("account %d (%s) is %s now: %s is one too", other.pk, other.email, apart, found[0].email)
             users.filter(pk=other.pk).update(email=apart, address_proved_at=None, address_proved_by="")
             apps.get_model("account", "EmailAddress").objects.filter(user_id=other.pk).delete()
-        users.filter(pk=found[0].pk).update(email=address)
+        if found[0].email != address:
+            users.filter(pk=found[0].pk).update(email=address)
     apps.get_model("accounts", "Invitation").objects.exclude(email=Lower("email")).update(email=Lower("email"))
 
 

@@ -18,7 +18,7 @@ from accounts.ledger import Held, PriceBook
 from portal.jobs import holding
 from portal.jobs.clusters import is_emulated
 from portal.jobs.ends import expected_end
-from portal.jobs.engine_limits import time_warnings
+from portal.jobs.engine_limits import OwnPartitions, time_warnings
 from portal.jobs.idleness import describe_warnings
 from portal.jobs.launchers import launcher_warnings
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
@@ -49,6 +49,7 @@ class Context:
     starts: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     totals: dict[UUID, dict[str, float]] = field(default_factory=dict)
     idle: dict[UUID, dict[str, Any]] = field(default_factory=dict)
+    own_partitions: OwnPartitions = field(default_factory=OwnPartitions)
 
 
 def iso(at: datetime | None) -> str | None:
@@ -149,7 +150,9 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "command": job.spec.get("command"),
         "warnings": [
             *launcher_warnings(job.spec.get("command")),
-            *time_warnings(job, run, ctx.profiles.get(job.pk, {}), ctx.types.get(job.cluster_id, {})),
+            *time_warnings(
+                job, run, ctx.profiles.get(job.pk, {}), ctx.types.get(job.cluster_id, {}), ctx.own_partitions
+            ),
         ],
         "total_steps": job.total_steps,
         "step": run.step,

@@ -34,7 +34,7 @@ def refusals(engine: Engine) -> list[str]:
 
 
 def runs_jobs_as_root(engine: Engine) -> bool:
-    """Of Slurm and Ray: as the account that the portal runs as, or as people by its leave, which root has of all."""
+    """Jobs of Slurm and Ray have the portal's account, or one that it may become: as root, any."""
     return engine.executor in ENGINES and os.geteuid() == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cached_property
 
 from accounts import slurm_names
 from accounts.models import Project
@@ -27,15 +28,22 @@ def limits_of(cluster: Cluster) -> EngineLimits:
     return EngineLimits(**cluster.engine_limits)
 
 
-def has_partition_of_its_own(project: Project) -> bool:
-    """Then the limits that were noted, which are those of the cluster's partition, are not its jobs'."""
-    return bool(slurm_names.effective(project).get("partition"))
+class OwnPartitions:
+    """Which projects name a partition of Slurm's: the limits that were noted, those of the cluster's partition, are
+    not theirs. Asked for once for all jobs that are described together, where one of them needs it."""
+
+    def __contains__(self, project_key: object) -> bool:
+        return bool(self._names.get(str(project_key)))
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return slurm_names.of_all_projects("partition")
 
 
 def check_limits(file: JobFile, cluster: Cluster, project: Project) -> int | None:
     """The most GPUs that a launch may have there, None: as many as there are. Raises Problems naming what none may."""
     limits, problems = limits_of(cluster), []
-    if limits == EngineLimits() or has_partition_of_its_own(project):
+    if limits == EngineLimits() or slurm_names.effective(project).get("partition"):
         return None
     if limits.memory_mib is not None and (file.memory or 0) > limits.memory_mib:
         text = f"{limits.where} gives a job at most {limits.memory_mib:,} MiB of a node, not {file.memory:,}"
@@ -69,14 +77,16 @@ def most_gpus(limits: EngineLimits, largest: Mapping[str, int], types: list[str]
     return limits.max_nodes * max(sizes) if limits.max_nodes is not None and sizes else None
 
 
-def time_warnings(job: Job, run: Run, profiles: Mapping[str, Profile], counts: Mapping[str, int]) -> list[str]:
+def time_warnings(
+    job: Job, run: Run, profiles: Mapping[str, Profile], counts: Mapping[str, int], own: OwnPartitions
+) -> list[str]:
     """That a launch is ended before the job is done, and what comes of that. `counts`: the cluster's GPUs by type."""
     limits = limits_of(job.cluster)
     if limits.max_duration_s is None or State(run.state) not in LIVE:
         return []
     expected_s = _shortest_s(job, run, profiles, counts)
     longest_s = min((one for one in (expected_s, job.max_duration_s) if one is not None), default=0.0)
-    if longest_s <= limits.max_duration_s or has_partition_of_its_own(job.project):
+    if longest_s <= limits.max_duration_s or job.project.key in own:
         return []
     allowed = f"{limits.where} lets a launch run for {_words(limits.max_duration_s)}"
     if stands_a_limit(job, run):

@@ -14,7 +14,7 @@ from accounts.pricing import HOUR_US, WHOLE, amount, from_micro
 from portal.jobs import profiles
 from portal.jobs.describe import CURRENCY
 from portal.jobs.ends import SPREAD
-from portal.jobs.engine_limits import largest_nodes, time_warnings
+from portal.jobs.engine_limits import OwnPartitions, largest_nodes, time_warnings
 from portal.jobs.gang_words import gang_words
 from portal.jobs.models import Job
 from portal.jobs.services.admission import Asked, foresee
@@ -101,7 +101,7 @@ def estimate(wish: Wish, known: Known) -> dict[str, Any]:
 def too_long(known: Known) -> list[str]:
     """What its engine's time limit makes of it."""
     assert known.job.run is not None
-    return time_warnings(known.job, known.job.run, known.profiles, known.types)
+    return time_warnings(known.job, known.job.run, known.profiles, known.types, OwnPartitions())
 
 
 def _counts(job: Job, profile: Profile, total: int) -> list[int]:

@@ -35,7 +35,7 @@ def check_account(user: User, cluster: Cluster) -> None:
 
 
 def _runs_as_person(cluster_id: int) -> bool:
-    """On a cluster that is retired nothing runs, as whomever."""
+    """False of a retired cluster: nothing runs there."""
     try:
         return engine_of(cluster_id).runs_as_person
     except NoEngine:

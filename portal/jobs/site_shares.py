@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from django.core.cache import cache
 
-from accounts.models import Project, User
+from accounts import slurm_names
+from accounts.models import User
 from portal.engines import Engine
 from portal.jobs.clusters import engine_of
 from portal.jobs.models import Cluster
@@ -38,20 +39,22 @@ def factors_of(cluster: Cluster, people: Iterable[tuple[str, str]]) -> dict[str,
         return {}
     shares = {(account.lower(), user): float(factor) for account, user, factor in rows}  # as Slurm compares them
     engine = engine_of(cluster.pk)
-    names, accounts = _unix_names(engine), _accounts(engine)
+    names, accounts, only = _unix_names(engine), slurm_names.of_all_projects("account"), _only_ones(shares)
+    of_cluster = str(engine.options.get("account", ""))
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for project, user in people:
         name = names.get(user, "") if engine.runs_as_person else names[""]
-        factor = shares.get((account.lower(), name)) if (account := accounts.get(project)) else _only_one(shares, name)
+        account = accounts.get(project) or of_cluster
+        factor = shares.get((account.lower(), name)) if account else only.get(name)
         if factor is not None:
             found[project][user] = factor
     return dict(found)
 
 
-def _only_one(shares: Shares, name: str) -> float | None:
+def _only_ones(shares: Shares) -> dict[str, float]:
     """Where no account is named Slurm takes the user's default one, which is known where there is no other."""
-    factors = [factor for (_, user), factor in shares.items() if user == name]
-    return factors[0] if len(factors) == 1 else None
+    counts = Counter(user for _, user in shares)
+    return {user: factor for (_, user), factor in shares.items() if counts[user] == 1}
 
 
 def _unix_names(engine: Engine) -> dict[str, str]:
@@ -62,17 +65,6 @@ def _unix_names(engine: Engine) -> dict[str, str]:
         return {"": pwd.getpwuid(os.geteuid()).pw_name}
     except KeyError:
         return {"": ""}
-
-
-def _accounts(engine: Engine) -> dict[str, str]:
-    """Slurm's account of each project: its own, that of the project above, or the cluster's."""
-    rows = list(Project.objects.values_list("pk", "key", "ancestry", "slurm"))
-    own = {pk: str(slurm.get("account", "")) for pk, _, _, slurm in rows}
-    of_cluster = str(engine.options.get("account", ""))
-    return {
-        key: next(filter(None, (own.get(one, "") for one in reversed(ancestry))), of_cluster)
-        for _, key, ancestry, _ in rows
-    }
 
 
 def _key(cluster_id: int) -> str:

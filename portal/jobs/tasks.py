@@ -66,6 +66,7 @@ from portal.jobs.services import (
     plans,
 )
 from portal.jobs.services.hopeless import cancel_hopeless
+from portal.jobs.snapshots import ClusterView
 from portal.material import preparation
 from scheduling.domain import Plan
 from scheduling.errors import ExecutorError
@@ -326,22 +327,29 @@ def _record_fact(fact: Fact) -> None:
 def plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None = None) -> Plan | None:
     """One decision, stored when it moves something, others now and then; None where another round was faster, or the
     engine does not answer. Before something moves the engine has been asked just now."""
-    with planning_lock() if _has_others(cluster) else contextlib.nullcontext():
-        return _plan_and_commit(cluster, now, executor)
+    with _alone(cluster):
+        started = time.monotonic()
+        view, plan = plan_cluster(cluster, now)
+        if not (plan.moves and executor is not None and executor.look_anew()):
+            return _commit(cluster, view, plan, time.monotonic() - started, now)
+    # Without the lock: the engine may take its time, and other clusters plan meanwhile.
+    if not observe(cluster, executor):
+        return None
+    with _alone(cluster):
+        started = time.monotonic()
+        view, plan = plan_cluster(cluster, now)
+        return _commit(cluster, view, plan, time.monotonic() - started, now)
+
+
+def _alone(cluster: Cluster) -> contextlib.AbstractContextManager[object]:
+    return planning_lock() if _has_others(cluster) else contextlib.nullcontext()
 
 
 def _has_others(cluster: Cluster) -> bool:
     return active_clusters().exclude(pk=cluster.pk).exists()
 
 
-def _plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None) -> Plan | None:
-    started = time.monotonic()
-    view, plan = plan_cluster(cluster, now)
-    if plan.moves and executor is not None and executor.look_anew():
-        if not observe(cluster, executor):
-            return None
-        view, plan = plan_cluster(cluster, now)
-    seconds = time.monotonic() - started
+def _commit(cluster: Cluster, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> Plan | None:
     try:
         with transaction.atomic():
             applied = plans.commit_plan(

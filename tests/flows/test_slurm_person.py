@@ -17,23 +17,13 @@ import pytest
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.people import ALICE, BOB, PORTAL, People, people
 from tests.executors.slurm import portal_settings, slurm_or_skipped
+from tests.flows.test_slurm import PROGRAM
 from tests.live_portal import LivePortal, running_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PLAIN: dict[str, Any] = {"model_type": None, "batch_size": 8, "total_steps": 10**7, "gpus": {"min": 1, "max": 1}}
 SAYS = "id -un; echo home $HOME $USER; touch $HOME/was-here; echo 42 > $EVENKEEL_ARTIFACT_DIR/answer.csv; "
-#: Saves at each step what it has seen, and says at which step it began.
-PROGRAM = """
-import time, evenkeel
-with evenkeel.training() as run:
-    state = run.load() or {"seen": 0}
-    print("began", run.step, state["seen"], flush=True)
-    for step in run.steps():
-        state["seen"] += 1
-        time.sleep(0.05)
-        run.save(state)
-"""
 NEW_TOKEN = (
     "from accounts.models import *; from accounts.tokens import ALL_SCOPES, create_token; "
     "u = User.objects.create_user('{0}@example.org'); Membership.objects.create(user=u, "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -93,6 +95,34 @@ def test_before_something_moves_the_engine_is_asked_and_has_to_answer(world: Wor
     tasks.run_round()
     assert world.state(runs) is State.LAUNCHING
     check_invariants(world)
+
+
+def test_no_engine_is_asked_while_other_clusters_wait_to_plan(
+    world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, asked = False, list[bool]()
+
+    @contextlib.contextmanager
+    def lock() -> Iterator[None]:
+        nonlocal held
+        held = True
+        yield
+        held = False
+
+    real = tasks.observe
+
+    def observe(*given: Any) -> bool:
+        asked.append(held)
+        return real(*given)
+
+    monkeypatch.setattr(tasks, "planning_lock", lock)
+    monkeypatch.setattr(tasks, "_has_others", lambda cluster: True)
+    monkeypatch.setattr(tasks, "observe", observe)
+    engine.remembers = True
+    job = world.submit(gpus={"min": 1, "max": 4})
+    tasks.run_round()
+    assert asked == [False, False]  # at the beginning of the round, and before the job starts
+    assert world.state(job) is State.LAUNCHING
 
 
 def test_a_launch_is_not_overdue_for_the_time_that_the_engine_was_away(world: World, engine: Engine) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from accounts.models import Project
 from portal.jobs.engine_limits import note_limits
 from portal.jobs.launch_times import expected_s
 from portal.jobs.models import Cluster, Job, Run
@@ -78,6 +81,27 @@ def test_what_goes_on_from_a_checkpoint_is_told_so(world: World, api: Api) -> No
 def test_what_ends_in_time_or_is_not_known_is_not(api: Api, more: dict[str, Any]) -> None:
     limit(max_duration_s=86_400.0)
     assert api.post("jobs/preview", WISH | more).json["warnings"] == []
+
+
+def test_a_partition_of_the_projects_own_has_other_limits_and_is_asked_for_once_for_all_jobs(
+    world: World, api: Api
+) -> None:
+    limit(max_duration_s=60.0)
+    for _ in range(3):
+        assert api.post("jobs", WISH).json["warnings"]
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            api.get("jobs")
+        return len(seen)
+
+    queries()  # what is asked for once in a process
+    few = queries()
+    for _ in range(4):
+        api.post("jobs", WISH)
+    assert queries() == few
+    Project.objects.filter(pk=world.project.pk).update(slurm={"partition": "long"})
+    assert api.post("jobs", WISH).json["warnings"] == []
 
 
 def test_only_what_goes_on_from_a_checkpoint_is_given_a_forecast(world: World) -> None:

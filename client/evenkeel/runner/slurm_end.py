@@ -19,7 +19,7 @@ def leave_slurm(exit_code: int, epoch_dir: Path, *, on_request: bool) -> int:
         return exit_code
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SCANCEL_")}
     try:
-        (epoch_dir / "stop").touch(mode=0o600)  # so whoever looks knows that it was asked
+        (epoch_dir / "stop").touch(mode=0o600)  # the portal reads from it that the stop was asked for
         subprocess.run(
             ["scancel", "--quiet", os.environ["SLURM_JOB_ID"]], env=kept, stdin=subprocess.DEVNULL, timeout=_TIMEOUT_S,
             check=True,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q
 from psycopg2.extras import DateTimeTZRange
 
 from portal.jobs import events
@@ -78,12 +78,15 @@ def end_taken(*, cluster_id: int, now: datetime) -> None:
         return
     waits = Run.objects.filter(job__cluster_id=cluster_id, state=State.LAUNCHING).exclude(engine_waits="")
     late = waits.filter(engine_waits_since__lte=now - timedelta(seconds=TAKEN_S))
+    holds = Hold.objects.filter(
+        run__in=late, epoch=F("run__epoch"), during__upper_inf=True, accelerator__node__in=nodes
+    )
+    first: dict[Run, str] = {}
+    for hold in holds.select_related("run__job__cluster", "accelerator").order_by("accelerator__node__name"):
+        first.setdefault(hold.run, nodes[hold.accelerator.node_id])
     loop = Loop(LoopName.OVERDUE, cluster_id)
-    for run in late.select_related("job"):
-        holds = Hold.objects.filter(run=run, epoch=run.epoch, during__upper_inf=True, accelerator__node__in=nodes)
-        node = holds.order_by("accelerator__node__name").values_list("accelerator__node__name", flat=True).first()
-        if node is not None:
-            loop.run(of_run(run), _place_elsewhere, run, node, now)
+    for run, node in first.items():
+        loop.run(of_run(run), _place_elsewhere, run, node, now)
 
 
 def _place_elsewhere(run: Run, node: str, now: datetime) -> None:

@@ -302,8 +302,8 @@ def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
         defaults={"at": at, "path": shown(report.path, 300), "size_bytes": report.bytes, "duration_s": report.seconds},
     )
     if new:
-        surplus = Checkpoint.objects.filter(run=run).order_by("-step").values("pk")[MAX_CHECKPOINTS:]
-        Checkpoint.objects.filter(pk__in=list(surplus.values_list("pk", flat=True))).delete()
+        surplus = Checkpoint.objects.filter(run=run).order_by("-step").values_list("pk", flat=True)[MAX_CHECKPOINTS:]
+        Checkpoint.objects.filter(pk__in=list(surplus)).delete()
     if report.step >= run.checkpoint_step:
         _store(
             run,

@@ -39,8 +39,8 @@ class SpawnAs(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """`uid` None: everything runs as whoever we are. `stop_lock`: held while the portal itself has stopped all of it
-    for a moment (`Accounts.stopping`)."""
+    """`uid` None: everything runs as the portal's own account. `stop_lock`: held while the portal itself has stopped
+    all of it for a moment (`Accounts.stopping`)."""
 
     uid: int | None
     stop_lock: Path | None = field(default=None, compare=False)

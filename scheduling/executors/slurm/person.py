@@ -253,7 +253,7 @@ class PersonSlurmExecutor(SlurmExecutor):
 
     def _queues(self, accounts: Iterable[str]) -> Queues | None:
         """All our jobs by account, of one look; None where Slurm shows each account its own alone, so that agents look
-        themselves. A name may hold the end of a line: what does not begin with a word that nobody can know is none."""
+        themselves."""
         if not (names := ",".join(sorted(accounts))):
             return {}
         if self._shows_own_jobs_only():
@@ -307,26 +307,25 @@ class PersonSlurmExecutor(SlurmExecutor):
         seen = Seen(at, queue or {}, self._notes)
         return {(fact.run_id, fact.epoch): self._believed(fact, seen) for fact in facts}
 
-    def _noted(self, fact: Fact, seen: Seen) -> list[SlurmJob]:
-        """The launch's job by its number, whatever its owner has made of its comment and name since."""
+    def _jobs_of(self, fact: Fact, seen: Seen) -> Sequence[SlurmJob]:
+        """By the launch's number, whatever its owner has made of comment and name since; else by what they say."""
         number = self._notes.job_id(fact.run_id, fact.epoch)
-        return [job for jobs in seen.jobs.values() for job in jobs if number and _number_of(job) == number]
+        noted = [job for jobs in seen.jobs.values() for job in jobs if job.leading_id == number]
+        return noted or seen.of(fact.run_id, fact.epoch)
 
     def _believed(self, fact: Fact, seen: Seen) -> Fact:
-        """Not the end of what Slurm has running on nodes that answer: GPUs that it holds are not free."""
-        noted = self._noted(fact, seen)
-        live = [job for job in (*noted, *seen.of(fact.run_id, fact.epoch)) if not job.over]
-        running = [job for job in live if not job.pending]
-        if fact.kind == "alive" or not running or any(self._on_lost_node(job) for job in running):
-            began = [job.started_at for job in noted if job.over and job.started_at is not None]
-            ended = [job.ended_at for job in noted if job.over and job.ended_at is not None]
-            return replace(fact, began_at=min(began), ended_at=max(ended)) if began and ended else fact
-        log.warning("run %s epoch %s: %s by its agent, running in Slurm", fact.run_id, fact.epoch, fact.kind)
-        return Fact(fact.run_id, fact.epoch, "alive", fact.at)
-
-
-def _number_of(job: SlurmJob) -> int:
-    return job.leading_id or job.job_id
+        """Not the end of what Slurm has running on nodes that answer: GPUs that it holds are not free. When it ran is
+        for Slurm to say."""
+        if fact.kind == "alive":
+            return fact
+        jobs = self._jobs_of(fact, seen)
+        running = [job for job in jobs if not job.over and not job.pending]
+        if running and not any(self._on_lost_node(job) for job in running):
+            log.warning("run %s epoch %s: %s by its agent, running in Slurm", fact.run_id, fact.epoch, fact.kind)
+            return Fact(fact.run_id, fact.epoch, "alive", fact.at)
+        began = [job.started_at for job in jobs if job.over and job.started_at is not None]
+        ended = [job.ended_at for job in jobs if job.over and job.ended_at is not None]
+        return replace(fact, began_at=min(began), ended_at=max(ended)) if began and ended else fact
 
 
 def _name(uid: int | None) -> str | None:
