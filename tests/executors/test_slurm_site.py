@@ -94,3 +94,15 @@ def test_lines_that_are_the_same_of_64_nodes_are_one() -> None:
         Finding("gpu[1-64]: data cache", True, "/scratch: 9,001 MiB on gpu1, the least"),
         Finding("gpu65: images", False, "they are not there", "install it"),
     ]
+
+
+def test_a_nodes_own_name_is_no_difference_between_nodes() -> None:
+    free = {"gpu1": 9_000, "gpu2": 7_000, "gpu10": 8_000}
+    said = {node: [Finding("data cache", True, f"/scratch/{node}: {mib:,} MiB")] for node, mib in free.items()}
+    assert list(fold_findings(said)) == [
+        Finding("gpu[1-2,10]: data cache", True, "/scratch/%n: 7,000 MiB on gpu2, the least")
+    ]
+    same = {node: [Finding("scratch", True, f"/scratch/{node} is there")] for node in free}
+    assert list(fold_findings(same)) == [Finding("gpu[1-2,10]: scratch", True, "/scratch/%n is there")]
+    alone = {"gpu2": said["gpu2"]}
+    assert list(fold_findings(alone)) == [Finding("gpu2: data cache", True, "/scratch/gpu2: 7,000 MiB")]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from scheduling.executors.slurm.folding import fold_names
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
@@ -50,8 +51,7 @@ def test_each_node_has_a_cache_of_its_own(portal: LivePortal, place: Path) -> No
     with portal.api() as api:
         listed = api.get("nodes").json()
     nodes, gpus = [node["name"] for node in listed], sum(len(node["accelerators"]) for node in listed)
-    for node in nodes:
-        assert f"ok    {node}: data cache: {place / 'caches' / node}: " in said
+    assert f"ok    {fold_names(nodes)}: data cache: {place / 'caches' / '%n'}: " in said
     program = portal.files / "program.py"
     program.write_text(PROGRAM)
     wish: dict[str, Any] = {"model_type": None, "command": f"python {program}", "total_steps": 1, "batch_size": 8}

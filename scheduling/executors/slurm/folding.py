@@ -38,14 +38,24 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def fold_findings(said: Mapping[str, Sequence[Finding]]) -> Iterator[Finding]:
-    """`said`: of each node, in the order in which it is shown. Where only numbers differ the least is shown."""
+    """`said`: of each node, in the order in which it is shown.
+
+    Where only numbers differ the least is shown. A node's own name is no difference, and stands as `%n` where
+    several nodes share a line: `/scratch/%n`.
+    """
     groups: dict[Finding, list[tuple[list[int], str, Finding]]] = {}
     for node, findings in said.items():
         for one in findings:
-            numbers = [int(found.replace(",", "")) for found in _NUMBER.findall(one.seen)]
-            alike = replace(one, seen=_NUMBER.sub("#", one.seen))
-            groups.setdefault(alike, []).append((numbers, node, one))
+            unnamed = _without_name(node, one.seen)
+            numbers = [int(found.replace(",", "")) for found in _NUMBER.findall(unnamed)]
+            groups.setdefault(replace(one, seen=_NUMBER.sub("#", unnamed)), []).append((numbers, node, one))
     for found in groups.values():
         numbers, node, least = min(found, key=lambda one: one[0])
-        seen = least.seen if all(one[0] == numbers for one in found) else f"{least.seen} on {node}, the least"
+        seen = _without_name(node, least.seen) if len(found) > 1 else least.seen
+        if any(one[0] != numbers for one in found):
+            seen = f"{seen} on {node}, the least"
         yield replace(least, subject=f"{fold_names(node for _, node, _ in found)}: {least.subject}", seen=seen)
+
+
+def _without_name(node: str, seen: str) -> str:
+    return re.sub(rf"(?<![\w.-]){re.escape(node)}(?![\w-])", "%n", seen)
