@@ -180,7 +180,18 @@ class LivePortal(RunningPortal):
 
     def logs(self) -> str:
         parts = [self.output, *sorted((self.data / "logs").glob("*.log"))]
-        return "\n".join(f"--- {p.name}\n{p.read_text(errors='replace')[-2500:]}" for p in parts if p.exists())
+        said = [f"--- {p.name}\n{p.read_text(errors='replace')[-2500:]}" for p in parts if p.exists()]
+        return "\n".join([*said, *self.says_of_jobs()])
+
+    def says_of_jobs(self) -> Iterator[str]:
+        """What explains most of what a test waited for in vain."""
+        with contextlib.suppress(httpx.HTTPError), self.api() as api:
+            for job in api.get("jobs?limit=20").raise_for_status().json()["results"]:
+                holds = ",".join(sorted({gpu["node"] for gpu in (job["allocation"] or {}).get("gpus", ())}))
+                yield f"--- #{job['number']} {job['state']} on {holds or 'no node'}: {job['reason']['text']}"
+            for node in api.get("nodes").raise_for_status().json():
+                states = [gpu["state"] for gpu in node["accelerators"]]
+                yield f"--- {node['name']}: {states} {node.get('state')} {node.get('taken')}"
 
     def database_url(self) -> str:
         return Layout(self.data).database_url

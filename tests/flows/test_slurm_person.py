@@ -125,8 +125,8 @@ def test_a_job_is_its_persons_and_nobody_elses(there: There) -> None:
 
     there.cancel(number)
     there.portal.wait_for("Slurm", lambda: there.slurm._ask("squeue", "-h", "--format=%u").split() == [])
-    listed = there.slurm._ask("sacct", "--user", ALICE, "--allocations", "-n", "--format=User%20,JobName%60")
-    assert ALICE in listed
+    sacct = ("sacct", "--user", ALICE, "--allocations", "-n", "--format=User%20,JobName%60")
+    listed = there.portal.wait_for("slurmdbd", lambda: ALICE in (rows := there.slurm._ask(*sacct)) and rows)
     assert "evenkeel-" in listed
 
 
