@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 from django.core.cache import cache
@@ -24,10 +25,10 @@ from scheduling.preview import Planned
 from scheduling.rounds import plan_round
 
 logger = logging.getLogger(__name__)
-#: A snapshot so old is made anew: beside the answer where that takes longer than `_SHORT_S`, before it where it has
-#: become older still. Where it is made quickly each is a second old at most.
-_NOW_S = 1.0
-_FRESH_S, _STALE_S, _SHORT_S = 5.0, 15.0, 0.1
+#: A snapshot serves for this many times what it took to make, within the two bounds, so that previews keep a twentieth
+#: of a processor busy at most and yet know what happened a moment ago. From a third of that age on it is renewed beside
+#: the answers.
+_TIMES_MADE, _LEAST_S, _STALE_S = 20.0, 1.0, 15.0
 #: Of an array so many jobs are looked at.
 MOST_NEWCOMERS = 100
 #: Connections to a broker that is gone fail at once instead of holding up a request.
@@ -61,8 +62,8 @@ def basis_of(cluster: Cluster) -> Basis:
         with _RENEWING:  # who comes at the same moment waits, and has the same
             known = _newest(cluster)
             return known if known is not None and _does(known, cluster) else renew(cluster)
-    if _age_s(known) > _FRESH_S:
-        _renew_soon(cluster)
+    if _age_s(known) > (again_s := max(_LEAST_S, _serves_s(known) / 3)):
+        _renew_soon(cluster, again_s)
     return known
 
 
@@ -70,10 +71,13 @@ def _age_s(basis: Basis) -> float:
     return (timezone.now() - basis.at).total_seconds()
 
 
+def _serves_s(basis: Basis) -> float:
+    return min(_STALE_S, max(_LEAST_S, _TIMES_MADE * basis.took_s))
+
+
 def _does(basis: Basis, cluster: Cluster) -> bool:
     """Whether it is young enough, and of the policy in force."""
-    longest_s = _NOW_S if basis.took_s < _SHORT_S else _STALE_S
-    return _age_s(basis) <= longest_s and basis.policy == (cluster.policy_name, cluster.policy_parameters)
+    return _age_s(basis) <= _serves_s(basis) and basis.policy == (cluster.policy_name, cluster.policy_parameters)
 
 
 def _newest(cluster: Cluster) -> Basis | None:
@@ -107,11 +111,11 @@ def renew(cluster: Cluster) -> Basis:
     return basis
 
 
-def _renew_soon(cluster: Cluster) -> None:
+def _renew_soon(cluster: Cluster, again_s: float) -> None:
     from portal.jobs.preview_tasks import renew_basis
 
     try:
-        if cache.add(f"{_key(cluster.pk)}/renewing", 1, _FRESH_S):
+        if cache.add(f"{_key(cluster.pk)}/renewing", 1, ceil(again_s)):
             renew_basis.apply_async((cluster.pk,), expires=_STALE_S, **_SEND)
     except (RedisError, OperationalError, OSError) as error:
         logger.warning("the snapshot for previews is not renewed: %s", error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -301,7 +302,7 @@ def test_a_snapshot_serves_several_previews_until_it_is_old(monkeypatch: pytest.
 
 
 def test_a_snapshot_that_takes_long_is_renewed_beside_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preview_basis, "_SHORT_S", 0.0)
+    monkeypatch.setattr(preview_basis, "_TIMES_MADE", 1e9)
     world = World()
     asked: list[Any] = []
     monkeypatch.setattr(preview_tasks.renew_basis, "apply_async", lambda args, **_: asked.append(args))
@@ -315,6 +316,18 @@ def test_a_snapshot_that_takes_long_is_renewed_beside_the_answer(monkeypatch: py
     assert basis_of(world.cluster).at > first.at
     monkeypatch.setattr(timezone, "now", lambda: now + timedelta(seconds=40))
     assert basis_of(world.cluster).at == now + timedelta(seconds=40)
+
+
+def test_a_snapshot_serves_as_much_longer_as_it_took_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    first, now = basis_of(world.cluster), timezone.now()
+    for took_s, serves_s in ((0.01, 1), (0.2, 4), (5.0, 15)):
+        known = replace(first, at=now, took_s=took_s)
+        monkeypatch.setattr(preview_basis, "_newest", lambda _, known=known: known)
+        monkeypatch.setattr(timezone, "now", lambda late_s=serves_s - 0.1: now + timedelta(seconds=late_s))
+        assert basis_of(world.cluster) == known
+        monkeypatch.setattr(timezone, "now", lambda late_s=serves_s + 0.1: now + timedelta(seconds=late_s))
+        assert basis_of(world.cluster).at > now
 
 
 def test_another_policy_makes_another_snapshot_at_once() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -233,8 +233,8 @@ def test_a_type_that_is_not_here_is_named(world: World) -> None:
 def test_a_snapshot_some_seconds_old_serves_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the preview's own, made once for all who ask at a time."""
     made: list[int] = []
-    monkeypatch.setattr(preview_basis, "_NOW_S", timedelta(minutes=1).total_seconds())
-    monkeypatch.setattr(preview_basis, "_SHORT_S", 1_000.0)
+    monkeypatch.setattr(preview_basis, "_LEAST_S", 60.0)
+    monkeypatch.setattr(preview_basis, "_STALE_S", 60)
     original = preview_basis.renew
 
     def renew(cluster: Cluster) -> preview_basis.Basis:
