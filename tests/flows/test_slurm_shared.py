@@ -11,7 +11,7 @@ import pytest
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture
-from tests.flows.test_slurm_waits import WISH, cancel, says, submitted
+from tests.flows.test_slurm_waits import WISH, cancel, launches, says, submitted
 from tests.live_portal import LivePortal, engine_portal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 def portal(slurm: SlurmCluster, request: pytest.FixtureRequest) -> Iterator[LivePortal]:
     with engine_portal(slurm, **portal_settings(slurm), EVENKEEL_SLURM_PLACEMENT=request.param) as portal:
         yield portal
+        # To the next portal what this one had not ended yet would be jobs of others.
+        portal.wait_for("Slurm to end ours", lambda: launches(slurm, "running,pending,completing") == [])
 
 
 @pytest.fixture
