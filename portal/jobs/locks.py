@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from uuid import UUID
 
 from django.db import connection
 
@@ -11,7 +12,7 @@ _ROUND, _LIVE, _BUNDLE, _FORECAST, _PREVIEW = 7_201, 7_202, 7_203, 7_204, 7_205
 _NOTICES, _SHADOW, _GUARD = 7_206, 7_207, 7_208
 _REPLAY = 7_211
 _PLANNING, _ENGINE = 7_212, 7_213
-_COMMANDS, _KILLS = 7_214, 7_215
+_COMMANDS, _KILLS, _SPOOL = 7_214, 7_215, 7_216
 #: Workers that one project's processes may keep busy with commands, and as many again with kills.
 PROJECT_SLOTS = 2
 #: Processes that one cluster's engine may keep busy with commands, where there are others.
@@ -80,6 +81,12 @@ def project_slot(project_id: int, *, kill: bool = False) -> AbstractContextManag
     """True inside for those few who may wait for processes of the project: what it stops holds up no other's commands.
     Kills have slots of their own, so that none waits for a launch that hangs."""
     return _slot(_KILLS if kill else _COMMANDS, project_id, PROJECT_SLOTS)
+
+
+def spool_lock(run_id: str) -> AbstractContextManager[bool]:
+    """True inside for the one who takes in what a run left behind, however long it takes. That another run has the
+    same key is seldom, and costs it a while."""
+    return _advisory(_SPOOL, int(UUID(run_id).hex[:8], 16) - 2**31)
 
 
 @contextmanager

@@ -8,14 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from celery import shared_task
 from pydantic import ValidationError
 
 from portal import logs
 from portal.jobs import spooling
-from portal.jobs.locks import project_slot
-from portal.jobs.models import Cluster, Run
+from portal.jobs.locks import project_slot, spool_lock
+from portal.jobs.models import Cluster, Hold, Run
 from portal.jobs.services import observation
 from portal.jobs.services.reports import Report, StaleEpoch, record_report
 from portal.jobs.services.times import from_posix
@@ -41,11 +42,19 @@ def take_spooled(cluster_id: int, content: dict[str, Any]) -> None:
         if not mine:  # one project's reports may take all processes long
             spooling.expect(fact.run_id, fact.epoch)
             take_spooled.apply_async((cluster_id, content), countdown=COME_AGAIN_S)
-        elif spooling.begin(fact.run_id, fact.epoch):
-            with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):
-                _take_reports(Cluster.objects.get(pk=cluster_id), fact)
-                take_in(fact)
-            spooling.end(fact.run_id, fact.epoch)
+        else:
+            with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}), spool_lock(fact.run_id) as alone:
+                if alone:
+                    _take_all(cluster_id, fact)
+
+
+def _take_all(cluster_id: int, fact: Fact) -> None:
+    """Once: its exit ends the holds of a launch, so that a message that comes again finds none."""
+    if Hold.objects.filter(run=UUID(fact.run_id), epoch=fact.epoch, during__upper_inf=True).exists():
+        spooling.begin(fact.run_id, fact.epoch)
+        _take_reports(Cluster.objects.get(pk=cluster_id), fact)
+        take_in(fact)
+    spooling.end(fact.run_id, fact.epoch)
 
 
 def _take_reports(cluster: Cluster, fact: Fact) -> None:

@@ -14,7 +14,7 @@ MAX_BEGUN = 3
 #: After this a task counts as lost, and another is sent.
 PENDING_S = 60
 #: Longer than a task takes.
-ALONE_S = 120
+TAKING_S = 120
 _REMEMBERED_S = 86_400
 
 
@@ -37,19 +37,16 @@ def is_given_up(run_id: str, epoch: int) -> bool:
     return int(cache.get(_key("begun", run_id, epoch)) or 0) >= MAX_BEGUN
 
 
-def begin(run_id: str, epoch: int) -> bool:
-    """True for one task at a time."""
-    if not cache.add(_key("alone", run_id, epoch), True, ALONE_S):
-        return False
+def begin(run_id: str, epoch: int) -> None:
+    """A task has begun to take them in."""
     begun = _key("begun", run_id, epoch)
     cache.add(begun, 0, _REMEMBERED_S)
     cache.incr(begun)
-    cache.set(_key("pending", run_id, epoch), True, ALONE_S)
-    return True
+    cache.set(_key("pending", run_id, epoch), True, TAKING_S)
 
 
 def end(run_id: str, epoch: int) -> None:
-    cache.delete_many([_key(what, run_id, epoch) for what in ("pending", "alone", "begun")])
+    cache.delete_many([_key(what, run_id, epoch) for what in ("pending", "begun")])
 
 
 def _key(what: str, run_id: UUID | str, epoch: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, cast
 
@@ -19,6 +21,7 @@ from portal.jobs.services.notice_limits import MAX_PER_HOUR
 from scheduling.executors.base import Executor, ExitInfo, Fact, NodeInfo, Spooled
 from scheduling.lifecycle import State
 from tests.portal.test_command_slots import Elsewhere
+from tests.portal.together import alone
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db
@@ -34,6 +37,9 @@ class Left:
         self.world = world
         self.reports: list[Any] = []
         self.dropped, self.reads, self.breaks = 0, 0, False
+        self.exit = ExitInfo("done", exit_code=0, step=1000)
+        self.begun = threading.Event()
+        self.meanwhile: threading.Event | None = None
 
     def inventory(self) -> Sequence[NodeInfo]:
         return self.world.node_infos()
@@ -42,11 +48,13 @@ class Left:
         return False
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: object) -> list[Fact]:
-        done = ExitInfo("done", exit_code=0, step=1000)
-        return [Fact(*launch, "exited", time.time(), done, spooled=True) for launch in known]
+        return [Fact(*launch, "exited", time.time(), self.exit, spooled=True) for launch in known]
 
     def spooled(self, run_id: str, epoch: int) -> Iterator[Spooled]:
         self.reads += 1
+        self.begun.set()
+        if self.meanwhile is not None:
+            assert self.meanwhile.wait(60)
         if self.breaks:
             raise RecursionError("too deep")
         yield from (Spooled(report) for report in self.reports)
@@ -63,7 +71,12 @@ def world() -> World:
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(current_app, "send_task", lambda name, arguments, **_: found.append((name, *arguments)))
+
+    def send(name: str, arguments: Sequence[Any], *_: Any, **__: Any) -> None:
+        if name == "evenkeel.take_spooled":
+            found.append((name, *arguments))
+
+    monkeypatch.setattr(current_app, "send_task", send)
     return found
 
 
@@ -204,9 +217,8 @@ def test_a_task_that_is_killed_again_and_again_is_given_up(world: World, left: L
         look(world, left)
         assert len(sent) == 1
         sent.clear()
-        assert spooling.begin(str(run.pk), 1)  # and no more is heard of it
-        assert not spooling.begin(str(run.pk), 1)
-        cache.delete_many([spooling._key(what, run.pk, 1) for what in ("pending", "alone")])  # its time is over
+        spooling.begin(str(run.pk), 1)  # and no more is heard of it
+        cache.delete(spooling._key("pending", run.pk, 1))  # its time is over
     look(world, left)
     assert sent == []
     assert left.reads == 0
@@ -224,3 +236,27 @@ def test_no_limit_ends_a_run_whose_reports_are_being_taken_in(world: World, left
     assert world.state(job) is State.RUNNING_PROTECTED
     take(sent)
     assert world.state(job) is State.FINISHED
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_workers_that_take_at_once_take_once(world: World, left: Left, sent: list[Any]) -> None:
+    """However long one of them takes, and whatever the cache has forgotten: a failure would count twice as well."""
+    job = training(world, retry={"limit": 3, "on": ["user_error"]})
+    left.exit = ExitInfo("user_error", exit_code=1, message="It failed.")
+    left.reports, left.dropped, left.meanwhile = [report(world.seq + 1)], 7, threading.Event()
+    look(world, left)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(alone, lambda: spool_tasks.take_spooled(*sent[0][1:]))
+        try:
+            assert left.begun.wait(60)
+            cache.clear()
+            look(world, left)
+            assert len(sent) == 2
+            pool.submit(alone, lambda: spool_tasks.take_spooled(*sent[1][1:])).result(60)
+            assert world.run(job).attempt == 1
+        finally:
+            left.meanwhile.set()
+        first.result(60)
+    spool_tasks.take_spooled(*sent[1][1:])  # and once more
+    assert (left.reads, world.run(job).attempt, len(notices(job))) == (1, 2, 1)
+    assert not spooling.is_pending(world.run(job).pk, 1)

@@ -35,10 +35,10 @@ def overtaken(first: Callable[[], object], second: Callable[[], object]) -> Seco
             assert go.wait(_PATIENCE_S)
 
     with ThreadPoolExecutor(2) as pool:
-        leader = pool.submit(_alone, ahead)
+        leader = pool.submit(alone, ahead)
         if not done.wait(_PATIENCE_S):
             leader.result()
-        follower = pool.submit(_alone, second)
+        follower = pool.submit(alone, second)
         waited = _waits(follower)
         go.set()
         leader.result(_PATIENCE_S)
@@ -48,7 +48,7 @@ def overtaken(first: Callable[[], object], second: Callable[[], object]) -> Seco
         return Second(waited, None if error else follower.result(), error)
 
 
-def _alone(call: Callable[[], object]) -> object:
+def alone(call: Callable[[], object]) -> object:
     """On a connection of its own."""
     try:
         return call()
