@@ -14,6 +14,7 @@ from django.core.cache import cache
 from redis.exceptions import RedisError
 
 from accounts.counting import count
+from accounts.mail_address import normalized
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ ADDRESS = Limit("address", 100, 300)
 
 
 def _keys(address: str, email: str) -> dict[Limit, str]:
-    account = email.strip().lower()[:254]
+    account = normalized(email.strip())[:254]
     return {BOTH: _key(BOTH, f"{address} {account}"), ACCOUNT: _key(ACCOUNT, account), ADDRESS: _key(ADDRESS, address)}
 
 

@@ -11,6 +11,7 @@ from django.db import transaction
 
 from accounts.addresses import prove_address
 from accounts.audit import record_audit
+from accounts.mail_address import checked
 from accounts.models import Invitation, Membership, Project, Proof, User
 from accounts.selectors import manageable_projects
 from accounts.services import add_member
@@ -48,8 +49,9 @@ def invite(
     """The invitation and the secret of its link. An earlier open one for the same address and project ends.
 
     `mailed`: the link is sent to the address and shown to nobody else, so accepting it proves the address.
+    Raises ValueError where the address is only another spelling of one.
     """
-    email = User.objects.normalize_email(email)
+    email = checked(email)
     open_ones = Invitation.objects.filter(project=project, email__iexact=email, accepted_at=None, revoked_at=None)
     open_ones.update(revoked_at=now)
     secret = secrets.token_urlsafe(32)
@@ -99,7 +101,7 @@ def accept_invitation(
     invitation = find_invitation(secret, now, to_accept=True)
     if user is None:
         user = _create_invited(invitation, name, password)
-    elif user.email.lower() != invitation.email.lower():
+    elif user.email != User.objects.normalize_email(invitation.email):
         raise OtherAccount(f"The invitation is for {invitation.email}; you are signed in as {user.email}.")
     if invitation.mailed:
         prove_address(user=user, by=Proof.MAIL, now=now)
@@ -115,7 +117,10 @@ def accept_invitation(
 def _create_invited(invitation: Invitation, name: str, password: str) -> User:
     if User.objects.filter(email=User.objects.normalize_email(invitation.email)).exists():
         raise OtherAccount(f"{invitation.email} has an account: sign in, then open the link again.")
-    user = User(email=invitation.email, first_name=name[:150])
+    try:
+        user = User(email=checked(invitation.email), first_name=name[:150])
+    except ValueError as error:  # made before such addresses were refused
+        raise BadInvitation from error
     user.invited_by, user.invited_into = invitation.created_by, invitation.project
     validate_password(password, user)
     user.set_password(password)

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from accounts.cluster_shares import ClusterShare as ClusterShare
 from accounts.guarantee import Guarantee as Guarantee
+from accounts.mail_address import checked, normalized
 from accounts.money import BudgetNotice as BudgetNotice
 from accounts.money import Discount as Discount
 from accounts.money import FairShareClock as FairShareClock
@@ -39,8 +40,8 @@ class UserManager(BaseUserManager["User"]):
 
     @classmethod
     def normalize_email(cls, email: str | None) -> str:
-        """In lower case: addresses that differ by nothing else are one person's."""
-        return super().normalize_email(email).lower()
+        """Addresses that differ by case, or by how the domain is written, are one person's."""
+        return normalized(email or "")
 
     def get_by_natural_key(self, username: str | None) -> User:
         return self.get(email=self.normalize_email(username))
@@ -140,11 +141,22 @@ class User(AbstractUser):
     def __str__(self) -> str:
         return self.get_full_name() or self.email
 
+    def clean(self) -> None:
+        super().clean()
+        try:
+            checked(self.email)
+        except ValueError as error:
+            raise ValidationError({"email": f"The address {error}."}) from error
+
     def save(self, *args: Any, **kwargs: Any) -> None:
+        """Raises ValueError where an address that is new is only another spelling of one."""
         if self.acting_token is not None:
             raise RuntimeError("a user as bounded by a token is not what the database should have")
         self.email = User.objects.normalize_email(self.email)
-        if self._address_changes(kwargs.get("update_fields")):
+        changes = self._address_changes(kwargs.get("update_fields"))
+        if changes or self._state.adding:
+            checked(self.email)
+        if changes:
             self.address_proved_at, self.address_proved_by = None, ""
             if kwargs.get("update_fields") is not None:
                 kwargs["update_fields"] = {*kwargs["update_fields"], "address_proved_at", "address_proved_by"}

@@ -12,6 +12,7 @@ from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.providers.base import AuthProcess
 from allauth.socialaccount.providers.openid_connect.views import login
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -22,6 +23,7 @@ from accounts.addresses import prove_address
 from accounts.connecting import connect_account
 from accounts.denials import record_denial
 from accounts.directory import apply_groups
+from accounts.mail_address import checked
 from accounts.models import Proof, User
 from accounts.origin import address_of
 from accounts.unix_accounts import follow_claim
@@ -44,6 +46,14 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # the librar
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
+
+    def clean_email(self, email: str) -> str:
+        """The provider's, before anybody is found by it; one that is refused counts as none."""
+        try:
+            return checked(email)
+        except ValueError as error:
+            logger.warning("an address of the provider %s", error)
+            raise ValidationError(str(error)) from error
 
     def add_message(self, *args: Any, **kwargs: Any) -> None:
         """The front end shows none."""
@@ -72,7 +82,7 @@ class DirectoryAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
             raise ImmediateHttpResponse(_refused(request, "directory"))
         if not sociallogin.is_existing and not emails:
             raise ImmediateHttpResponse(_refused(request, "unverified"))
-        if not sociallogin.is_existing and sociallogin.user.email.lower() not in {email.lower() for email in emails}:
+        if not sociallogin.is_existing and sociallogin.user.email not in emails:
             raise ImmediateHttpResponse(_refused(request, "unverified"))
         if sociallogin.is_existing and sociallogin.user.kind != User.Kind.PERSON:
             raise ImmediateHttpResponse(_refused(request, "directory", sociallogin.user.email))
@@ -109,7 +119,7 @@ def follow_provider(sender: Any, request: HttpRequest, user: User, sociallogin: 
 
 def _names(sociallogin: Any, email: str) -> bool:
     """Whether the provider vouches for the address now; the library adds none that it read from its own tables."""
-    return any(one.verified and one.email.lower() == email.lower() for one in sociallogin.email_addresses)
+    return any(one.verified and one.email == email for one in sociallogin.email_addresses)
 
 
 def groups_in(data: dict[str, Any], claim: str) -> list[str]:

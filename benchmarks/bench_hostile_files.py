@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 from evenkeel.runner.reports import write_atomically
@@ -23,11 +24,14 @@ from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.layout import Layout, RunRecord
 from scheduling.executors.local.sweeping import RunnerIdentity
 
+#: More threads would be measured themselves.
+CHANGES_ONE_IN = 10
 BRACKETS = b"[" + b"[]," * 349_000 + b"[]]"
 
 
-def left(layout: Layout, number: int, seed: int | None) -> tuple[str, int]:
-    """A run whose runner is gone; with hostile files where there is a seed."""
+def left(layout: Layout, number: int, seed: int | None, at_work: ExitStack | None = None) -> tuple[str, int]:
+    """A run whose runner is gone; with hostile files where there is a seed. Of some runs, those of the kind `changing`
+    do so until `at_work` ends."""
     record = RunRecord(f"r{number}", f"j{number}", None)
     layout.remember(record)
     layout.remember_runner(record.run_id, 1, RunnerIdentity(2**22 - 1, 1, "another boot"))
@@ -39,6 +43,8 @@ def left(layout: Layout, number: int, seed: int | None) -> tuple[str, int]:
         hostile = Hostile(seed, depth=2_000, width=2_000)
         for place in PLACES:
             hostile.put(layout.job_dir(record.job_id) / place.format(run=record.run_id, epoch=1))
+        if at_work is not None and seed % CHANGES_ONE_IN == 1:
+            at_work.enter_context(hostile.at_work())
     return record.run_id, 1
 
 
@@ -76,10 +82,12 @@ def main() -> None:
 def measured(place: Path, runs: int, spooled: int) -> dict[str, float]:
     executor, layout = LocalExecutor(place / "data", "titan_xp:4", "none", warm_start=False), Layout(place / "data")
     sound = [left(layout, number, None) for number in range(2 * runs)]
-    mixed = [left(layout, number, number if number % 2 else None) for number in range(2 * runs, 4 * runs)]
-    plain_s = timed(lambda: executor.observe(sound))
-    first_s = timed(lambda: executor.observe(mixed))  # removes secrets, leaves exit records
-    again_s = statistics.median(timed(lambda: executor.observe(mixed)) for _ in range(5))
+    with ExitStack() as at_work:
+        numbers = range(2 * runs, 4 * runs)
+        mixed = [left(layout, number, number if number % 2 else None, at_work) for number in numbers]
+        plain_s = timed(lambda: executor.observe(sound))
+        first_s = timed(lambda: executor.observe(mixed))  # removes secrets, leaves exit records
+        again_s = statistics.median(timed(lambda: executor.observe(mixed)) for _ in range(5))
     sound_again_s = statistics.median(timed(lambda: executor.observe(sound)) for _ in range(5))
     brackets, before_mib = spool(layout, 4 * runs, spooled), peak_mib()
     round_s = timed(lambda: executor.observe([brackets]))

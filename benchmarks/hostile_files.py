@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from evenkeel.runner.trees import remove_tree
@@ -75,7 +77,21 @@ class Hostile:
             "loop": lambda path: path.symlink_to(path.name),
             "closed": self.closed,
             "names": self.names,
+            "changing": self.changing,
         }
+        self._changing: list[Path] = []
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Inside, what is of the kind `changing` changes all the time, by a thread."""
+        leave = threading.Event()
+        thread = threading.Thread(target=self._change_all, args=(leave,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            leave.set()
+            thread.join()
 
     def put(self, path: Path, kind: str | None = None) -> str:
         """Replaces what is there; says by what."""
@@ -134,3 +150,31 @@ class Hostile:
         for name in (b"\xff\xfe", b"1\xc2\xb2.json", b"-rf", b" ", b"a\nb", b"9" * 200 + b".json", b"node-\xff"):
             fd = os.open(os.fsencode(path) + b"/" + name, os.O_CREAT | os.O_WRONLY, 0o600)
             os.close(fd)
+
+    def changing(self, path: Path) -> None:
+        """Another thing each time that it is looked at; see `at_work`."""
+        self.text(path)
+        self._changing.append(path)
+
+    def _change_all(self, leave: threading.Event) -> None:
+        turns = (self.text, self.longer, self.kinds["link"], self.kinds["pipe"], self.names, self.sparse)
+        for turn in itertools.cycle(turns):
+            for path in self._changing:
+                with contextlib.suppress(OSError):  # it, or what is above it, has been removed meanwhile
+                    self._swap(path, turn)
+            if leave.wait(0.001):
+                return
+
+    def _swap(self, path: Path, turn: Callable[[Path], None]) -> None:
+        """At once for files, so that a reader has one in its hands that is no longer there."""
+        draft = path.with_name(f"{path.name}.draft")
+        remove_tree(draft)
+        turn(draft)
+        if draft.is_dir() or path.is_dir():
+            remove_tree(path)
+        draft.replace(path)
+
+    def longer(self, path: Path) -> None:
+        path.write_bytes(b"[" + b"[]," * 300_000)
+        with path.open("ab") as file:
+            file.write(b"[]]")

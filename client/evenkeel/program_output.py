@@ -11,6 +11,10 @@ import re
 #: The longest sequence whose end is waited for; what is longer is not taken for one.
 _LONGEST = 4_096
 _STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])"  # OSC, DCS, SOS, PM and APC begin so, and go on to their terminator
+#: Of a colour: a number, or one with those that say which of many.
+_PARAMETER = re.compile(r"(?:[345]8;(?:5;\d*|2;\d*;\d*;\d*)|[^;]+)")
+#: Blinking, and hidden.
+_UNSEEN = frozenset(("5", "6", "8"))
 _CONTROLS = re.compile(
     r"(?P<colour>\x1b\[[0-9;:]{0,60}m)"
     rf"|{_STRING}[^\x07\x1b\x9c\n]{{0,{_LONGEST}}}(?:\x07|\x1b\\|\x9c)?"
@@ -49,8 +53,16 @@ def plain(text: str) -> str:
 
 
 def coloured(text: str) -> str:
-    """Likewise, with its colours."""
-    return _CONTROLS.sub(lambda found: found["colour"] or "", text)
+    """Likewise, with its colours; nothing blinks or is hidden."""
+    return _CONTROLS.sub(lambda found: _seen(found["colour"] or ""), text)
+
+
+def _seen(colour: str) -> str:
+    parameters = _PARAMETER.findall(colour[2:-1])
+    kept = [one for one in parameters if one.lstrip("0") not in _UNSEEN]
+    if len(kept) == len(parameters):
+        return colour
+    return f"\x1b[{';'.join(kept)}m" if kept else ""
 
 
 def unfinished_bytes(data: bytes) -> int:

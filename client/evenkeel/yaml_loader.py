@@ -8,6 +8,7 @@ a second document are refused, and so is a date that does not exist.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -105,9 +106,12 @@ class _Reader:
 
     def _mapping(self, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        seen: set[str] = set()
         while not isinstance(key := next(self._events), yaml.MappingEndEvent):
             name = self._key(key, depth + 1)
-            if name in found:
+            before = len(seen)
+            seen.add(name if name.isascii() else unicodedata.normalize("NFC", name))
+            if len(seen) == before:
                 raise _problem(key.start_mark, f"{_shown(name)} is given twice")
             found[name] = self._value(next(self._events), depth + 1)
         return found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from accounts.addresses import Unproved, check_proved, is_proved, provenance
+from accounts.mail_address import checked
 from accounts.models import Membership, Project, User
 from accounts.projects import NoSuchMember, remove_member
 from accounts.selectors import ROLES, access_project, memberships_reaching
@@ -27,7 +28,10 @@ from portal.jobs.schema import FieldProblem
 
 MANAGER = Membership.Role.MANAGER
 Email = Annotated[
-    str, Field(pattern=r"^[^@\s\x00-\x1f]{1,64}@[^@\s\x00-\x1f]{1,189}$", examples=["ana@example.org"]), OneLine
+    str,
+    Field(pattern=r"^[^@\s\x00-\x1f]{1,64}@[^@\s\x00-\x1f]{1,189}$", examples=["ana@example.org"]),
+    OneLine,
+    AfterValidator(checked),
 ]
 
 
@@ -81,8 +85,7 @@ class MembersView(APIView):
         address was never proved, unless that is confirmed."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
-        address = User.objects.normalize_email(body.email)
-        person = User.objects.filter(email=address, kind=User.Kind.PERSON, is_active=True).first()
+        person = User.objects.filter(email=body.email, kind=User.Kind.PERSON, is_active=True).first()
         if person is None:
             unknown = FieldProblem("email", "has no account here: send an invitation", "unknown")
             raise Refused(400, f"email {unknown.message}", [unknown])

@@ -66,7 +66,10 @@ class PeopleView(APIView):
         if query.search:
             words = query.search.strip()
             rows = rows.filter(
-                Q(email__icontains=words) | Q(first_name__icontains=words) | Q(last_name__icontains=words)
+                Q(email__icontains=words)
+                | Q(email=User.objects.normalize_email(words))
+                | Q(first_name__icontains=words)
+                | Q(last_name__icontains=words)
             )
         if query.kind is not None:
             rows = rows.filter(kind=query.kind)

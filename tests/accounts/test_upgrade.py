@@ -112,3 +112,35 @@ def test_accounts_whose_addresses_differ_by_case_get_addresses_of_their_own() ->
     assert "bob@example.org" in addresses.values()
     assert not EmailAddress.objects.filter(user_id=first.pk).exists()
     assert Invitation.objects.get().email == "cleo@example.org"
+
+
+def test_accounts_whose_domains_are_spelt_otherwise_get_addresses_of_their_own() -> None:
+    newest = MigrationExecutor(connection).loader.graph.leaf_nodes()
+    old = _migrate([("accounts", "0018_unix_accounts"), *BESIDE])
+    now = timezone.now()
+    try:
+        users = old.get_model("accounts", "User").objects
+        seen = users.create(email="ana@b\u00fccher.example", password="x", last_login=now)
+        other = users.create(email="ana@xn--bcher-kva.example", password="x", address_proved_at=now)
+        dotted = users.create(email="bob@example.org.", password="x")
+        strange = users.create(email="cleo@\u2603.example", password="x")
+        old.get_model("account", "EmailAddress").objects.create(user_id=seen.pk, email="ana@b\u00fccher.example")
+        vision = old.get_model("accounts", "Project").objects.create(key="vision", name="Vision")
+        old.get_model("accounts", "Invitation").objects.create(
+            project=vision, email="dan@b\u00fccher.example", digest="d", created_by=seen, expires_at=now
+        )
+    finally:
+        _migrate(newest)
+        with connection.cursor() as cursor:  # as tests/conftest.py leaves it
+            cursor.execute("ALTER TABLE accounts_auditentry DISABLE TRIGGER audit_no_truncate")
+    addresses = dict(User.objects.values_list("pk", "email"))
+    assert addresses[seen.pk] == "ana@xn--bcher-kva.example"
+    assert addresses[other.pk] == f"ana.account-{other.pk}@xn--bcher-kva.example"
+    assert addresses[dotted.pk] == "bob@example.org"
+    assert addresses[strange.pk] == "cleo@\u2603.example"
+    assert User.objects.get(pk=other.pk).address_proved_at is None
+    assert not EmailAddress.objects.exists()
+    assert Invitation.objects.get().email == "dan@xn--bcher-kva.example"
+    changed = User.objects.get(pk=strange.pk)  # who had it before goes on
+    changed.first_name = "Cleo"
+    changed.save()

@@ -42,6 +42,18 @@ def test_only_colours_reach_a_terminal_however_the_output_is_cut(sequence: str, 
         assert len(rest) <= len("two\rthree\tfour\n") + 200
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("\x1b[8m", ""), ("\x1b[05;6m", ""), ("\x1b[31;8;1m", "\x1b[31;1m"), ("\x1b[38;5;8m", "\x1b[38;5;8m"),
+        ("\x1b[48;2;5;6;8;8m", "\x1b[48;2;5;6;8m"), ("\x1b[m", "\x1b[m"), ("\x1b[38:5:8m", "\x1b[38:5:8m"),
+    ],
+)  # fmt: skip
+def test_nothing_blinks_or_is_hidden(given: str, kept: str) -> None:
+    text = ShownText(colours=True)
+    assert text.feed(f"a{given}b\n") == f"a{kept}b\n"
+
+
 def test_a_sequence_without_an_end_keeps_no_line_back() -> None:
     text = ShownText(colours=True)
     assert text.feed("a\x1b]0;never ended\nnext\n") == "a\nnext\n"

@@ -26,6 +26,7 @@ REFUSED = [
     ("a: 2026-12-01 25:00:00", "line 1, column 4: there is no date"),
     ("a: 5\na: 6", "line 2, column 1: 'a' is given twice"),
     ("b: {a: 5, 'a': 6}", "line 1, column 11: 'a' is given twice"),
+    ("{\u00e9: a, e\u0301: b}", "line 1, column 8: 'e\u0301' is given twice"),
     ("1: a\n'1': b", "line 2, column 1: '1' is given twice"),
     (BOMB, "line 1, column 4: anchors (&a) are not allowed"),
     ("a: *l", "line 1, column 4: aliases are not allowed"),

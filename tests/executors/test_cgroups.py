@@ -317,6 +317,26 @@ def test_a_runner_is_admitted_before_it_is_noted(
     assert layout.runner("b" * 32, 1) is not None
 
 
+@pytest.mark.parametrize("kernel", ["kills", "lists"])
+def test_what_is_left_in_a_group_is_ended_by_the_kernel_where_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str
+) -> None:
+    """By `cgroup.kill` with whatever is forked meanwhile; one after the other would miss that."""
+    monkeypatch.setattr(cgroups, "REMOVE_TIMEOUT_S", 0.0)
+    group = tmp_path / "r.1"
+    group.mkdir()
+    with subprocess.Popen(["sleep", "600"]) as left:
+        (group / "cgroup.procs").write_text(f"0\n{left.pid}\n")
+        if kernel == "kills":
+            (group / "cgroup.kill").touch()
+        Cgroups({"memory": Parent(2, tmp_path)}).remove("r", 1)
+        if kernel == "kills":
+            assert (group / "cgroup.kill").read_text() == "1"
+            assert left.poll() is None
+            left.kill()
+        assert left.wait(20) == -signal.SIGKILL
+
+
 CPU = Path("/sys/fs/cgroup/cpu")
 
 

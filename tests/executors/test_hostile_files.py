@@ -167,13 +167,15 @@ def test_each_place_with_each_thing_in_it(place: Path, where: str) -> None:
     for seed, kind in enumerate(Hostile(0).kinds):
         directory = layout.epoch_dir(record, 1)
         directory.mkdir(parents=True, exist_ok=True)
-        Hostile(seed, depth=1_100, width=100).put(layout.job_dir("j1") / where.format(run="r1", epoch=1), kind)
-        assert facts.read_exit(directory) is None or facts.read_exit(directory)
-        facts.read_runner(directory)
-        assert 1 in layout.epochs(record) or kind
-        assert record in layout.runs_of_job(record) or kind
-        if spooling.is_spooled(directory):
-            assert len(list(spooling.spooled_reports(Account(None), directory))) <= spooling.MAX_REPORTS + 1
+        hostile = Hostile(seed, depth=1_100, width=100)
+        hostile.put(layout.job_dir("j1") / where.format(run="r1", epoch=1), kind)
+        with hostile.at_work():
+            assert facts.read_exit(directory) is None or facts.read_exit(directory) or kind
+            facts.read_runner(directory)
+            assert 1 in layout.epochs(record) or kind
+            assert record in layout.runs_of_job(record) or kind
+            if spooling.is_spooled(directory):
+                assert len(list(spooling.spooled_reports(Account(None), directory))) <= spooling.MAX_REPORTS + 1
         layout.remove_secrets(record, 1, max_entries=10**6, max_s=60.0)
         assert not os.path.lexists(directory / "secrets")
 

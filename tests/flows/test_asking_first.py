@@ -15,6 +15,7 @@ import pytest
 from tests.live_portal import LivePortal, running_portal
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(400)]
+FILE = {"model_type": None, "command": "python train.py; true", "total_steps": 1, "gpus": 1}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plain"
 
 
@@ -35,8 +36,7 @@ def code() -> Iterator[str]:
 
 def begin(portal: LivePortal, code: str, **keys: Any) -> int:
     """A job that trains and has made an epoch."""
-    file = {"model_type": None, "command": "python train.py; true", "total_steps": 1, "code": {"path": code}, "gpus": 1}
-    number = int(portal.submit(**(file | keys))["number"])
+    number = int(portal.submit(**(FILE | {"code": {"path": code}} | keys))["number"])
     until_it_says(portal, number, "epoch 2")
     return number
 
@@ -70,6 +70,56 @@ def test_so_does_one_whose_time_is_over(live_portal: LivePortal, code: str) -> N
     assert "EVENKEEL_ARTIFACT_DIR can be downloaded" in job["reason"]["text"]
     with live_portal.api() as api:
         assert saved(live_portal, api, number) >= 2
+
+
+def test_so_do_jobs_that_are_cancelled_together(live_portal: LivePortal, code: str) -> None:
+    numbers = [begin(live_portal, code) for _ in range(2)]
+    with live_portal.api() as api:
+        done = api.post("jobs/bulk", json={"action": "cancel", "ids": [str(number) for number in numbers]}).json()
+        assert done["succeeded"] == 2
+        assert all(saved(live_portal, api, number) >= 2 for number in numbers)
+
+
+def test_so_do_the_jobs_of_an_array(live_portal: LivePortal, code: str) -> None:
+    body = FILE | {"project": "default", "code": {"path": code}, "array": "0-1"}
+    with live_portal.api() as api:
+        array = api.post("jobs", json=body).raise_for_status().json()["array"]["number"]
+        numbers = [job["number"] for job in api.get("jobs", params={"array": array}).json()["results"]]
+        assert len(numbers) == 2
+        for number in numbers:
+            until_it_says(live_portal, number, "epoch 2")
+        api.post(f"arrays/{array}/cancel", json={}).raise_for_status()
+        assert all(saved(live_portal, api, number) >= 2 for number in numbers)
+
+
+def test_so_does_one_whose_node_is_drained_by_a_deadline(live_portal: LivePortal, code: str) -> None:
+    number = begin(live_portal, code)
+    with live_portal.api() as api:
+        [node] = api.get("nodes").json()["results"]
+        api.post(f"nodes/{node['name']}/drain", json={"within_s": 3}).raise_for_status()
+        try:
+            live_portal.wait_state(number, "failed", "queued", timeout_s=120)
+            assert saved(live_portal, api, number) >= 2
+        finally:
+            api.post(f"nodes/{node['name']}/resume").raise_for_status()
+            api.post(f"jobs/{number}/cancel")
+
+
+def test_so_does_one_that_makes_way_for_another_and_it_goes_on(live_portal: LivePortal, code: str) -> None:
+    with live_portal.api() as api:
+        api.post("projects", json={"key": "speech", "name": "Speech"}).raise_for_status()
+        api.put("projects/speech/guarantee", json={"gpus": 6, "reclaim_within_s": 40}).raise_for_status()
+        borrower = begin(live_portal, code, gpus=6, restartable=True)
+        owner = live_portal.submit(project="speech", model_type=None, command="sleep 600", total_steps=1, gpus=6)
+        live_portal.wait_state(int(owner["number"]), "running", timeout_s=120)
+        until_it_says(live_portal, borrower, "epoch 2")
+        api.post(f"jobs/{owner['number']}/cancel").raise_for_status()
+        live_portal.wait_state(borrower, "running", timeout_s=120)
+        assert live_portal.job(borrower)["run"]["attempt"] == 1
+        api.post(f"jobs/{borrower}/cancel").raise_for_status()
+        assert saved(live_portal, api, borrower) >= 2
+        log = api.get(f"jobs/{borrower}/logs", headers={"Accept": "text/plain"}).text
+    assert log.count("epoch 1\n") == 1
 
 
 def test_held_by_its_owner_it_goes_on_from_its_file(live_portal: LivePortal, code: str) -> None:

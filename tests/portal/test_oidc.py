@@ -194,6 +194,24 @@ def test_the_provider_may_write_an_address_in_another_case(idp: Provider) -> Non
     assert who(sign_in(idp)[0])["id"] == dora.pk
 
 
+def test_the_provider_may_write_a_domain_in_either_of_its_forms(idp: Provider) -> None:
+    dora = User.objects.create_user("dora@xn--bcher-kva.example", "correct horse battery")
+    for spelling in ("dora@b\u00fccher.example", "dora@xn--bcher-kva.example", "Dora@B\u00dcCHER.example"):
+        idp.says(email=spelling)
+        assert who(sign_in(idp)[0])["id"] == dora.pk
+    dora.refresh_from_db()
+    assert dora.address_proved_by == "identity_provider"
+    assert User.objects.count() == 1
+
+
+def test_an_address_of_letters_that_only_look_like_others_opens_nothing(idp: Provider) -> None:
+    idp.says(email="bo\u017fs@example.org")
+    client, answer = sign_in(idp)
+    assert answer["Location"] == "/signin?error=unverified"
+    assert who(client) is None
+    assert not User.objects.exists()
+
+
 def test_whoever_made_the_account_before_has_no_way_in_left(idp: Provider) -> None:
     """The address was invited and accepted by somebody else, who waits for its owner to sign in."""
     mallory = User.objects.create_user("mallory@example.org", "correct horse battery")

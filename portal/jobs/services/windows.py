@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from accounts.audit import record_audit
+from accounts.mail_address import normalized
 from accounts.models import Project, User
 from portal.jobs import events, wakeups
 from portal.jobs.models import Cluster, Node, NodeWindow
@@ -47,7 +48,7 @@ def add_window(*, actor: User | None, cluster: Cluster, wish: Wish, now: datetim
     """Raises Problems naming the fields."""
     cluster = Cluster.objects.select_for_update().get(pk=cluster.pk)
     projects = {row.key: row for row in Project.objects.filter(key__in=wish.projects)}
-    users = {row.email: row for row in User.objects.filter(email__in=[one.lower() for one in wish.users])}
+    users = {row.email: row for row in User.objects.filter(email__in=[normalized(one) for one in wish.users])}
     problems = [*_times(wish, now), *_for_whom(wish, projects, users), *_nodes(cluster, wish)]
     if not problems:
         problems = [*_overlaps(cluster, wish)]
@@ -119,7 +120,7 @@ def _for_whom(wish: Wish, projects: dict[str, Project], users: dict[str, User]) 
     problems = [
         FieldProblem("projects", f"{one!r} is no project", "unknown") for one in wish.projects if one not in projects
     ]
-    unknown = [one for one in wish.users if one.lower() not in users]
+    unknown = [one for one in wish.users if normalized(one) not in users]
     problems += [FieldProblem("users", f"nobody here has the address {one!r}", "unknown") for one in unknown]
     named = bool(wish.projects or wish.users)
     if wish.kind == NodeWindow.Kind.RESERVATION and not named:

@@ -32,7 +32,10 @@ class Command(BaseCommand):
         admin = User.objects.filter(is_superuser=True).order_by("pk").first()
         if admin is None and not User.objects.exists():
             password = secrets.token_urlsafe(12)
-            admin = User.objects.create_superuser(options["admin_email"], password)
+            try:
+                admin = User.objects.create_superuser(options["admin_email"], password)
+            except ValueError as error:
+                raise CommandError(f"The administrator's address (EVENKEEL_ADMIN_EMAIL) {error}.") from error
         try:
             for line in follow_settings(options["cluster_name"]):
                 self.stderr.write(line)
