@@ -19,7 +19,7 @@ def _run() -> None:
     from django.db import OperationalError, connection
 
     from portal.env import BadSetting
-    from portal.supervisor.errors import SetupError
+    from portal.supervisor.errors import SetupError, unreachable
 
     # Commands are named as people type them; their modules cannot be.
     name = [word.replace("-", "_") for word in sys.argv[1:2] if not word.startswith("-")]
@@ -30,16 +30,7 @@ def _run() -> None:
     except OperationalError as error:
         if connection.connection is not None or "--traceback" in sys.argv:
             raise
-        sys.exit(_unreachable(str(error)))
-
-
-def _unreachable(error: str) -> str:
-    from django.conf import settings
-
-    asked = (
-        "" if os.environ.get("DATABASE_URL") else f"; the data directory is {settings.EVENKEEL_DATA} (EVENKEEL_DATA)"
-    )
-    return f"The database cannot be reached: start the portal first{asked}. ({error.splitlines()[0]})"
+        sys.exit(unreachable(str(error)))
 
 
 if __name__ == "__main__":

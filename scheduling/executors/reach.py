@@ -1,8 +1,8 @@
-"""What nodes said of how far their jobs reach: into what the portal keeps for itself."""
+"""What nodes said of how far they reach: their jobs into what the portal keeps for itself, and they the portal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduling.executors.base import Finding
@@ -12,6 +12,18 @@ _FIX = (
     "run the portal on another host than the nodes, with EVENKEEL_DATA on a disk that they do not see, and let its "
     "program belong to root or to an account that no job has (docs/executors.md#what-jobs-can-reach)"
 )
+
+FIX_PORTAL = "set EVENKEEL_API_URL to an address that nodes reach; runs train on without, until their lease is over"
+FIX_CERTIFICATE = (
+    "have the nodes trust the authority of the portal's certificate: on Debian put it into "
+    "/usr/local/share/ca-certificates as NAME.crt and run update-ca-certificates, on Red Hat into "
+    "/etc/pki/ca-trust/source/anchors and run update-ca-trust; the proxy sends intermediate certificates, too"
+)
+
+
+def portal_fix(errors: Iterable[str]) -> str:
+    """What to do where nodes said these of their way to the portal."""
+    return FIX_CERTIFICATE if any("CERTIFICATE_VERIFY_FAILED" in one for one in errors) else FIX_PORTAL
 
 
 def reach_finding(node: str, said: Mapping[str, Any]) -> Finding:

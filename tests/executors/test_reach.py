@@ -13,7 +13,7 @@ import pytest
 from evenkeel.runner.reaching import account, reached
 
 from scheduling.executors.ray.examining import of_node
-from scheduling.executors.reach import reach_finding
+from scheduling.executors.reach import portal_fix, reach_finding
 
 MEMBER = 2_000_003
 
@@ -93,3 +93,9 @@ def test_where_ray_places_no_jobs_it_is_a_warning(place: Path) -> None:
     with_gpus = next(iter(one for one in of_node(said | {"resources": {"GPU": 1.0}}, "nonce", place) if not one.ok))
     assert with_gpus.subject == "node head: portal's files"
     assert with_gpus.seen.endswith("can read /d/secret_key")
+
+
+def test_a_certificate_that_nodes_do_not_trust_is_no_wrong_address() -> None:
+    untrusted = "<urlopen error [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate>"
+    assert "update-ca-certificates" in portal_fix(["", untrusted])
+    assert portal_fix(["timed out"]).startswith("set EVENKEEL_API_URL")

@@ -15,6 +15,7 @@ from evenkeel.runner.grace import KILL_AFTER_S
 
 from portal.jobs import tasks
 from portal.jobs.locks import PROJECT_SLOTS, project_slot
+from portal.jobs.management.commands import doctor
 from portal.jobs.management.commands.doctor import queue_findings
 from portal.jobs.models import Command, JobEvent
 from portal.jobs.services import observation
@@ -144,8 +145,16 @@ def test_a_queue_without_a_worker_is_to_be_put_right(
             return answers
 
     monkeypatch.setattr(current_app.control, "inspect", lambda *_, **__: Inspector())
+    monkeypatch.setattr(doctor, "WORKERS_START_S", 0)
     [finding] = queue_findings()
     assert (finding.ok, "commands" in finding.seen) == (ok, not ok)
+
+
+def test_workers_that_still_start_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[set[str] | None] = [{"lab"}, {"lab"}, set()]
+    monkeypatch.setattr(doctor, "queues_without_worker", lambda: answers.pop(0))
+    [finding] = queue_findings()
+    assert (finding.ok, answers) == (True, [])
 
 
 def test_what_outlived_a_run_is_a_notice_of_its_job(world: World) -> None:

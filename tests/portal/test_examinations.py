@@ -123,5 +123,7 @@ def test_before_the_first_start_the_doctor_says_what_is_missing(monkeypatch: pyt
         raise OperationalError("connection to server on socket failed: No such file or directory\n\tIs it running?")
 
     monkeypatch.setattr("portal.jobs.management.commands.doctor.active_clusters", refused)
-    with pytest.raises(CommandError, match=r"start the portal first \(connection .* directory\)$"):
+    with pytest.raises(
+        CommandError, match=r"start the portal first; the data directory is .*\(connection .* directory\)$"
+    ):
         call_command("doctor")

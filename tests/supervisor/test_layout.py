@@ -1,4 +1,5 @@
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 
 from portal import env
 from portal.settings import BASE_DIR
-from portal.supervisor.errors import SetupError
+from portal.supervisor.errors import SetupError, unreachable
 from portal.supervisor.layout import LAYOUT_VERSION, Layout
 from scheduling.executors.local.accounts import isolation_problem
 
@@ -136,3 +137,15 @@ def test_without_the_database_a_command_says_what_to_start(tmp_path: Path, comma
     [sentence] = result.stderr.splitlines()
     assert sentence.startswith("The database cannot be reached: start the portal first; the data directory is ")
     assert f"{tmp_path / 'data'} (EVENKEEL_DATA)" in sentence
+
+
+def test_a_command_of_another_account_than_the_portals_says_whose_to_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    settings.EVENKEEL_DATA = tmp_path
+    assert "start the portal first" in unreachable("no such file\nIs it running?")
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    owner = pwd.getpwuid(tmp_path.stat().st_uid).pw_name
+    said = unreachable("no such file\nIs it running?")
+    assert f"belongs to {owner}: run this command as that account. (no such file)" in said

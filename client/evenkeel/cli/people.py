@@ -86,4 +86,6 @@ def _change(email: str, changes: Json, output: str) -> None:
         if person["email"].lower() == email.lower():
             print_value(everybody.change(person["id"], changes), output)
             return
-    raise ClientError(f"nobody has an account with the address {clean(email)}")
+    raise ClientError(
+        f"nobody has an account with the address {clean(email)}; an invitation makes one when it is accepted"
+    )

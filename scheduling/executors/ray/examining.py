@@ -26,7 +26,7 @@ from scheduling.executors.ray.inventory import (
     nodes_of,
 )
 from scheduling.executors.ray.link import Link
-from scheduling.executors.reach import reach_finding
+from scheduling.executors.reach import portal_fix, reach_finding
 
 CONNECT_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 60.0
@@ -211,7 +211,7 @@ def of_node(said: Row, nonce: str, own: Path) -> Iterator[Finding]:
     yield Finding(f"{name}: versions", ours == theirs, seen, "the same Python and client package as the portal's")
     yield Finding(f"{name}: PyTorch", said["torch"], "is there" if said["torch"] else "not found", "install it there")
     reached = "portal_error" not in said
-    fix = "set EVENKEEL_API_URL to an address that nodes reach; runs train on without, until their lease is over"
+    fix = portal_fix([said.get("portal_error", "")])
     yield Finding(f"{name}: portal", reached, said.get("portal_error", "is reached"), fix)
     for row in said.get("devices", ()):
         yield Finding(**row | {"subject": f"{name}: {row['subject']}"})

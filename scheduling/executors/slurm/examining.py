@@ -19,7 +19,7 @@ from evenkeel.runner.looking import TIMEOUT_S as GPUS_TIMEOUT_S
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import NOTHING_KEPT, Finding, Kept, NodeCheck
 from scheduling.executors.offering import offer_findings
-from scheduling.executors.reach import reach_finding
+from scheduling.executors.reach import portal_fix, reach_finding
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.folding import fold_findings, fold_names
 from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
@@ -37,7 +37,6 @@ MAX_NODES = 64
 #: What srun says where others have the processors or the memory that it would need.
 BUSY = ("nodes are busy", "immediate execution impossible", "resources are temporarily unavailable")
 FIX_PYTHON = "install the client package for this interpreter on every node, or set EVENKEEL_SLURM_PYTHON to one"
-FIX_PORTAL = "set EVENKEEL_API_URL to an address that nodes reach; without it runs end with their lease"
 FIX_STORE = "install fsspec and the driver of EVENKEEL_CHECKPOINT_URL for the nodes' interpreter (requirements-s3.lock)"
 #: Runs on each node, by the interpreter that jobs will have.
 PROBE = """
@@ -290,7 +289,7 @@ def _judge(
     for subject, key, well, fix in (
         ("interpreter", "evenkeel.runner", f"{options.python} has the client", FIX_PYTHON),
         ("pytorch", "torch", "it is there", "jobs of the catalogue need PyTorch on the nodes"),
-        ("portal", "portal", "nodes reach it", FIX_PORTAL),
+        ("portal", "portal", "nodes reach it", portal_fix(one.get("portal", "") for one in found)),
         ("checkpoint store", "store", f"nodes have {options.store_module or 'the client'} for it", FIX_STORE),
     ):
         yield finding(subject, [one for one in found if key in one], key, well, fix)

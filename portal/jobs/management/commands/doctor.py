@@ -3,6 +3,7 @@ store, data; and what to put right."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,23 +15,33 @@ from django.db import DatabaseError
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.examination_tasks import examine_cluster
 from portal.jobs.models import Cluster
+from portal.supervisor.errors import unreachable
 from scheduling.executors.base import Finding
 
 QUEUES_TIMEOUT_S = 2.0
+WORKERS_START_S = 20.0  # after the portal itself is ready
 
 
 def queue_findings() -> Iterator[Finding]:
     """Queues without a worker, where any worker answers at all; at least one line then."""
-    answers = current_app.control.inspect(timeout=QUEUES_TIMEOUT_S).active_queues() or {}
-    if not answers:
+    give_up_at = time.monotonic() + WORKERS_START_S
+    while (without := queues_without_worker()) and time.monotonic() < give_up_at:
+        time.sleep(0.5)
+    if without is None:
         return
-    taken = {queue["name"] for queues in answers.values() for queue in queues}
-    wanted = {"celery", *(route["queue"] for route in settings.CELERY_TASK_ROUTES.values())}
-    missing = ", ".join(sorted(wanted - taken))
+    missing = ", ".join(sorted(without))
     fix = (
         f"start a worker for it: `celery -A portal.celery worker -Q {missing.replace(', ', ',')}` (docs/operations.md)"
     )
     yield Finding("queues", not missing, f"no worker takes from {missing}" if missing else "each has a worker", fix)
+
+
+def queues_without_worker() -> set[str] | None:
+    """None where no worker answers."""
+    answers = current_app.control.inspect(timeout=QUEUES_TIMEOUT_S).active_queues() or {}
+    taken = {queue["name"] for queues in answers.values() for queue in queues}
+    wanted = {"celery", *(route["queue"] for route in settings.CELERY_TASK_ROUTES.values())}
+    return wanted - taken if answers else None
 
 
 class Command(BaseCommand):
@@ -40,8 +51,7 @@ class Command(BaseCommand):
         try:
             clusters = list(active_clusters())
         except DatabaseError as error:
-            why = str(error).partition("\n")[0]
-            raise CommandError(f"the database cannot be read; start the portal first ({why})") from None
+            raise CommandError(unreachable(str(error))) from None
         if not clusters:
             raise CommandError("there is no cluster yet: `manage.py up` makes it")
         wrong = sum(self._examine(cluster, named=len(clusters) > 1) for cluster in clusters)
