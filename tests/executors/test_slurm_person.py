@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import Fact
+from scheduling.executors.base import Fact, Preparation
 from scheduling.executors.local.layout import RunRecord
 from scheduling.executors.slurm.person import PersonSlurmExecutor, open_to_people
 from tests.executors.test_agents import make_request
@@ -156,6 +156,13 @@ def test_who_has_no_account_or_a_systems_starts_nothing(executor: PersonSlurmExe
             executor.launch(make_request(account=account))
         assert error.value.permanent
     assert list((executor._layout.own).glob("*.json")) == []
+
+
+def test_no_environment_is_built_as_anybody(executor: PersonSlurmExecutor) -> None:
+    wanted = Preparation("environment", "a" * 64, 1, "vision", "job", {}, 60.0, 1024)
+    with pytest.raises(ExecutorError, match="environments are not built where jobs run as each person's") as error:
+        executor.prepare(wanted)
+    assert error.value.permanent
 
 
 def test_a_stop_before_its_launch_forbids_it(executor: PersonSlurmExecutor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,20 @@ def test_a_refusal_says_which_clusters_do(world: World, api: Api, offer: Any) ->
     assert "does not fetch images (bwrap runs what lies on the nodes), nor" in refused.json["errors"][0]["message"]
 
 
+@pytest.mark.parametrize("path", ["jobs", "jobs/preview"])
+def test_no_packages_are_built_where_jobs_run_as_people(api: Api, path: str, settings: Any, tmp_path: Path) -> None:
+    options = {"software": NO_SOFTWARE, "run_as": "person"}
+    engine = Engine("slurm", options, tmp_path, None, DataSettings("", 0, 60.0, {}), emulated=True)
+    settings.EVENKEEL_CLUSTERS = {"test": engine}
+    refused = api.post(path, wish({"requirements": "six", **MODULES}))
+    assert refused.status == 400
+    assert refused.fields == ["environment.modules", "environment.requirements"]
+    assert (
+        "does not build environments, as its jobs run as each person's account; use a virtual environment"
+        in (refused.json["errors"][1]["message"])
+    )
+
+
 @pytest.mark.parametrize("environment", [MODULES, IMAGE])
 def test_one_left_to_the_portal_goes_where_it_is_offered(
     world: World, api: Api, offer: Any, environment: dict[str, Any]

@@ -7,7 +7,6 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from django.contrib.postgres.fields import DateTimeRangeField
@@ -19,9 +18,7 @@ from psycopg2.errors import ForeignKeyViolation
 from accounts.models import Project, User
 from accounts.quotas import QuotaExceeded
 from accounts.selectors import writable_projects
-from portal.engines import FETCHING_TOOLS
 from portal.jobs import checkpoint_store, engine_limits, events, wakeups
-from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.dependencies import find_dependencies, store_dependencies
 from portal.jobs.due import check_deadline
 from portal.jobs.identity import check_account
@@ -45,10 +42,10 @@ from portal.jobs.services.current import audit_for_others
 from portal.jobs.services.engine_options import check_slurm
 from portal.jobs.services.levels import choose_qos
 from portal.jobs.services.moves import StaleRun, move
+from portal.jobs.services.offered_software import check_software
 from portal.jobs.services.partitions import choose_partition, limits_of
 from portal.jobs.services.parts import parts_of
 from portal.material import claims
-from scheduling.executors.base import Software
 from scheduling.lifecycle import LIVE, Event, State
 
 
@@ -130,7 +127,7 @@ class Understood:
         """Raises Problems naming the fields that it cannot have there."""
         file = self.job_file
         _check_start(self.start, cluster)
-        _check_software(file, cluster)
+        check_software(file, cluster)
         check_slurm(file, cluster)
         check_account(self.user, cluster)
         partition = choose_partition(self.project, cluster, file.partition)
@@ -150,35 +147,6 @@ def _check_start(start: Start | None, cluster: Cluster) -> None:
     if store is None or own is None or store.url != own.url:
         text = f"the checkpoint of #{start.job.number} lies on cluster {start.job.cluster}, not on {cluster}"
         raise Problems([FieldProblem("resume_from.job", text, "other_cluster")])
-
-
-def _check_software(file: JobFile, cluster: Cluster) -> None:
-    """The site's own: what a cluster does not have no waiting brings."""
-    rule = file.environment
-    if rule is None or not (rule.modules or rule.image):
-        return
-    field, why_not = "modules", _why_no_modules
-    if rule.image:
-        field, why_not = "image", partial(_why_no_image, rule.image)
-    if why := why_not(engine_of(cluster.pk).software):
-        every = active_clusters()
-        others = [other.name for other in every if not why_not(engine_of(other.pk).software)]
-        ends = ", nor does any other" if len(every) > 1 else ""
-        if others:
-            ends = f", but {' and '.join(others)} {'does' if len(others) == 1 else 'do'}"
-        raise Problems([FieldProblem(f"environment.{field}", f"cluster {cluster} {why}{ends}", "not_offered")])
-
-
-def _why_no_modules(offered: Software) -> str:
-    return "" if offered.modules else "does not offer the site's modules"
-
-
-def _why_no_image(image: str, offered: Software) -> str:
-    if not offered.container_tool:
-        return "does not run programs in images"
-    if "://" in image and offered.container_tool not in FETCHING_TOOLS:
-        return f"does not fetch images ({offered.container_tool} runs what lies on the nodes)"
-    return ""
 
 
 def understand(user: User, job_file: JobFile, *, again: bool = False) -> Understood:

@@ -62,6 +62,10 @@ NO_ACCOUNT = (
     "the person who submitted it has no UNIX account here: an administrator sets one on the page People "
     "(`evenkeel people account EMAIL NAME`)"
 )
+NO_ENVIRONMENTS = (
+    "environments are not built where jobs run as each person's account: submit it again with a virtual environment of "
+    "your own, code with the nodes' packages, modules or an image"
+)
 
 
 class PersonSlurmExecutor(SlurmExecutor):
@@ -147,6 +151,8 @@ class PersonSlurmExecutor(SlurmExecutor):
             yield report
 
     def prepare(self, preparation: Preparation) -> Progress:
+        if preparation.kind == "environment":  # of a job from before jobs ran as people
+            raise ExecutorError(NO_ENVIRONMENTS, permanent=True)
         owner = self._owner(preparation.job_id)
         link = self._link(owner or self._account(preparation.account).pw_name)
         source = Path(preparation.source) if preparation.source else None
