@@ -99,7 +99,7 @@ class Agent:
             call = self._calls[request.pop("call")]
             return {"result": call(**request)}
         except ExecutorError as error:
-            return {"error": str(error)[:2_000], "permanent": error.permanent}
+            return {"error": str(error)[:2_000], "permanent": error.permanent, "by_engine": error.by_engine}
         except Exception as error:
             return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}", "permanent": False}
 
