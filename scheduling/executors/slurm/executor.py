@@ -44,10 +44,11 @@ from scheduling.executors.slurm import examining, launching, others, shares
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import brought_about, ending_of
 from scheduling.executors.slurm.folding import fold_names
-from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
+from scheduling.executors.slurm.inventory import SlurmNode, features_of, parse_nodes
+from scheduling.executors.slurm.limits import KnownLimits
 from scheduling.executors.slurm.names import PREFIX, job_name, parse_launch
 from scheduling.executors.slurm.options import Options
-from scheduling.executors.slurm.partitions import KnownPartitions, within
+from scheduling.executors.slurm.partitions import KnownPartitions, chosen, within
 from scheduling.executors.slurm.remembering import MOMENT_S, RememberingCommands, is_in_motion
 from scheduling.executors.slurm.seeing import (
     Notes,
@@ -90,6 +91,7 @@ class SlurmExecutor(SiteSoftware):
         self._software = told.software
         self._commands: Commands = RememberingCommands(told.conf, told.command_timeout_s, self._layout.own, told.look_s)
         self._partitions = KnownPartitions(self._commands)
+        self._limits = KnownLimits(self._commands)
         self._watch = others.Watch(self._commands)
 
     # The executor contract
@@ -102,7 +104,11 @@ class SlurmExecutor(SiteSoftware):
         return self._commands.forget()
 
     def limits(self) -> EngineLimits:
-        return engine_limits(self._options, self._partitions.of(self._options.partition))
+        options, (listed, config) = self._options, self._partitions.listed()
+        table = self._limits.table(listed, config, options.given)
+        if features := features_of(self._nodes(self._commands.recalling()).values()):
+            table = table | {"features": features}
+        return engine_limits(options, chosen(listed, options.partition), table)
 
     def site_shares(self) -> Mapping[tuple[str, str], float]:
         return shares.read_shares(self._commands.run(*shares.COMMAND))
