@@ -23,6 +23,8 @@ from scheduling.lifecycle import TRAINING, Event, State
 
 #: An engine that has just been asked may only not have looked yet.
 TAKEN_S = 10.0
+#: How many are before it changes all the time.
+BEHIND = ", behind "
 #: In others a launch is about to end anyway.
 _STATES = (State.LAUNCHING, *TRAINING)
 
@@ -46,7 +48,7 @@ def _note(seen: Run, fact: Fact | None) -> None:
             Run.objects.filter(pk=run.pk).update(engine_waits="", engine_waits_since=None)
         return
     at = from_posix(fact.at)
-    if run.engine_waits != fact.waits:
+    if run.engine_waits.partition(BEHIND)[0] != fact.waits.partition(BEHIND)[0]:
         text = f"#{run.job.number} {run.job.name}: {fact.waits}"
         events.append(kind="engine_waits", job=run.job, run=run, at=at, text=text)
     changes = {"engine_waits": fact.waits[:200], "engine_waits_since": run.engine_waits_since or at}

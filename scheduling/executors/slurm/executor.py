@@ -63,6 +63,7 @@ from scheduling.executors.slurm.seeing import (
     waits_in_words,
 )
 from scheduling.executors.slurm.times import engine_limits
+from scheduling.executors.slurm.waiting import Watch
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class SlurmExecutor(SiteSoftware):
         self._commands: Commands = RememberingCommands(told.conf, told.command_timeout_s, self._layout.own, told.look_s)
         self._partitions = KnownPartitions(self._commands)
         self._limits = KnownLimits(self._commands)
-        self._watch = others.Watch(self._commands)
+        self._watch = Watch(self._commands)
 
     # The executor contract
 
@@ -436,11 +437,18 @@ class SlurmExecutor(SiteSoftware):
         """Nodes that power saving has switched off are named while they come up."""
         configured = [job.nodes for job in live if job.nodes and "CONFIGURING" in job.states]
         if not configured:
-            return waits_in_words(live)
+            return waits_in_words(live) + self._behind(live)
         named = self._commands.run("scontrol", "show", "hostnames", ",".join(configured)).split()
         nodes = self._nodes(self._commands.recalling(MOMENT_S))
         waking = [name for name in named if name in nodes and nodes[name].wakes]
         return f"waits until Slurm has powered up {fold_names(waking)}" if waking else waits_in_words(live)
+
+    def _behind(self, live: Sequence[SlurmJob]) -> str:
+        """How many jobs of others Slurm has before one that waits for nodes."""
+        if not any(job.pending and job.reason in ("Resources", "Priority") for job in live):
+            return ""
+        nodes = self._nodes(self._commands.recalling(MOMENT_S))
+        return self._watch.behind({job.job_id for job in live}, self._our_jobs(), nodes.values())
 
     def _silent_nodes(self) -> set[str]:
         nodes = self._nodes(self._commands.recalling(MOMENT_S))  # once for all runs of a round

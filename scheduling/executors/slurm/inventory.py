@@ -67,6 +67,7 @@ class SlurmNode:
     state: str = ""
     used: Used = Used()
     features: tuple[str, ...] = ()
+    partitions: frozenset[str] = frozenset()
 
     @property
     def usable(self) -> bool:
@@ -95,7 +96,7 @@ def parse_nodes(
     return [node for node, partitions in found if node.gpu_types and (not partition or partition in partitions)]
 
 
-def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, set[str]]:
+def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, frozenset[str]]:
     fields = dict(_fields(line))
     name = fields["NodeName"]
     types = tuple(_gpus(fields.get("Gres", "")))
@@ -117,8 +118,9 @@ def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, s
     state = ": ".join(filter(None, (fields.get("State", "UNKNOWN"), _reason(fields))))
     used = Used(_used_gpus(fields.get("GresUsed", "")), _integer(fields, "CPUAlloc"), _integer(fields, "AllocMem"))
     features = tuple(word for word in fields.get("ActiveFeatures", "").split(",") if word not in ("", "(null)"))
-    node = SlurmNode(info, fields.get("NodeAddr") or name, types, state, used, features)
-    return node, set(fields.get("Partitions", "").split(","))
+    partitions = frozenset(fields.get("Partitions", "").split(","))
+    node = SlurmNode(info, fields.get("NodeAddr") or name, types, state, used, features, partitions)
+    return node, partitions
 
 
 def features_of(nodes: Iterable[SlurmNode]) -> dict[str, list[str]]:
