@@ -246,6 +246,9 @@ def test_others_are_asked_for_after_something_has_changed_and_ours_last(tmp_path
     executor._layout.begin("run", 1)
     played.text = played.text.replace("CPUAlloc=3", "CPUAlloc=4")
     assert executor.inventory()[0].taken == ()
+    executor._notes.write("run", 1, 8)
+    played.text = played.text.replace("CPUAlloc=4", "CPUAlloc=5")
+    assert executor.inventory()[0].taken != ()  # anybody can name a job so, and this launch has another number
     played.text, played.asked = NODE.splitlines()[0], []
     executor.inventory()
     assert played.asked == []  # nobody has anything

@@ -238,7 +238,9 @@ class SlurmExecutor(SiteSoftware):
             if not name:
                 found |= {job.job_id for job in jobs if job.name.startswith(PREFIX)}
             elif launch is not None and self._layout.begun(*launch):
-                found |= {job.job_id for job in jobs}
+                # Anybody can give a job another's comment: where the launch's number is known, that counts.
+                number = self._notes.job_id(*launch)
+                found |= {job.job_id for job in jobs if number in (None, job.leading_id or job.job_id)}
         return found
 
     def _may_launch(self, record: RunRecord, epoch: int) -> bool:
