@@ -41,6 +41,13 @@ def of_all_projects(field: str) -> dict[str, str]:
     return {key: _together(own.get(one, {}) for one in ancestry).get(field, "") for _, key, ancestry, _ in rows}
 
 
+def of_every_project() -> dict[int, dict[str, str]]:
+    """`effective` by the projects' ids, in one query."""
+    rows = list(Project.objects.values_list("pk", "ancestry", "slurm"))
+    own = {pk: names for pk, _, names in rows}
+    return {pk: _together(own.get(one, {}) for one in ancestry) for pk, ancestry, _ in rows}
+
+
 def _together(names: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """From the top of the tree downwards: what stands below counts."""
     found: dict[str, str] = {}

@@ -23,16 +23,17 @@ class Unable:
         self.snapshot = pools.snapshot if pools else snapshot
         self.pools = pools
         self._jobs = {job.id: job for job in self.snapshot.jobs}
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[tuple[str, str], _Part] = {}
 
     def reason(self, key: str, otherwise: Reason) -> Reason:
         job = self._jobs[key]
-        part = self._parts.get(job.partition)
+        place = (job.partition, job.constraint)
+        part = self._parts.get(place)
         if part is None:
             nodes = self.snapshot.nodes
             if self.pools is not None:
-                nodes = tuple(node for node in nodes if self.pools.of_node[node.name].is_in(job.partition))
-            part = self._parts[job.partition] = _Part(replace(self.snapshot, nodes=nodes))
+                nodes = tuple(node for node in nodes if self.pools.of_node[node.name].is_for(job))
+            part = self._parts[place] = _Part(replace(self.snapshot, nodes=nodes))
         return part.reason(job) or otherwise
 
 
@@ -69,7 +70,24 @@ class _Part:
         if not spans:
             return self._too_large(job, allowed) or self._too_many(job, allowed)
         types = list(spans)
-        return self._too_large(job, types) or self._too_few(job, types) or self._away(job, spans.least, types)
+        known = self._too_large(job, types) or self._too_few(job, types) or self._too_spread(job, types)
+        return known or self._away(job, spans.least, types)
+
+    def _too_spread(self, job: Job, types: list[str]) -> Reason | None:
+        """So many nodes as it may be on never have its GPUs, or so few GPUs are never on as many."""
+        bounds = job.on_nodes
+        if bounds is None:
+            return None
+        sizes = Counter[str]()
+        for kind in types:
+            nodes = sorted((len(node.gpu_ids) for node in self._there.usable if node.type == kind), reverse=True)
+            sizes[kind] = sum(nodes[: bounds.most])
+        most = max(sizes.values(), default=0)
+        if most >= job.min_gpus and (job.max_gpus is None or job.max_gpus >= bounds.least):
+            return None
+        text = f"{bounds.says}, and it needs at least {job.min_gpus} GPUs"
+        text += f", where so many have {most}: it never starts." if most < job.min_gpus else ": it never starts."
+        return Reason("never", text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
     def _too_large(self, job: Job, types: list[str]) -> Reason | None:
         """It asks for more of a node than any of these has."""

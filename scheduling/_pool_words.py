@@ -111,6 +111,10 @@ class PoolWords:
         if most >= job.min_gpus:
             known = not job.curves or any(pool.type in job.curves for pool in usable)
             return None if known else no_type(job)
+        if job.constraint:
+            there = f"Nodes with {job.constraint} (its constraint) have at most {counted(most, 'GPU')} of a type"
+            text = f"{there} that it may use, and it needs {job.min_gpus}; it can never start."
+            return Reason("never", text, detail)
         if not self.snapshot.partitions or max(self._gpus(self.pools.every).values(), default=0) < job.min_gpus:
             return no_type(job)
         where = f"Partition {job.partition} has" if job.partition else "Nodes outside the partitions have"
@@ -176,13 +180,19 @@ class PoolWords:
         return sum(max(0, self.free.get(pool.name, 0)) for pool in mine)
 
     def _full(self, job: Job, reason: Reason) -> Reason | None:
-        if not job.partition or reason.token not in _FULL or len(self.pools.usable(job)) == len(self.pools.every):
+        if (
+            not (job.partition or job.constraint)
+            or reason.token not in _FULL
+            or len(self.pools.usable(job)) == len(self.pools.every)
+        ):
             return None
         mine = self.pools.usable(job)
         if any(self._fits(job, pool) for pool in mine):
             return None
         free, most = sum(self.free.get(pool.name, 0) for pool in mine), sum(self._gpus(mine).values())
         there = f"Partition {job.partition} has {free} of its {counted(most, 'GPU')} free"
+        if job.constraint:
+            there = f"Nodes with {job.constraint} (its constraint) have {free} of their {counted(most, 'GPU')} free"
         text = f"{there} and it needs {job.min_gpus}. {reason.text}"
         detail = {"needs": job.min_gpus, **reason.detail, "partition": job.partition, "free": free}
         return Reason("partition_full", text, detail)

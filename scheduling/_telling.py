@@ -44,11 +44,14 @@ def reasons_of(
 ) -> Mapping[str, Reason]:
     """`own`: of guarantees and budgets; they come before all others. `words`: what pools of nodes change in them."""
     special: dict[str, Reason] = {}
+    given = allocation.counts or allocation.placements or {}
     for job in field.queued:
-        if job.id not in layout.gpus and allocation.counts and job.id in allocation.counts:
+        if job.id not in layout.gpus and job.id in given:
             beside = ", with the processors and memory that it asks for" if asks(job) else ""
             text = f"Enough GPUs are free, but not together on nodes that this job may use{beside}"
             text += "; it starts when they are."
+            if job.on_nodes is not None:
+                text = f"{job.on_nodes.says}: {text[0].lower()}{text[1:]}"
             special[job.id] = Reason(NO_LAYOUT, text)
     if rejected:
         special |= {job.id: rejected for job in field.running}

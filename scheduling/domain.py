@@ -115,6 +115,27 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeBounds:
+    """On how many nodes a job may be, by the rules of `where`; `most` None: on any number."""
+
+    where: str
+    most: int | None = None
+    least: int = 1
+
+    @property
+    def says(self) -> str:
+        most = None if self.most is None else f"{self.most} node{'' if self.most == 1 else 's'}"
+        if self.least > 1:
+            return f"{self.where} allows no job on fewer than {self.least} nodes" + (
+                f" or more than {most}" if most else ""
+            )
+        return f"{self.where} allows {most} a job"
+
+    def allow(self, count: int) -> bool:
+        return self.least <= count <= (count if self.most is None else self.most)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job with its live run, as a policy sees it."""
 
@@ -160,6 +181,9 @@ class Job:
     gpu_memory_mib: int = 0  # on each of its GPUs
     cpu_milli: int = 0  # of its node, with all that is below
     memory_mib: int = 0
+    #: On how many nodes it may be; None: on any number.
+    on_nodes: NodeBounds | None = None
+    constraint: str = ""  # of the snapshot's: on its nodes only
     #: What it used of a GPU when it was recorded; None: not known.
     history: ResourceHistory | None = None
 
@@ -217,7 +241,8 @@ class Window:
 class Limit:
     """A bound on what the jobs that name it may have together, on whatever level it sits.
 
-    gpus: GPUs held at once, of `type` only where it is given. running_jobs: jobs that hold GPUs.
+    gpus: GPUs held at once, of `type` only where it is given; `text`, where it is
+    given, says so in whole words, as "QOS gold allows 8 GPUs at a time". running_jobs: jobs that hold GPUs.
     queued_jobs: jobs that a round looks at, in queue order. spent: a period's budget is used up, so
     none of its jobs starts and together they do not grow; `text` says so.
     """
@@ -227,6 +252,8 @@ class Limit:
     type: str | None = None
     level: str = ""  # where it sits, as "project Speech"
     text: str = ""
+    beside: int = 0  # held by others than these jobs, and taken off `most`
+    word: str = ""  # Slurm's own, where it is one of Slurm's
     parks: bool = False  # spent: whoever can write a checkpoint leaves its GPUs, too
     until: float | None = None  # spent: when the period ends
 
@@ -271,6 +298,8 @@ class Snapshot:
     qos: Mapping[str, Qos] = field(default_factory=dict)
     #: By name. A job is given GPUs on the nodes of its partition only; with none, every node is for all.
     partitions: Mapping[str, Partition] = field(default_factory=dict)
+    #: What jobs ask of their nodes, in the engine's words, and the nodes that have it.
+    constraints: Mapping[str, frozenset[str]] = field(default_factory=dict)
     #: That have not ended. No job is started where it would run into one that is not for it.
     windows: tuple[Window, ...] = ()
     #: Occupied by processes that are on their way out, or by `others`; nobody may be given these now.

@@ -46,8 +46,9 @@ class SolverError(SchedulingError):
 
 
 class ExecutorError(SchedulingError):
-    """An executor call failed. A permanent error is not retried."""
+    """An executor call failed. A permanent error is not retried. `by_engine`: the engine itself said so; where that is
+    permanent no later launch of the job fares better, else it passes and is nobody's fault."""
 
-    def __init__(self, message: str, *, permanent: bool) -> None:
+    def __init__(self, message: str, *, permanent: bool, by_engine: bool = False) -> None:
         super().__init__(message)
-        self.permanent = permanent
+        self.permanent, self.by_engine = permanent, by_engine

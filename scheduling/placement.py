@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from scheduling._hosts import Hosts, asks
-from scheduling.domain import Gang, Job, Node
+from scheduling.domain import Gang, Job, Node, NodeBounds
 from scheduling.policies._known import fleet
 
 
@@ -114,7 +114,17 @@ class Board:
         return [gpu for n in full for gpu in self.free[n] if gpu not in hidden]
 
     def _choose(self, request: Request, multi_node: bool) -> list[int] | None:
-        wanted, held = request.gang.count, self._by_node(request.held)
+        wanted, held, bounds = request.gang.count, self._by_node(request.held), request.job.on_nodes
+        if bounds is not None and bounds.least > 1:
+            return self._wide(request, held, bounds.least, bounds)
+        chosen = self._freely(request, held, wanted, multi_node and (bounds is None or bounds.most != 1))
+        if chosen is None or bounds is None or bounds.allow(len(self._by_node(chosen))):
+            return chosen
+        return None
+
+    def _freely(
+        self, request: Request, held: Mapping[int, list[int]], wanted: int, multi_node: bool
+    ) -> list[int] | None:
         if wanted < len(request.held):
             return _shrink(held, wanted)
         chosen = self._grow_in_place(held, wanted)
@@ -125,6 +135,22 @@ class Board:
         if chosen is None and multi_node:
             chosen = self._spread(request.gang.type, held, wanted)
         return chosen
+
+    def _wide(
+        self, request: Request, held: Mapping[int, list[int]], least: int, bounds: NodeBounds
+    ) -> list[int] | None:
+        """On at least so many nodes: one GPU of each first, its own nodes before those with most room."""
+        kind, wanted = request.gang.type, request.gang.count
+        nodes = [n for n, node in enumerate(self.nodes) if node.type == kind and self.free[n]]
+        nodes.sort(key=lambda n: (-len(held.get(n, ())), -len(self.free[n]), n))
+        own = {gpu for gpus in held.values() for gpu in gpus}
+        order = {n: sorted(self.free[n], key=lambda gpu: (gpu not in own, gpu)) for n in nodes[: bounds.most]}
+        if len(order) < least or wanted < least:
+            return None
+        first = [gpus[0] for gpus in list(order.values())[:least]]
+        rest = [gpu for gpus in order.values() for gpu in gpus if gpu not in first]
+        rest.sort(key=lambda gpu: gpu not in own)
+        return [*first, *rest[: wanted - least]] if len(first) + len(rest) >= wanted else None
 
     def _by_node(self, gpus: Iterable[int]) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}

@@ -1,9 +1,10 @@
-"""Which nodes each job may be given GPUs on: those of its partition, and none with a window that it would run into.
+"""Which nodes each job may be given GPUs on: those of its partition that have what it asks of them, and none with a
+window that it would run into.
 
-Nodes of one accelerator type that lie in the same partitions and windows are a pool; windows that begin after all jobs
-that could use their nodes have ended do not count. Policies see each pool as a type
+Nodes of one accelerator type that lie in the same partitions and windows and meet the same constraints are a pool;
+windows that begin after all jobs that could use their nodes have ended do not count. Policies see each pool as a type
 of its own, and a job has curves for the pools that it may use and for no others. So whatever a policy optimises, its
-capacities are right, and no policy knows of any of this. Without partitions and windows nothing is done.
+capacities are right, and no policy knows of any of this. Without partitions, windows and constraints nothing is done.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ class Pool:
     type: str
     partitions: frozenset[str]
     windows: tuple[Window, ...]
+    constraints: frozenset[str] = frozenset()  # that its nodes meet
+
+    def is_for(self, job: Job) -> bool:
+        """Its partition, and what it asks of nodes."""
+        return self.is_in(job.partition) and (not job.constraint or job.constraint in self.constraints)
 
     def is_in(self, partition: str) -> bool:
         return partition in self.partitions if partition else not self.partitions
@@ -83,31 +89,35 @@ class Pools:
     closed_gpus: set[int] = field(default_factory=set)  # on nodes that are lost, drained or maintained
 
     def __post_init__(self) -> None:
-        known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Pool] = {}
+        known: dict[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]], Pool] = {}
+        met = _by_node({name: self.snapshot.constraints[name] for name in sorted(self.snapshot.constraints)})
         parts = _by_node({name: self.snapshot.partitions[name].nodes for name in sorted(self.snapshot.partitions)})
         spans = {window.id: window for window in sorted(_reached(self.snapshot, parts), key=lambda w: (w.start, w.id))}
         windows_of = _by_node({key: window.nodes for key, window in spans.items()})
         for node in self.snapshot.nodes:
             names, ids = tuple(parts.get(node.name, ())), tuple(windows_of.get(node.name, ()))
-            key = (node.type, names, ids)
+            asks = tuple(met.get(node.name, ()))
+            key = (node.type, names, ids, asks)
             pool = known.get(key)
             if pool is None:
-                name = f"{node.type}{POOL_MARK}{','.join(names)}/{','.join(ids)}{POOL_MARK}"
-                pool = known[key] = Pool(name, node.type, frozenset(names), tuple(spans[one] for one in ids))
+                rest = f"/{','.join(asks)}" if asks else ""
+                name = f"{node.type}{POOL_MARK}{','.join(names)}/{','.join(ids)}{rest}{POOL_MARK}"
+                ahead = tuple(spans[one] for one in ids)
+                pool = known[key] = Pool(name, node.type, frozenset(names), ahead, frozenset(asks))
                 self.every.append(pool)
             self.of_node[node.name] = pool
             self.of_gpu |= dict.fromkeys(node.gpu_ids, pool)
             if not node.schedulable or node.lost or pool.is_maintained(self.snapshot.now):
                 self.closed_gpus.update(node.gpu_ids)
             self.size[pool] = self.size.get(pool, 0) + (0 if node.lost else len(node.gpu_ids))
-        self._usable: dict[tuple[str, tuple[str, ...]], list[Pool]] = {}
+        self._usable: dict[tuple[str, tuple[str, ...], str], list[Pool]] = {}
 
     def usable(self, job: Job) -> list[Pool]:
         """Those of its partition and types, windows apart."""
-        key = (job.partition, job.types)
+        key = (job.partition, job.types, job.constraint)
         found = self._usable.get(key)
         if found is None:
-            mine = [pool for pool in self.every if pool.is_in(job.partition)]
+            mine = [pool for pool in self.every if pool.is_for(job)]
             found = self._usable[key] = [pool for pool in mine if not job.types or pool.type in job.types]
         return found
 
@@ -180,7 +190,7 @@ class Divided:
 
 
 def divide(snapshot: Snapshot) -> Divided:
-    if not snapshot.partitions and not snapshot.windows:
+    if not snapshot.partitions and not snapshot.windows and not snapshot.constraints:
         return Divided(snapshot)
     pools = Pools(snapshot)
     of_type: dict[str, list[str]] = {}

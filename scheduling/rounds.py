@@ -14,6 +14,7 @@ from scheduling._borrowing import keep_rigid_from_borrowing
 from scheduling._displaced import Displaced, displace
 from scheduling._gathering import gather
 from scheduling._hosts import crowded_out
+from scheduling._on_nodes import keep_to_nodes
 from scheduling._parking import park
 from scheduling._parts import as_whole, share
 from scheduling._pool_words import PoolWords, plan_in_plain_types
@@ -80,6 +81,9 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     layout = _with_owners(layout, back)
     if pools is not None:
         layout = _across_pools(pools, displaced.snapshot, policy, layout)
+    layout, too_wide = keep_to_nodes(displaced.snapshot, field, layout)
+    if too_wide:
+        layout, rejected = _present(field), too_wide
     layout, beside = parts.complete(layout, allocation.reasons) if parts is not None else (layout, {})
     # 6 say what changes and why
     own = {key: reason for key, reason in beside.items() if key not in displaced.leaving}

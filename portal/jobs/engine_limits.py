@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 
 from accounts import slurm_names
-from accounts.models import Project
+from accounts.models import Project, User
 from portal.jobs.launch_times import stands_a_limit
 from portal.jobs.models import Accelerator, Cluster, Job, Run
 from portal.jobs.schema import FieldProblem, JobFile, Problems
+from portal.jobs.site_limits import SiteLimits, problems_of
+from scheduling.domain import NodeBounds
+from scheduling.engine_bounds import nodes_with
 from scheduling.executors.base import EngineLimits
 from scheduling.lifecycle import LIVE, State
 from scheduling.throughput import Profile
@@ -40,23 +43,30 @@ class OwnPartitions:
         return slurm_names.of_all_projects("partition")
 
 
-def check_limits(file: JobFile, cluster: Cluster, project: Project) -> int | None:
+def check_limits(file: JobFile, cluster: Cluster, project: Project, user: User) -> int | None:
     """The most GPUs that a launch may have there, None: as many as there are. Raises Problems naming what none may."""
-    limits, problems = limits_of(cluster), []
-    if limits == EngineLimits() or slurm_names.effective(project).get("partition"):
+    limits, bounds = limits_of(cluster), SiteLimits(cluster).of(project.pk, user.pk)
+    if limits == EngineLimits():
         return None
-    if limits.memory_mib is not None and (file.memory or 0) > limits.memory_mib:
-        text = f"{limits.where} gives a job at most {limits.memory_mib:,} MiB of a node, not {file.memory:,}"
-        problems.append(FieldProblem("memory", text, "engine"))
-    largest = largest_nodes(cluster.pk) if limits.max_nodes is not None else {}
-    most = most_gpus(limits, largest, file.gpus.types)
-    if most is not None and file.gpus.min > most:
-        nodes = "one node" if limits.max_nodes == 1 else f"{limits.max_nodes} nodes"
-        text = f"{limits.where} gives a job at most {nodes}, which have {most} GPUs, not {file.gpus.min}"
-        problems.append(FieldProblem("gpus.min", text, "engine"))
-    if problems:
+    problems = _constraint_problems(file, limits)
+    if not slurm_names.effective(project).get("partition"):  # the limits that were noted are the cluster's partition's
+        if limits.memory_mib is not None and (file.memory or 0) > limits.memory_mib:
+            text = f"{limits.where} gives a job at most {limits.memory_mib:,} MiB of a node, not {file.memory:,}"
+            problems.append(FieldProblem("memory", text, "engine"))
+        if bounds.nodes is None and limits.max_nodes is not None:
+            bounds = replace(bounds, nodes=NodeBounds(limits.where, limits.max_nodes))
+    found, most = problems_of(bounds, file, largest_nodes(cluster.pk) if bounds.nodes is not None else {})
+    if problems := [*problems, *found]:
         raise Problems(problems)
     return most
+
+
+def _constraint_problems(file: JobFile, limits: EngineLimits) -> list[FieldProblem]:
+    asked, features = file.slurm.constraint if file.slurm else None, limits.table.get("features")
+    if not asked or not features or nodes_with(asked, features) != frozenset():
+        return []
+    text = f"no node has {asked}; they have {', '.join(sorted(features)[:20])}"
+    return [FieldProblem("slurm.constraint", text, "engine")]
 
 
 def largest_nodes(cluster_id: int) -> dict[str, int]:
@@ -69,12 +79,6 @@ def largest_nodes(cluster_id: int) -> dict[str, int]:
     for (kind, _), size in sizes.items():
         largest[kind] = max(size, largest.get(kind, 0))
     return largest
-
-
-def most_gpus(limits: EngineLimits, largest: Mapping[str, int], types: list[str]) -> int | None:
-    """On so many nodes as a job may have; None where that is no bound, or nothing is known of the nodes."""
-    sizes = [size for kind, size in largest.items() if not types or kind in types]
-    return limits.max_nodes * max(sizes) if limits.max_nodes is not None and sizes else None
 
 
 def time_warnings(

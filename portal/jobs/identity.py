@@ -11,14 +11,14 @@ from portal.jobs.schema import FieldProblem, Problems
 
 def account_of(job: Job) -> str:
     """Empty where jobs of its cluster do not run as people, or its person has no account."""
-    if job.owner is None or not _runs_as_person(job.cluster_id):
+    if job.owner is None or not runs_as_person(job.cluster_id):
         return ""
     return job.owner.unix_account
 
 
 def check_account(user: User, cluster: Cluster) -> None:
     """At submission: raises Problems where the job could never start, and says what to do."""
-    if not _runs_as_person(cluster.pk):
+    if not runs_as_person(cluster.pk):
         return
     who = "you" if user.kind == User.Kind.PERSON else f"the service account {user.email}"
     begins = f"jobs on cluster {cluster} run as the UNIX account of who submits them, and"
@@ -34,7 +34,7 @@ def check_account(user: User, cluster: Cluster) -> None:
         raise Problems([FieldProblem("cluster", text, "no_account")]) from None
 
 
-def _runs_as_person(cluster_id: int) -> bool:
+def runs_as_person(cluster_id: int) -> bool:
     """False of a retired cluster: nothing runs there."""
     try:
         return engine_of(cluster_id).runs_as_person

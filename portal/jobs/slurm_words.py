@@ -43,6 +43,8 @@ def obstacle(job: Job, run: Run) -> str:
 
 def slurm_word(token: str, detail: Mapping[str, Any]) -> str | None:
     """None where Slurm has no word for it."""
+    if own := detail.get("slurm"):
+        return str(own)
     if token not in _LIMITS:
         return _WORDS.get(token)
     level = str(detail.get("level", ""))

@@ -26,6 +26,7 @@ from portal.jobs.selectors import in_states
 from portal.jobs.service_levels import PreemptMode
 from portal.jobs.services.plans import Seen
 from portal.jobs.shares import Held, held_now, share_inputs, site_factors, user_key
+from portal.jobs.site_limits import SiteLimits
 from portal.jobs.windows import windows_of
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING, State
@@ -81,7 +82,8 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
     everywhere = Accelerator.objects.filter(node__cluster=cluster)
     kind_of = dict(everywhere.values_list("pk", "node__accelerator_type"))
     known = job_profiles(jobs, types)
-    limits, bound = quota_use.limits_of(jobs, cluster, now)
+    site = SiteLimits(cluster)
+    limits, bound = site.added_to(*quota_use.limits_of(jobs, cluster, now), jobs)
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
     fair = share_inputs(now) if getattr(policy, "fair_share", False) else None
     guarantees = guarantees_of_projects()
@@ -92,6 +94,7 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
         _job(job, known[job.pk], assigned.get(job.run_id, ()), kind_of, bound.get(job.pk, ()), holds, waits, name_of)
         for job in jobs
     )
+    views = site.bounded(views, jobs, nodes)
     # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.
     planned = {gpu for view in views for gpu in view.gpu_ids}
     blocked = frozenset(gpu for gpus in (*held.values(), *assigned.values()) for gpu in gpus) - planned
@@ -111,6 +114,7 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
         entities=project_tree(cluster.name),
         qos=qos_levels(),
         partitions=partitions,
+        constraints=site.constraints(jobs),
         windows=windows_of(cluster.pk, nodes, now),
         prices={kind: price / 10**6 for kind, price in current_prices(now, cluster.name).items()},
         members=fair.members if fair else {},
@@ -145,7 +149,8 @@ def newcomers_of(
     """
     types = Counter(node.type for node in base.nodes for _ in node.gpu_ids)
     known = job_profiles(list(jobs[:1]), types)[jobs[0].pk]
-    limits, bound = quota_use.limits_of(jobs, cluster, now)
+    site = SiteLimits(cluster)
+    limits, bound = site.added_to(*quota_use.limits_of(jobs, cluster, now), jobs)
     _, name_of = partitions_of(cluster, base.nodes)
     found = tuple(
         replace(
@@ -155,8 +160,10 @@ def newcomers_of(
         )
         for job in jobs
     )
+    found = site.bounded(found, jobs, base.nodes)
     pairs = pairs_for([job for job in (*base.jobs, *found) if not job.held], types, cluster.pk) if packs else {}
-    return found, replace(base, limits={**base.limits, **limits}, pairs=pairs)
+    asked = {**base.constraints, **site.constraints(jobs)}
+    return found, replace(base, limits={**base.limits, **limits}, constraints=asked, pairs=pairs)
 
 
 def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[str, Profile]]:

@@ -79,6 +79,8 @@ logger = logging.getLogger(__name__)
 _RESEND_S, _LONGEST_RESEND_S = 2.0, 60.0
 _PUT_OFF_S = 1.0
 _MAX_ATTEMPTS = 30
+#: A launch that the engine does not take for the moment is placed anew after so many, some eight minutes.
+_ANEW_AFTER = 12
 
 
 @cache
@@ -465,6 +467,10 @@ def _send_failed(command: Command, error: ExecutorError) -> None:
     logger.warning("%s, attempt %s: %s", command, command.attempts + 1, error)
     if command.verb != Command.Verb.LAUNCH:
         return
+    if error.by_engine and not error.permanent:
+        observation.note_failed_launch(command, f"The launch is tried again: {error}")
+        engine_waits.note_not_taken(command, str(error), timezone.now(), anew=command.attempts >= _ANEW_AFTER)
+        return
     if not (error.permanent or command.attempts >= _MAX_ATTEMPTS):
         text = f"Launch {command.attempts + 1} of at most {_MAX_ATTEMPTS + 1} failed: {error}"
         observation.note_failed_launch(command, text)
@@ -473,7 +479,9 @@ def _send_failed(command: Command, error: ExecutorError) -> None:
         run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=command.run_id)
         if State(run.state) in LIVE and run.epoch == command.epoch:
             fault = not error.permanent  # or the project's: it may stop its own launches
-            info = ExitInfo("launch_failed", message=str(error)[:500], nodes_fault=fault, alleged=True)
+            info = ExitInfo(
+                "launch_failed", message=str(error)[:800], nodes_fault=fault, alleged=True, permanent=error.by_engine
+            )
             observation.fail(run, info, timezone.now())
         Command.objects.filter(pk=command.pk).update(closed_at=timezone.now())
 

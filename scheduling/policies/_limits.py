@@ -48,13 +48,17 @@ class Rooms:
             "quota": limit.most,
             "holds": used,
             "needs": gang.count,
-        }
+        } | ({"slurm": limit.word} if limit.word else {})
         if limit.kind == "spent":
             return spent_reason(limit)
         if limit.kind == "running_jobs":
             ahead = f"{used} {'goes' if used == 1 else 'go'} before"
             text = f"{who} may have {counted(limit.most, 'job')} running, and {ahead}; this one starts when one ends."
             return Reason("quota_jobs", text, detail)
+        if limit.text:
+            held = used + limit.beside
+            there = f", {held} {'is' if held == 1 else 'are'} used" if held else ""
+            return Reason("quota", f"{limit.text}{there}; this job needs at least {gang.count}.", detail)
         name = f"{limit.type} GPU" if limit.type else "GPU"
         most = counted(limit.most, name)
         text = f"{who} may hold {most}, and other jobs have {used}; this job needs at least {gang.count}."

@@ -22,6 +22,7 @@ from scheduling.executors.slurm.as_person import (
     LAUNCH,
     PREPARATION,
     QUEUE,
+    VERSION,
     facts_of,
     plain_queue,
     progress_of,
@@ -64,7 +65,7 @@ def closed() -> Iterator[None]:
         made.pop().close()
 
 
-def link(tmp_path: Path, what: str, version: int = 1) -> Link:
+def link(tmp_path: Path, what: str, version: int = VERSION) -> Link:
     """Its agent is a program of the test's, in sudo's place."""
     program = tmp_path / "sudo"
     body = STANDS_IN.replace("VERSION", str(version)).replace("WHAT", what)

@@ -19,6 +19,7 @@ from scheduling.executors.slurm.launching import parts_of
 from scheduling.executors.slurm.names import parse_launch
 from scheduling.executors.slurm.others import as_left, beside, expand, parse_jobs
 from scheduling.executors.slurm.partitions import KnownPartitions
+from scheduling.executors.slurm.waiting import Watch
 from tests.executors.test_sharing import make_request
 
 NODE = (Path(__file__).parent.parent / "fixtures" / "slurm" / "node-22.05.txt").read_text()
@@ -234,17 +235,20 @@ def test_others_are_asked_for_after_something_has_changed_and_ours_last(tmp_path
     executor = SlurmExecutor(tmp_path)
     played = Played(line(7, "gpu1", node="gres:gpu:a100:1"))
     executor._commands = played
-    executor._watch, executor._partitions = others.Watch(played), KnownPartitions(played)
+    executor._watch, executor._partitions = Watch(played), KnownPartitions(played)
     [info] = executor.inventory()
     assert [one.gpus for one in info.taken] == [1]
     executor.inventory()
-    assert played.asked == ["all", "me"]
+    assert played.asked == ["all", "me", "all"]  # the last: who waits in Slurm
     played.text = played.text.replace("CPUAlloc=2", "CPUAlloc=3")
     played.me = f"7|7|RUNNING|gpu1|{SOON}|{LATER}|1:00:00|None|(null)|evenkeel-run-1\n"
     assert executor.inventory()[0].taken != ()  # the name alone makes it none of ours
     executor._layout.begin("run", 1)
     played.text = played.text.replace("CPUAlloc=3", "CPUAlloc=4")
     assert executor.inventory()[0].taken == ()
+    executor._notes.write("run", 1, 8)
+    played.text = played.text.replace("CPUAlloc=4", "CPUAlloc=5")
+    assert executor.inventory()[0].taken != ()  # anybody can name a job so, and this launch has another number
     played.text, played.asked = NODE.splitlines()[0], []
     executor.inventory()
     assert played.asked == []  # nobody has anything

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.base import Fact, Preparation
+from scheduling.executors.base import NO_SOFTWARE, Fact, Preparation
 from scheduling.executors.local.layout import RunRecord
+from scheduling.executors.slurm.agent import PersonsExecutor
+from scheduling.executors.slurm.executor import SlurmExecutor
 from scheduling.executors.slurm.person import PersonSlurmExecutor, open_to_people
 from tests.executors.test_agents import make_request
 
@@ -176,15 +178,82 @@ def test_a_stop_before_its_launch_forbids_it(executor: PersonSlurmExecutor, monk
 
 def test_a_run_is_forgotten_only_a_day_after_its_files_are_gone(executor: PersonSlurmExecutor) -> None:
     executor._layout.remember(RunRecord("run", "job", ALICE))
-    assert executor._accounts_in_use() == []  # a launch may be under way
+    assert executor._look_up_accounts() == []  # a launch may be under way
     assert executor._layout.record("run") is not None
     (executor._layout.jobs / "job").mkdir()
-    assert executor._accounts_in_use() == ["alice"]
+    assert executor._look_up_accounts() == ["alice"]
     (executor._layout.jobs / "job").rmdir()
     long_ago = time.time() - 100_000
     os.utime(executor._layout.own / "run.json", (long_ago, long_ago))
-    assert executor._accounts_in_use() == []
+    assert executor._look_up_accounts() == []
     assert executor._layout.record("run") is None
+
+
+def test_in_quiet_times_rounds_share_what_slurm_said_last(
+    executor: PersonSlurmExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    executor._layout.remember(RunRecord("run", "job", ALICE))
+    executor._notes.write("run", 1, 1)
+    asked = answers(monkeypatch, executor, [line("alice", 1, "RUNNING", RUN)])
+
+    def looks(there: PersonSlurmExecutor = executor) -> int:
+        asked.clear()
+        for _ in range(3):
+            facts(monkeypatch, there, "alive")(("run", 1))
+        return len([command for command in asked if command[0] == "squeue"])
+
+    assert looks() == 3  # it was launched just now
+    long_ago = time.time() - 1_000
+    os.utime(executor._notes.file("run", 1), (long_ago, long_ago))
+    assert looks() == 0
+    for file in (executor._layout.own / "looks").glob("*.json"):
+        file.unlink()
+    assert looks() == 1
+    other = PersonSlurmExecutor(tmp_path)  # another process of the portal
+    monkeypatch.setattr(other._commands, "run", executor._commands.run)
+    assert looks(other) == 0
+    executor._notes.kill_mark("run", 1).touch()
+    assert looks() == 3
+
+
+def test_accounts_are_looked_up_again_where_something_was_noted(
+    executor: PersonSlurmExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def look() -> list[str]:
+        looks.append(1)
+        return ["alice"]
+
+    monkeypatch.setattr(executor, "_look_up_accounts", look)
+    assert executor._accounts_in_use() == executor._accounts_in_use() == ["alice"]
+    assert len(looks) == 1
+    executor._layout.remember(RunRecord("run", "job", ALICE))
+    executor._accounts_in_use()
+    assert len(looks) == 2
+
+
+def test_a_job_with_another_persons_comment_is_none_of_ours(
+    executor: PersonSlurmExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor._layout.remember(RunRecord("run", "job", ALICE))
+    executor._layout.begin("run", 1)
+    monkeypatch.setattr(executor, "_accounts_in_use", lambda: ["alice", "bob"])
+    monkeypatch.setattr(SlurmExecutor, "_our_jobs", lambda self: set())
+    said = [line("alice", 1, "RUNNING", RUN), line("alice", 5, "RUNNING", RUN), line("bob", 2, "RUNNING", RUN)]
+    answers(monkeypatch, executor, said)
+    assert executor._our_jobs() == {1, 5}  # its number is not known yet
+    executor._notes.write("run", 1, 1)
+    assert executor._our_jobs() == {1}
+
+
+def test_an_agent_takes_launches_of_other_persons_for_none_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = PersonsExecutor(tmp_path / "shared", tmp_path / "state", {"software": NO_SOFTWARE})
+    monkeypatch.setattr(SlurmExecutor, "_our_jobs", lambda self: {1})
+    agent.beside = frozenset({2, 3})
+    assert agent._our_jobs() == {1, 2, 3}
 
 
 def test_each_account_makes_its_jobs_directories_and_lists_no_others(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_project_names_what_its_jobs_are_submitted_as(portal: LivePortal, clus
         api.patch("projects/default", json={"slurm": {"reservation": "gone"}}).raise_for_status()
         number = portal.submit(command="true", project="vision", **WISH)["number"]
         ended = portal.wait_state(number, "failed", timeout_s=120)
-        assert "Slurm refused it: Requested reservation is invalid" in ended["reason"]["text"]
+        assert "Slurm refused the launch: Requested reservation is invalid" in ended["reason"]["text"]
         assert "sbatch: error" not in ended["reason"]["text"]
         api.patch("projects/default", json={"slurm": dict.fromkeys(("partition", "wckey", "reservation"))})
 

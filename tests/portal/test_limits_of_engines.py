@@ -40,7 +40,7 @@ def test_what_no_launch_may_have_is_refused_by_its_field(api: Api) -> None:
     assert refused.fields == ["memory", "gpus.min"]
     said = [one["message"] for one in refused.json["errors"]]
     assert said[0] == "Slurm's partition main gives a job at most 32,000 MiB of a node, not 65,536"
-    assert said[1].startswith("Slurm's partition main gives a job at most one node, which have ")
+    assert said[1].startswith("Slurm's partition main allows 1 node a job, which has ")
     assert api.post("jobs/preview", WISH | {"memory": "64GiB"}).fields == ["memory"]
     assert api.post("jobs", WISH | {"memory": "16GiB"}).status == 201
 

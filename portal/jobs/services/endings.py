@@ -42,7 +42,7 @@ def explain_exit(info: ExitInfo, run: Run | None = None) -> str:
         case "data_unavailable":
             return f"Its data cannot be had: {info.message}"
         case "launch_failed":
-            return f"It could not be started.{said}"
+            return info.message if info.permanent and info.message else f"It could not be started.{said}"
         case "runner_lost":
             return info.message or "Its processes are gone and left no word."
         case _:

@@ -23,6 +23,8 @@ from scheduling.lifecycle import TRAINING, Event, State
 
 #: An engine that has just been asked may only not have looked yet.
 TAKEN_S = 10.0
+#: How many are before it changes all the time.
+BEHIND = ", behind "
 #: In others a launch is about to end anyway.
 _STATES = (State.LAUNCHING, *TRAINING)
 
@@ -46,16 +48,12 @@ def _note(seen: Run, fact: Fact | None) -> None:
             Run.objects.filter(pk=run.pk).update(engine_waits="", engine_waits_since=None)
         return
     at = from_posix(fact.at)
-    if run.engine_waits != fact.waits:
+    if run.engine_waits.partition(BEHIND)[0] != fact.waits.partition(BEHIND)[0]:
         text = f"#{run.job.number} {run.job.name}: {fact.waits}"
         events.append(kind="engine_waits", job=run.job, run=run, at=at, text=text)
     changes = {"engine_waits": fact.waits[:200], "engine_waits_since": run.engine_waits_since or at}
     if State(run.state) is State.LAUNCHING:
-        # What waits has nothing: its holds, and its time of launching, begin when it no longer does.
-        Hold.objects.filter(run=run, epoch=run.epoch, during__upper_inf=True, during__startswith__lt=at).update(
-            during=DateTimeTZRange(at, None)
-        )
-        changes["state_since"] = max(run.state_since, at)
+        _begin_again(run, at)
     Run.objects.filter(pk=run.pk).update(**changes)
 
 
@@ -68,6 +66,26 @@ def end_long_waits(*, cluster_id: int, now: datetime) -> None:
     for run in late.exclude(engine_waits="").select_related("job"):
         if State(run.state) is State.LAUNCHING or run.job.can_restart(run):
             loop.run(of_run(run), _place_anew, run, now)
+
+
+@transaction.atomic
+def note_not_taken(command: Command, said: str, now: datetime, *, anew: bool) -> None:
+    """The engine does not take a launch for the moment: it costs nothing meanwhile, and uses up no attempt. `anew`:
+    long enough, so it gives its place up."""
+    run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=command.run_id)
+    if State(run.state) is not State.LAUNCHING or run.epoch != command.epoch:
+        return
+    _begin_again(run, now)
+    if anew:
+        _anew(run, f"#{run.job.number} {run.job.name} is placed anew: {said[:300]}", now)
+
+
+def _begin_again(run: Run, at: datetime) -> None:
+    """What waits has nothing: its holds, and its time of launching, begin when it no longer does."""
+    Hold.objects.filter(run=run, epoch=run.epoch, during__upper_inf=True, during__startswith__lt=at).update(
+        during=DateTimeTZRange(at, None)
+    )
+    Run.objects.filter(pk=run.pk).update(state_since=max(run.state_since, at))
 
 
 def end_taken(*, cluster_id: int, now: datetime) -> None:

@@ -134,7 +134,7 @@ class Understood:
         placed: dict[str, Any] = {"cluster": cluster, "cluster_choice": choice, "qos": self.qos, "partition": partition}
         placed |= limits_of(file, partition)
         placed |= parts_of(file.gpus, cluster.pk, partition)
-        if (most := engine_limits.check_limits(file, cluster, self.project)) is not None:
+        if (most := engine_limits.check_limits(file, cluster, self.project, self.user)) is not None:
             placed["max_gpus"] = min(placed["max_gpus"] or most, most)
         return Wish(self.user, file, self.project, self.model_type, self.start, self.dependencies, placed)
 

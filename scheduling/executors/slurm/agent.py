@@ -28,9 +28,9 @@ from scheduling.executors.local.preparing import PROXIES
 from scheduling.executors.slurm.as_person import LAUNCH, MAX_LINE, PREPARATION, QUEUE, VERSION
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.executor import SlurmExecutor
-from scheduling.executors.slurm.others import Watch
 from scheduling.executors.slurm.partitions import KnownPartitions
 from scheduling.executors.slurm.seeing import Notes, Seen
+from scheduling.executors.slurm.waiting import Watch
 
 IDLE_S = 600.0
 CHUNK = 1 << 20
@@ -58,6 +58,11 @@ class PersonsExecutor(SlurmExecutor):
         self._partitions = KnownPartitions(self._commands)
         self._watch = Watch(self._commands)
         self.given: Seen | None = None
+        self.beside = frozenset[int]()
+
+    def _our_jobs(self) -> set[int]:
+        """And other persons' launches of the same portal."""
+        return super()._our_jobs() | self.beside
 
     def _see(self, commands: Commands | None = None) -> Seen:
         return self.given or super()._see(commands)
@@ -99,7 +104,7 @@ class Agent:
             call = self._calls[request.pop("call")]
             return {"result": call(**request)}
         except ExecutorError as error:
-            return {"error": str(error)[:2_000], "permanent": error.permanent}
+            return {"error": str(error)[:2_000], "permanent": error.permanent, "by_engine": error.by_engine}
         except Exception as error:
             return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}", "permanent": False}
 
@@ -121,10 +126,12 @@ class Agent:
         groups = sorted(os.getgroups())
         return {"version": VERSION, "uid": os.getuid(), "groups": groups, "home": self._account.pw_dir}
 
-    def launch(self, request: Mapping[str, Any]) -> int | None:
+    def launch(self, request: Mapping[str, Any], ours: list[int]) -> int | None:
+        """`ours`: numbers of the portal's launches in Slurm, whoever's they are: they are none of the others'."""
         wanted = LAUNCH.validate_python(request)
         self._note(f"launches run {wanted.run_id} epoch {wanted.epoch}")
         self._own_directory(wanted.job_id)
+        self._executor.beside = frozenset(map(int, ours))
         self._executor.launch(with_own_caches(wanted, self._account.pw_name))
         return self._executor.job_number(wanted.run_id, wanted.epoch)
 

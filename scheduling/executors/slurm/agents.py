@@ -155,7 +155,9 @@ class Link:
             raise ExecutorError(f"the agent of {self.account} gave no answer", permanent=False)
         if "error" in answer:
             raise ExecutorError(
-                f"{self.account}: {str(answer['error'])[:2_000]}", permanent=bool(answer.get("permanent"))
+                f"{self.account}: {str(answer['error'])[:2_000]}",
+                permanent=bool(answer.get("permanent")),
+                by_engine=bool(answer.get("by_engine")),
             )
         return answer["result"]
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.slurm.names import PREFIX, launch_of
+from scheduling.executors.slurm.refusals import judge
 
 #: Commands try for minutes to reach a controller that is gone.
 TIMEOUT_S = 20.0
@@ -29,13 +30,6 @@ _QUEUED = re.compile(r"([0-9]+)\|([^|]*)\|([A-Z_+ ]+)\|" + r"([^|]*)\|" * 5 + r"
 _LIMIT = re.compile(r"(?:(?:(?P<days>[0-9]+)-)?(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)")
 #: Slurm looks now and then: it may ask a job to end so much earlier than it was told.
 _EARLY_S = 60.0
-#: What Slurm says of requests that it will refuse again.
-LASTING = (
-    "invalid account", "invalid partition", "invalid qos", "invalid generic resource", "invalid node name",
-    "requested node configuration is not available", "requested partition configuration not available",
-    "permission denied", "access/permission", "invalid job id specified", "unrecognized option", "invalid option",
-    "time limit specification", "user's group not permitted", "requested reservation is invalid",
-)  # fmt: skip
 #: States in which a job has processes, or is about to have; a flag beside a state counts too.
 FINAL = frozenset(
     {
@@ -89,6 +83,14 @@ def said_plainly(text: str, command: str) -> str:
     return "; ".join(dict.fromkeys(" ".join(line.split()) for line in plain if line))[-MAX_WORDS:]
 
 
+def _refused(command: str, words: str) -> ExecutorError:
+    refusal = judge(words, command)
+    text = f"{'Slurm refused the launch' if command == 'sbatch' else command}: {words}"
+    if refusal.advice and command == "sbatch":
+        text += f". {refusal.advice}."
+    return ExecutorError(text, permanent=refusal.permanent, by_engine=refusal.by_engine)
+
+
 class Commands:
     #: When the oldest of their answers was asked for; None: each is of the moment.
     asked_at: float | None = None
@@ -118,14 +120,12 @@ class Commands:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             text = f"{command[0]} had no answer from Slurm within {timeout_s:g} s"
-            raise ExecutorError(text, permanent=False) from None
+            raise ExecutorError(text, permanent=False, by_engine=True) from None
         except OSError as error:
             raise ExecutorError(f"{command[0]} cannot be run: {error}", permanent=True) from error
         if result.returncode != 0:
             words = said_plainly(result.stderr or result.stdout, command[0])
-            lasting = any(phrase in words.lower() for phrase in LASTING)
-            who = "Slurm refused it" if command[0] == "sbatch" else command[0]
-            raise ExecutorError(f"{who}: {words or f'code {result.returncode}'}", permanent=lasting)
+            raise _refused(command[0], words or f"code {result.returncode}")
         return result.stdout
 
     def _environment(self, command: str) -> dict[str, str]:

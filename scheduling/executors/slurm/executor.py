@@ -44,10 +44,11 @@ from scheduling.executors.slurm import examining, launching, others, shares
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import brought_about, ending_of
 from scheduling.executors.slurm.folding import fold_names
-from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
+from scheduling.executors.slurm.inventory import SlurmNode, features_of, parse_nodes
+from scheduling.executors.slurm.limits import KnownLimits
 from scheduling.executors.slurm.names import PREFIX, job_name, parse_launch
 from scheduling.executors.slurm.options import Options
-from scheduling.executors.slurm.partitions import KnownPartitions, within
+from scheduling.executors.slurm.partitions import KnownPartitions, chosen, within
 from scheduling.executors.slurm.remembering import MOMENT_S, RememberingCommands, is_in_motion
 from scheduling.executors.slurm.seeing import (
     Notes,
@@ -62,6 +63,7 @@ from scheduling.executors.slurm.seeing import (
     waits_in_words,
 )
 from scheduling.executors.slurm.times import engine_limits
+from scheduling.executors.slurm.waiting import Watch
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +92,8 @@ class SlurmExecutor(SiteSoftware):
         self._software = told.software
         self._commands: Commands = RememberingCommands(told.conf, told.command_timeout_s, self._layout.own, told.look_s)
         self._partitions = KnownPartitions(self._commands)
-        self._watch = others.Watch(self._commands)
+        self._limits = KnownLimits(self._commands)
+        self._watch = Watch(self._commands)
 
     # The executor contract
 
@@ -102,7 +105,11 @@ class SlurmExecutor(SiteSoftware):
         return self._commands.forget()
 
     def limits(self) -> EngineLimits:
-        return engine_limits(self._options, self._partitions.of(self._options.partition))
+        options, (listed, config) = self._options, self._partitions.listed()
+        table = self._limits.table(listed, config, options.given)
+        if features := features_of(self._nodes(self._commands.recalling()).values()):
+            table = table | {"features": features}
+        return engine_limits(options, chosen(listed, options.partition), table)
 
     def site_shares(self) -> Mapping[tuple[str, str], float]:
         return shares.read_shares(self._commands.run(*shares.COMMAND))
@@ -231,7 +238,9 @@ class SlurmExecutor(SiteSoftware):
             if not name:
                 found |= {job.job_id for job in jobs if job.name.startswith(PREFIX)}
             elif launch is not None and self._layout.begun(*launch):
-                found |= {job.job_id for job in jobs}
+                # Anybody can give a job another's comment: where the launch's number is known, that counts.
+                number = self._notes.job_id(*launch)
+                found |= {job.job_id for job in jobs if number in (None, job.leading_id or job.job_id)}
         return found
 
     def _may_launch(self, record: RunRecord, epoch: int) -> bool:
@@ -430,11 +439,18 @@ class SlurmExecutor(SiteSoftware):
         """Nodes that power saving has switched off are named while they come up."""
         configured = [job.nodes for job in live if job.nodes and "CONFIGURING" in job.states]
         if not configured:
-            return waits_in_words(live)
+            return waits_in_words(live) + self._behind(live)
         named = self._commands.run("scontrol", "show", "hostnames", ",".join(configured)).split()
         nodes = self._nodes(self._commands.recalling(MOMENT_S))
         waking = [name for name in named if name in nodes and nodes[name].wakes]
         return f"waits until Slurm has powered up {fold_names(waking)}" if waking else waits_in_words(live)
+
+    def _behind(self, live: Sequence[SlurmJob]) -> str:
+        """How many jobs of others Slurm has before one that waits for nodes."""
+        if not any(job.pending and job.reason in ("Resources", "Priority") for job in live):
+            return ""
+        nodes = self._nodes(self._commands.recalling(MOMENT_S))
+        return self._watch.behind({job.job_id for job in live}, self._our_jobs(), nodes.values())
 
     def _silent_nodes(self) -> set[str]:
         nodes = self._nodes(self._commands.recalling(MOMENT_S))  # once for all runs of a round

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from scheduling.executors.base import AcceleratorInfo, NodeInfo
@@ -66,6 +66,8 @@ class SlurmNode:
     gpu_types: tuple[str, ...]
     state: str = ""
     used: Used = Used()
+    features: tuple[str, ...] = ()
+    partitions: frozenset[str] = frozenset()
 
     @property
     def usable(self) -> bool:
@@ -94,7 +96,7 @@ def parse_nodes(
     return [node for node, partitions in found if node.gpu_types and (not partition or partition in partitions)]
 
 
-def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, set[str]]:
+def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, frozenset[str]]:
     fields = dict(_fields(line))
     name = fields["NodeName"]
     types = tuple(_gpus(fields.get("Gres", "")))
@@ -115,8 +117,19 @@ def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, s
     )
     state = ": ".join(filter(None, (fields.get("State", "UNKNOWN"), _reason(fields))))
     used = Used(_used_gpus(fields.get("GresUsed", "")), _integer(fields, "CPUAlloc"), _integer(fields, "AllocMem"))
-    node = SlurmNode(info, fields.get("NodeAddr") or name, types, state, used)
-    return node, set(fields.get("Partitions", "").split(","))
+    features = tuple(word for word in fields.get("ActiveFeatures", "").split(",") if word not in ("", "(null)"))
+    partitions = frozenset(fields.get("Partitions", "").split(","))
+    node = SlurmNode(info, fields.get("NodeAddr") or name, types, state, used, features, partitions)
+    return node, partitions
+
+
+def features_of(nodes: Iterable[SlurmNode]) -> dict[str, list[str]]:
+    """Nodes by feature."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        for feature in node.features:
+            found.setdefault(feature, []).append(node.info.name)
+    return found
 
 
 def _unclear(states: frozenset[str]) -> str:

@@ -2,6 +2,8 @@
 # One epoch of a run, as a batch job: job.sh EPOCH_DIR PYTHON MODE (nodes or delegate) [UMASK].
 # The runner of the first node takes this script's place, so that Slurm's signals to the batch job reach it.
 umask "${4:-077}"
+# A request to end (SIGUSR1) that comes before the runner can take it is made again: it must not end the job as failed.
+trap '' USR1
 epoch_dir=$1 python=$2 mode=$3
 # Whoever makes this directory runs the epoch: a job that was requeued, or sent twice, finds it made.
 mkdir "$epoch_dir/claim" || exit 0
@@ -11,7 +13,7 @@ unset SLURM_EXPORT_ENV
 export EVENKEEL_NODE="$SLURMD_NODENAME" EVENKEEL_NODES=
 follow() { # options of srun
   srun --quiet --export=ALL --overlap --kill-on-bad-exit=0 --mem=0 --ntasks-per-node=1 "$@" \
-    sh -c 'exec "$0" -m evenkeel.runner "$1" --follow "$SLURMD_NODENAME"' "$python" "$epoch_dir" </dev/null &
+    sh -c 'trap "" USR1; exec "$0" -m evenkeel.runner "$1" --follow "$SLURMD_NODENAME"' "$python" "$epoch_dir" </dev/null &
 }
 groups=${SLURM_HET_SIZE:-1}
 if [ "$groups" -gt 1 ]; then

@@ -98,6 +98,15 @@ def _gpus(given: Mapping[str, str], nodes: int, accounted: bool) -> tuple[int | 
     return None, _asked(given["tres-per-task"]) is not None
 
 
+def asked_gpus(given: Mapping[str, str], nodes: int) -> int:
+    """Of a job that waits, of all its nodes together; 0 where that is not clear."""
+    each = _asked(given["tres-per-node"])
+    if each is not None:
+        return each * nodes
+    counts = {match["type"]: int(match["count"]) for match in _ALLOCATED.finditer(given["tres-alloc"])}
+    return counts[None] if None in counts else sum(counts.values()) or _asked(given["tres-per-job"]) or 0
+
+
 def _asked(text: str) -> int | None:
     """None where GPUs are not named."""
     parts = [_GPU.fullmatch(part.strip()) for part in re.split(r",(?![^(]*\))", text)]
@@ -265,9 +274,18 @@ class Watch:
         if usage != self._usage or now - self._at >= KEPT_S:
             commands = self._commands.recalling(0.0 if usage != self._usage else None)
             jobs = parse_jobs(commands.running_on(sorted(nodes), STATES, FORMAT), time.time())
-            self._taken = beside(nodes, jobs, ours() if jobs else ())
+            mine = ours() if jobs else ()
+            self._taken = beside(nodes, jobs, mine)
+            if self._taken:
+                self._taken = self._handed_on(self._taken, nodes, mine)
             self._usage, self._at = usage, now
         return {name: _with(node, self._taken.get(name, ())) for name, node in nodes.items()}
+
+    def _handed_on(
+        self, taken: Mapping[str, tuple[Taken, ...]], nodes: Mapping[str, SlurmNode], ours: Collection[int]
+    ) -> Mapping[str, tuple[Taken, ...]]:
+        """Where others wait for what others have."""
+        return taken
 
 
 def _with(node: SlurmNode, taken: tuple[Taken, ...]) -> SlurmNode:

@@ -29,6 +29,8 @@ class Partition:
     cpus_per_node: int | None = None
     memory_per_node_mib: int | None = None
     memory_per_cpu_mib: int | None = None
+    min_nodes: int = 1
+    qos: str = ""
 
 
 NO_LIMITS = Partition()
@@ -54,6 +56,8 @@ def _partition(fields: Mapping[str, str], whole: Mapping[str, int | None]) -> Pa
         cpus_per_node=_count(fields.get("MaxCPUsPerNode", "")),
         memory_per_node_mib=per_node,
         memory_per_cpu_mib=per_cpu,
+        min_nodes=_count(fields.get("MinNodes", "")) or 1,
+        qos=fields.get("QoS", "").replace("N/A", ""),
     )
 
 
@@ -71,6 +75,7 @@ def chosen(partitions: Iterable[Partition], names: str) -> Partition:
         cpus_per_node=_most(one.cpus_per_node for one in found),
         memory_per_node_mib=_most(one.memory_per_node_mib for one in found),
         memory_per_cpu_mib=_most(one.memory_per_cpu_mib for one in found),
+        min_nodes=min(one.min_nodes for one in found),
     )
 
 
@@ -84,12 +89,18 @@ class KnownPartitions:
 
     def __init__(self, commands: Commands) -> None:
         self._commands, self._until, self._known = commands, float("-inf"), list[Partition]()
+        self._config = ""
 
     def of(self, names: str) -> Partition:
+        return chosen(self.listed()[0], names)
+
+    def listed(self) -> tuple[list[Partition], str]:
+        """All of them, and Slurm's configuration."""
         if time.monotonic() >= self._until:
-            self._known = parse_partitions(*self._commands.recalling_settings().partitions())
+            shown, self._config = self._commands.recalling_settings().partitions()
+            self._known = parse_partitions(shown, self._config)
             self._until = time.monotonic() + _KNOWN_FOR_S
-        return chosen(self._known, names)
+        return self._known, self._config
 
 
 def within(node: NodeInfo, partition: Partition) -> NodeInfo:
@@ -113,6 +124,9 @@ def check_nodes(count: int, partition: Partition) -> None:
             f"its GPUs are on {count} nodes, and Slurm's partition {partition.name} gives a job {partition.max_nodes}"
         )
         raise ExecutorError(f"{text} at most: fewer GPUs fit there", permanent=True)
+    if count < partition.min_nodes:
+        text = f"its GPUs are on {count} nodes, and Slurm's partition {partition.name} gives a job"
+        raise ExecutorError(f"{text} {partition.min_nodes} at least: more GPUs fit there", permanent=True)
 
 
 def _count(text: str) -> int | None:

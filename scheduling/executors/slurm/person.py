@@ -16,7 +16,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from evenkeel.runner.files import exists
+from evenkeel.runner.files import exists, read_object
+from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
@@ -42,9 +43,10 @@ from scheduling.executors.slurm.as_person import (
     progress_of,
     spooled_of,
 )
-from scheduling.executors.slurm.commands import QUEUE_FORMAT, SlurmJob, jobs_in
+from scheduling.executors.slurm.commands import QUEUE_FORMAT, Commands, SlurmJob, jobs_in
 from scheduling.executors.slurm.executor import SlurmExecutor
-from scheduling.executors.slurm.names import PREFIX
+from scheduling.executors.slurm.names import PREFIX, parse_launch
+from scheduling.executors.slurm.remembering import is_in_motion
 from scheduling.executors.slurm.seeing import Seen
 
 log = logging.getLogger(__name__)
@@ -56,6 +58,9 @@ MOST_AT_ONCE = 8
 MAX_JOB_NUMBER = 2**32
 PRIVATE_S = 600.0  # for which Slurm's PrivateData is remembered
 FORGOTTEN_S = 86_400.0
+MARK_BYTES = 16
+#: Files of jobs may go without a word.
+IN_USE_S = 60.0
 #: Jobs by account and name.
 Queues = Mapping[str, Mapping[str, Sequence[SlurmJob]]]
 NO_ACCOUNT = (
@@ -88,6 +93,8 @@ class PersonSlurmExecutor(SlurmExecutor):
         self._run_as, self._min_uid = RunAs(helper, section), min_uid
         self._settings = {**options, "software": asdict(self._options.software)}
         self._private: tuple[float, bool] | None = None
+        self._known_mark = ""
+        self._in_use: tuple[int, float, list[str]] | None = None
         self._links: dict[str, Link] = {}
         open_to_people(self._layout.jobs)
 
@@ -101,16 +108,19 @@ class PersonSlurmExecutor(SlurmExecutor):
                 return
             self._layout.remember(record)
             self._layout.begin(record.run_id, request.epoch)
-        number = self._link(account.pw_name).ask("launch", LAUNCH_S, request=LAUNCH.dump_python(request, mode="json"))
+        wanted: dict[str, Any] = {"request": LAUNCH.dump_python(request, mode="json"), "ours": sorted(self._our_jobs())}
+        number = self._link(account.pw_name).ask("launch", LAUNCH_S, **wanted)
         if type(number) is int and 0 < number < MAX_JOB_NUMBER:
             self._notes.write(record.run_id, request.epoch, number)
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         if link := self._begun(run_id, epoch):
+            self._notes.kill_mark(run_id, epoch).touch(mode=0o600)  # it is looked at each round from now on
             link.ask("stop", ASK_S, run_id=run_id, epoch=epoch)
 
     def kill(self, run_id: str, epoch: int) -> None:
         if link := self._begun(run_id, epoch):
+            self._notes.kill_mark(run_id, epoch).touch(mode=0o600)
             link.ask("kill", KILL_S, run_id=run_id, epoch=epoch)
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
@@ -129,7 +139,9 @@ class PersonSlurmExecutor(SlurmExecutor):
                 found[pair] = Fact(*pair, "absent", time.time())
             else:
                 of_account.setdefault(name, []).append(pair)
-        at, queues = time.time(), self._queues(of_account)
+        commands = self._commands.recalling(0.0 if self._moves(known) else None)
+        queues = self._queues(of_account, commands)
+        at = commands.asked_at or time.time()
         with ThreadPoolExecutor(min(MOST_AT_ONCE, len(of_account) or 1)) as pool:
             looks = {
                 name: pool.submit(
@@ -196,7 +208,14 @@ class PersonSlurmExecutor(SlurmExecutor):
     # Accounts
 
     def _accounts_in_use(self) -> list[str]:
-        """Of runs that have files. One that has none for a day is forgotten: a launch may be under way."""
+        """Of runs that have files: looked up where something was noted since, and now and then."""
+        noted_at = self._layout.own.stat().st_mtime_ns
+        if self._in_use is None or self._in_use[0] != noted_at or time.monotonic() > self._in_use[1]:
+            self._in_use = noted_at, time.monotonic() + IN_USE_S, self._look_up_accounts()
+        return self._in_use[2]
+
+    def _look_up_accounts(self) -> list[str]:
+        """A run that has no files for a day is forgotten: a launch may be under way."""
         names = set()
         for path in self._layout.own.glob("*.json"):
             with contextlib.suppress(ExecutorError, OSError, ValueError, KeyError):
@@ -257,22 +276,38 @@ class PersonSlurmExecutor(SlurmExecutor):
 
     # Looking
 
-    def _queues(self, accounts: Iterable[str]) -> Queues | None:
+    def _moves(self, known: Sequence[tuple[str, int]]) -> bool:
+        """Something of these was launched or asked to end a short while ago: what Slurm said last will not do."""
+        places = ((launch, self._place_of(*launch)) for launch in known)
+        return any(place is None or is_in_motion(self._notes, place, *launch) for launch, place in places)
+
+    def _mark(self) -> str:
+        """What nobody can know, and all processes of the portal do, so that they share looks."""
+        file = self._layout.own / "queue.mark"
+        if not self._known_mark:
+            known = (read_object(file) or {}).get("mark")
+            if not isinstance(known, str) or len(known) != 2 * MARK_BYTES:
+                known = secrets.token_hex(MARK_BYTES)
+                write_atomically(file, {"mark": known})
+            self._known_mark = known
+        return self._known_mark
+
+    def _queues(self, accounts: Iterable[str], commands: Commands) -> Queues | None:
         """All our jobs by account, of one look; None where Slurm shows each account its own alone, so that agents look
         themselves."""
         if not (names := ",".join(sorted(accounts))):
             return {}
         if self._shows_own_jobs_only():
             return None
-        return self._ask(names)
+        return self._ask(names, commands)
 
-    def _ask(self, names: str) -> dict[str, dict[str, list[SlurmJob]]]:
+    def _ask(self, names: str, commands: Commands | None = None) -> dict[str, dict[str, list[SlurmJob]]]:
         """By account and launch. A name may hold the end of a line: what does not begin with a word that nobody can
         know is none."""
-        mark = secrets.token_hex(8)
+        mark = self._mark()
         words = ("squeue", "--noheader", "--states=all", f"--user={names}", f"--format={mark}|%u|{QUEUE_FORMAT}")
         lines: dict[str, list[str]] = {}
-        for line in self._commands.run(*words).splitlines():
+        for line in (commands or self._commands.recalling(0.0)).run(*words).splitlines():
             begins, _, rest = line.partition("|")
             user, _, job = rest.partition("|")
             if begins == mark:
@@ -282,9 +317,14 @@ class PersonSlurmExecutor(SlurmExecutor):
     def _our_jobs(self) -> set[int]:
         found = super()._our_jobs()  # checks of nodes
         if names := ",".join(self._accounts_in_use()):
-            for queue in self._ask(names).values():
-                found |= self._begun_here(queue)
+            for account, queue in self._ask(names).items():
+                found |= self._begun_here({name: jobs for name, jobs in queue.items() if self._may_be(name, account)})
         return found
+
+    def _may_be(self, name: str, account: str) -> bool:
+        """A launch of another person's is none, whatever a job says that it is."""
+        launch = parse_launch(name)
+        return launch is None or self._name_of(launch[0]) == account
 
     def _shows_own_jobs_only(self) -> bool:
         if self._private is None or time.monotonic() > self._private[0] + PRIVATE_S:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 from scheduling.executors.base import EngineLimits, LaunchRequest
 from scheduling.executors.slurm.options import Options
@@ -41,11 +44,13 @@ def time_word(request: LaunchRequest, options: Options, partition: Partition) ->
     return "UNLIMITED" if partition.default_time_s is not None else ""
 
 
-def engine_limits(options: Options, partition: Partition) -> EngineLimits:
+def engine_limits(
+    options: Options, partition: Partition, table: Mapping[str, Any] = MappingProxyType({})
+) -> EngineLimits:
     where = f"Slurm's partition {partition.name}" if partition.name else "Slurm"
     most_s = _most_s(options, partition)
     longest_s = None if math.isinf(most_s) else max(0.0, most_s - options.end_signal_s)
-    return EngineLimits(where, longest_s, partition.max_nodes, partition.memory_per_node_mib)
+    return EngineLimits(where, longest_s, partition.max_nodes, partition.memory_per_node_mib, dict(table))
 
 
 def _most_s(options: Options, partition: Partition) -> float:

@@ -1,0 +1,36 @@
+"""The last word on how many nodes a job may be on, for policies that name accelerators themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from scheduling._telling import Layout
+from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.policies._view import View
+
+
+def keep_to_nodes(snapshot: Snapshot, field: View, layout: Layout) -> tuple[Layout, Reason | None]:
+    """Without starts on more nodes than their jobs may have, or on fewer; the reason where a job that runs would have
+    to change so: then nobody moves."""
+    bounded = [job for job in field.taking_part if job.on_nodes is not None and layout.gpus.get(job.id)]
+    if not bounded:
+        return layout, None
+    node_of = {gpu: node.name for node in snapshot.nodes for gpu in node.gpu_ids}
+    broken = [job for job in bounded if _breaks(job, layout.gpus[job.id], node_of)]
+    stuck = next((job for job in broken if job.gpu_ids), None)
+    if stuck is not None and stuck.on_nodes is not None:
+        text = (
+            f"The plan of this round would have passed what {stuck.on_nodes.where} allows, so GPUs stay where they are."
+        )
+        return layout, Reason("limits", text)
+    starts = {job.id for job in broken}
+    gpus: Mapping[str, tuple[int, ...]] = {key: ids for key, ids in layout.gpus.items() if key not in starts}
+    gangs: Mapping[str, Gang] = {key: gang for key, gang in layout.gangs.items() if key not in starts}
+    return replace(layout, gpus=gpus, gangs=gangs), None
+
+
+def _breaks(job: Job, gpus: tuple[int, ...], node_of: Mapping[int, str]) -> bool:
+    """What it holds already is its own."""
+    nodes = {node_of[gpu] for gpu in gpus if gpu in node_of}
+    return gpus != job.gpu_ids and job.on_nodes is not None and not job.on_nodes.allow(len(nodes))

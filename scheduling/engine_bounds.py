@@ -1,0 +1,168 @@
+"""What an engine's limits by account, QOS, partition and user leave to a job: from the table of them that its executor
+gives (scheduling.executors.slurm.limits makes that of Slurm), to which also the web pages' forecasts come.
+
+In the order in which Slurm has them: a partition's QOS before the job's, and both before associations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduling.domain import NodeBounds
+
+MOST_LEVELS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """GPUs that jobs with the same key may hold together; `used` of them were held at the moment of the table, ours
+    included. `says`: "QOS gold allows 8 GPUs at a time"."""
+
+    key: str
+    says: str
+    level: str
+    most: int
+    used: int
+    type: str | None
+    word: str  # Slurm's, of a job that waits for it
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What binds a job. `gpus`: the most that it may have, with whose words that is; None: there is no such limit."""
+
+    nodes: NodeBounds | None = None
+    gpus: int | None = None
+    gpus_says: str = ""
+    shared: tuple[Shared, ...] = ()
+
+
+NO_BOUNDS = Bounds()
+
+
+def bounds_of(table: Mapping[str, Any], names: Mapping[str, str], user: str) -> Bounds:
+    """`names`: account, QOS and partition as the engine is given them; `user`: the account of UNIX that sends it."""
+    return _Asker(table, names, user).bounds()
+
+
+class _Asker:
+    """A job, as the table knows it."""
+
+    def __init__(self, table: Mapping[str, Any], names: Mapping[str, str], user: str) -> None:
+        self.partition, self.user = names.get("partition", ""), user
+        every, levels = table.get("partitions", {}), table.get("qos", {})
+        # Of several partitions the engine takes one: what one of them allows is allowed.
+        self.rules = [every.get(name, {}) for name in self.partition.split(",")]
+        first = self.rules[0].get("qos", "") if len(self.rules) == 1 else ""
+        self.levels = [(f"QOS {name}", levels[name], name) for name in (first, names.get("qos", "")) if name in levels]
+        self.account = names.get("account", "") or table.get("defaults", {}).get(user, "")
+        accounts = table.get("accounts", {})
+        self.above = [(name, accounts[name]) for name in upwards(self.account, accounts)]
+        self.own = table.get("users", {}).get(f"{user}@{self.account}", {})
+
+    def bounds(self) -> Bounds:
+        each = [(who, one["each"]) for who, one, _ in self.levels if "each" in one]
+        # Of associations the nearest one counts: the user's, then the account's, then those above.
+        nearest = [one["each"] for one in (self.own, *(one for _, one in self.above)) if "each" in one]
+        each += [(f"account {self.account}", one) for one in nearest[:1]]
+        shared, said = list[Shared](), set[tuple[str, str]]()
+        for sort, one in self._shared():
+            if (sort, one.type or "") not in said:
+                shared.append(one)
+            if one.key.startswith("slurm-qos"):  # takes the place of what follows; associations count at every level
+                said.add((sort, one.type or ""))
+        most = next(((who, one[""]) for who, one in each if "" in one), None)
+        says = f"{most[0]} allows {_counted(most[1], '')} a job" if most else ""
+        return Bounds(self._nodes(each), most[1] if most else None, says, tuple(shared))
+
+    def _nodes(self, each: Sequence[tuple[str, Mapping[str, int]]]) -> NodeBounds | None:
+        most = None
+        if all(one.get("max_nodes") for one in self.rules):
+            most = max(int(one["max_nodes"]) for one in self.rules)
+        least, where = min(one.get("min_nodes", 1) for one in self.rules), f"partition {self.partition}"
+        first = next(((who, one["nodes"]) for who, one in each if "nodes" in one), None)
+        if first is not None and (most is None or first[1] < most):
+            where, most = first
+        return NodeBounds(where, most, least) if most is not None or least > 1 else None
+
+    def _shared(self) -> Iterator[tuple[str, Shared]]:
+        """With what kind of limit each is."""
+        for who, one, name in self.levels:
+            for kind, (most, used) in one.get("gpus", {}).items():
+                yield "all", _one(f"qos-{name}", who, "", most, used, kind, "QOSGrpGRES")
+            for key, holder, words in (("user", self.user, " a user"), ("account", self.account, " an account")):
+                for kind, most in one.get(f"each_{key}", {}).items():
+                    used = one.get(f"by_{key}", {}).get(holder, {}).get(kind, 0)
+                    word = f"QOSMaxGRESPer{key.title()}"
+                    yield key, _one(f"qos-{name}-{key}-{holder}", who, words, most, used, kind, word)
+        mine = [(f"user {self.user} in account {self.account}", f"user-{self.user}-{self.account}", self.own)]
+        mine += [(f"account {name}", f"account-{name}", one) for name, one in self.above]
+        for who, key, one in mine:
+            for kind, (most, used) in one.get("gpus", {}).items():
+                yield "all", _one(key, who, "", most, used, kind, "AssocGrpGRES")
+
+
+def _one(key: str, who: str, words: str, most: int, used: int, kind: str, word: str) -> Shared:
+    says = f"{who} allows {_counted(most, kind)}{words} at a time"
+    return Shared(f"slurm-{key}-{kind}", says, who, most, used, kind or None, word)
+
+
+def _counted(count: int, kind: str) -> str:
+    name = f"{kind} GPU" if kind else "GPU"
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
+def upwards(name: str, accounts: Mapping[str, Any]) -> Iterator[str]:
+    for _ in range(MOST_LEVELS):
+        if name not in accounts:
+            return
+        yield name
+        name = accounts[name].get("parent", "")
+
+
+# Features of nodes ----------------------------------------------------------------------------------
+
+_TOKEN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]*|[&|()\[\]]")
+
+
+def nodes_with(constraint: str, features: Mapping[str, Collection[str]]) -> frozenset[str] | None:
+    """Nodes that have what `sbatch --constraint` asks for; None where that is not understood (numbers of nodes, as
+    `a*2`). Of `[a|b]`, which all nodes of a job have alike, the one that most nodes have."""
+    tokens = _TOKEN.findall(constraint)
+    if "".join(tokens) != constraint or len(tokens) > 100:
+        return None
+    try:
+        found, rest = _either(tokens, features)
+    except (IndexError, ValueError):
+        return None
+    return found if not rest else None
+
+
+def _either(tokens: Sequence[str], features: Mapping[str, Collection[str]]) -> tuple[frozenset[str], Sequence[str]]:
+    """From left to right, as Slurm reads it."""
+    found, tokens = _one_of(tokens, features)
+    while tokens and tokens[0] in "&|":
+        other, rest = _one_of(tokens[1:], features)
+        found, tokens = (found & other if tokens[0] == "&" else found | other), rest
+    return found, tokens
+
+
+def _one_of(tokens: Sequence[str], features: Mapping[str, Collection[str]]) -> tuple[frozenset[str], Sequence[str]]:
+    head = tokens[0]
+    if head == "(":
+        found, rest = _either(tokens[1:], features)
+        if rest[0] != ")":
+            raise ValueError
+        return found, rest[1:]
+    if head == "[":
+        end = tokens.index("]")
+        names = tokens[1:end]
+        if not names or set(names[1::2]) - {"|"}:
+            raise ValueError
+        return max((frozenset(features.get(name, ())) for name in names[::2]), key=len), tokens[end + 1 :]
+    if head in "&|)]":
+        raise ValueError
+    return frozenset(features.get(head, ())), tokens[1:]
