@@ -62,6 +62,15 @@ def read_local_options(data: Path) -> dict[str, Any]:
         "software": read_software(),
         "virtual_accelerators": env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS"),
         "accounts_registry": read_accounts_registry(),
+        **read_run_network(),
+    }
+
+
+def read_run_network() -> dict[str, Any]:
+    """Whether the runs of a project have a network of their own, and what of the machine's loopback device it has."""
+    return {
+        "run_network": env.choice("EVENKEEL_RUN_NETWORK", "auto", "own", "machine"),
+        "loopback_ports": env.ports("EVENKEEL_RUN_LOOPBACK_PORTS"),
     }
 
 

@@ -105,6 +105,14 @@ def words(name: str, default: list[str]) -> list[str]:
     return [word.strip() for word in raw.split(",") if word.strip()] if raw.strip() else default
 
 
+def ports(name: str) -> tuple[int, ...]:
+    found = [word.strip() for word in text(name).split(",") if word.strip()]
+    for word in found:
+        if not (word.isascii() and word.isdigit() and 1 <= int(word) <= 65_535):
+            raise BadSetting(f"{name} must list ports from 1 to 65535, separated by commas, not {word!r}")
+    return tuple(sorted({int(word) for word in found}))
+
+
 def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
     """ "10.20.0.0/16,fd00:20::/64"; empty: none."""
     found = []

@@ -9,7 +9,13 @@ from csp.constants import NONE, SELF, UNSAFE_INLINE
 from portal import env
 from portal.clusters_file import read_clusters
 from portal.datasets import read_data_settings
-from portal.engines import read_account_min_uid, read_accounts_registry, read_ray_options, read_slurm_options
+from portal.engines import (
+    read_account_min_uid,
+    read_accounts_registry,
+    read_ray_options,
+    read_run_network,
+    read_slurm_options,
+)
 from portal.material.limits import read_limits, read_secret_keys
 from portal.stores import read_checkpoint_store
 from portal.supervisor.layout import Layout
@@ -37,6 +43,7 @@ EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
         "virtual_accelerators": EVENKEEL_VIRTUAL_ACCELERATORS,
         "data_cache_dir": EVENKEEL_DATASETS.cache_dir,
         "accounts_registry": EVENKEEL_ACCOUNTS_REGISTRY,
+        **read_run_network(),
     },
     "ray": read_ray_options(EVENKEEL_DATA),
     "slurm": read_slurm_options(EVENKEEL_DATA),

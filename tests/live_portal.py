@@ -41,6 +41,7 @@ DEFAULTS = {
     "EVENKEEL_REPORT_INTERVAL_S": "1",
     "EVENKEEL_SAMPLE_INTERVAL_S": "1",
     "EVENKEEL_ROUND_INTERVAL_S": "1",
+    "EVENKEEL_RUN_NETWORK": "machine",  # programs of tests reach servers of tests, on loopback
 }
 
 #: Keys of a job that trains at a pace of its own, and so leaves the machine to others.

@@ -47,6 +47,12 @@ def need_modules() -> None:
         pytest.skip(f"SKIPPED: no Environment Modules here: {reason}")
 
 
+def need_pasta() -> None:
+    """Skips, and says why, where it cannot be installed."""
+    if reason := _installed("passt", "/usr/bin/pasta"):
+        pytest.skip(f"SKIPPED: no pasta here: {reason}")
+
+
 def need_container_tool(name: str) -> None:
     """Skips, and says why, where it cannot be installed, or may not make its namespaces."""
     package = {"ch-run": "charliecloud-runtime", "bwrap": "bubblewrap"}[name]

@@ -23,7 +23,7 @@ from evenkeel.runner.processes import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
 from evenkeel.runner.trees import Bounds, OutOfBounds, walk
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.local.account_blocks import REGISTRY, Block, claim, places_of, read_block
+from scheduling.executors.local.account_blocks import PROJECT_UIDS, REGISTRY, Block, claim, places_of, read_block
 
 #: Of one job's files, when it changes hands.
 MAX_GIVEN, MAX_GIVING_S = 5_000_000, 120.0
@@ -167,6 +167,11 @@ class Accounts:
     @property
     def first_uid(self) -> int | None:
         return self._block.first_uid if self._block else None
+
+    @property
+    def keepers_uid(self) -> int | None:
+        """Of what keeps the networks of accounts: no project's, and in the ids of no process that signals one."""
+        return self._block.first_uid + PROJECT_UIDS if self._block else None
 
     def places(self) -> tuple[Path, ...]:
         """The data directories whose runs use these accounts: a portal may have several local clusters."""

@@ -48,6 +48,7 @@ from scheduling.executors.local.cgroups import NAME, Cgroups, find_parents
 from scheduling.executors.local.checking import check_node
 from scheduling.executors.local.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.local.networks import Networks
 from scheduling.executors.local.spooling import is_spooled, spooled_reports
 from scheduling.executors.local.strays import Found, Strays
 from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
@@ -72,7 +73,7 @@ class LocalExecutor(SiteSoftware):
     empty: what NVML finds. `isolation`: "accounts" gives each project an account of its own (root only),
     "none" runs everything as one user, "auto" is the first where we are root. `accounts_file`: where they are
     noted, one place for all executors of a portal; None: in `data_dir`. `accounts_registry`: what keeps
-    those of several portals on this machine apart."""
+    those of several portals on this machine apart. `run_network`, `loopback_ports`: see `Networks`."""
 
     name = "local"
     supports_warm_start = True
@@ -94,6 +95,8 @@ class LocalExecutor(SiteSoftware):
         software: Software = NO_SOFTWARE,
         accounts_file: Path | None = None,
         accounts_registry: Path = REGISTRY,
+        run_network: str = "machine",
+        loopback_ports: Iterable[int] = (),
     ) -> None:
         if isolation not in ISOLATION:
             raise ExecutorError(f"isolation is one of {', '.join(ISOLATION)}, not {isolation!r}", permanent=True)
@@ -104,7 +107,14 @@ class LocalExecutor(SiteSoftware):
         separate = isolation == "accounts" or (isolation == "auto" and os.geteuid() == 0)
         file = accounts_file or self._layout.data / "run" / "accounts.json"
         self._accounts = Accounts(file, place=self._layout.data, separate=separate, registry=accounts_registry)
-        self.isolation_problem = self._find_isolation_problem(separate)
+        self._networks = Networks(
+            file.parent / "network",
+            run_network,
+            loopback_ports,
+            uid=self._accounts.keepers_uid,
+            members=self._in_network,
+        )
+        self.isolation_problem = self._find_isolation_problem(separate) or self._networks.problem
         self._zygotes = Zygotes(
             self._layout.own / "warm",
             self._layout.jobs,
@@ -112,6 +122,7 @@ class LocalExecutor(SiteSoftware):
             idle_s=warm_idle_s,
             enabled=warm_start,
             nobody=self._accounts.first_uid,
+            networks=self._networks,
         )
         self._cgroups = Cgroups(find_parents(name=cgroup))
         self._strays = Strays(self._accounts, self._runner_in)
@@ -124,6 +135,10 @@ class LocalExecutor(SiteSoftware):
         if not separate:
             return None
         return self._accounts.problem or isolation_problem(self._layout.jobs, self._accounts.first_uid)
+
+    def _in_network(self, account: Account) -> Iterator[int]:
+        yield from (server.pid for server in self._zygotes.running(account))
+        yield from (runner.pid for runner in self._strays.runners(account).values())
 
     @property
     def single_trust_mode(self) -> bool:
@@ -166,13 +181,17 @@ class LocalExecutor(SiteSoftware):
                     launching.prepare(self._layout, request, devices, epoch_dir, self._amended)
                 with _as_executor_error("begin"):
                     self._layout.begin(record.run_id, request.epoch)
-                with _as_executor_error("start"):
-                    lock = self._layout.lock_path(record.run_id)
-                    launching.start(epoch_dir, account, lock_fd, lock, self._zygotes, request.secrets, gate.open())
+                with _as_executor_error("start"), self._networks.joined(account, request.api_url) as network:
+                    lock, gate_fd = self._layout.lock_path(record.run_id), gate.open()
+                    launching.start(epoch_dir, account, lock_fd, lock, self._zygotes, request.secrets, gate_fd, network)
             with _as_executor_error("await"):
                 launching.await_runner(self._layout, record.run_id, epoch_dir, account)
             with account.files():
                 runner = facts.read_runner(epoch_dir)
+            if runner and runner.alive(account) and not self._networks.has(network, runner.pid):
+                signal_quietly(runner.pid, signal.SIGKILL)
+                self._zygotes.end(account)  # the next launch starts another, in the right one
+                raise ExecutorError("the runner was not started in the network of its project", permanent=False)
             gate.admit(runner, account)
         self._runner(record, request.epoch)  # is noted: the runner waits for none of that
 
@@ -268,6 +287,7 @@ class LocalExecutor(SiteSoftware):
         yield Finding("isolation", self.isolation_problem is None, self.isolation_problem or "jobs can be started")
         if self._accounts.separate:
             yield procfs.examine()
+            yield self._networks.examine()
         try:
             devices = [device for node in self.inventory() for device in node.accelerators]
         except ExecutorError as error:
@@ -483,6 +503,7 @@ class LocalExecutor(SiteSoftware):
         free = self._layout.lock_is_free(run_id)  # before runner.json: it appears before the lock is let go
         runner = self._runner(record, epoch)
         if runner and runner.alive(record.account):
+            self._networks.mend(record.account, runner.pid)
             return Fact(run_id, epoch, "alive", now, usage=facts.usage_of(runner, processes))
         patience_s = min(give_up_at - time.monotonic(), LOOK_S)
         out_of_time = patience_s <= 0 and epoch_dir not in self._swept

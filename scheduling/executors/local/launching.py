@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from scheduling.executors.local import sharing
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.admitting import limits_in_words
 from scheduling.executors.local.layout import Layout, checked_name
+from scheduling.executors.local.networks import Network
 from scheduling.executors.local.preparing import code_dir, environment_dir
 from scheduling.executors.local.resuming import bring_checkpoint
 from scheduling.executors.local.watching import LOOK_S, end_holders, run_watched
@@ -228,6 +230,7 @@ def start(
     zygotes: Zygotes,
     secrets: tuple[Secret, ...] = (),
     gate_fd: int | None = None,
+    network: Network | None = None,
 ) -> None:
     """Secrets travel in memory: a file without a name whose descriptor the runner inherits."""
     with account.files():
@@ -237,7 +240,10 @@ def start(
         fds = {name: fd for name, fd in named.items() if fd is not None}
         if warm and zygotes.fork_runner(account, epoch_dir, fds):
             return
-        _start_cold(epoch_dir, account, fds, lock)
+        if network is None:
+            _start_cold(epoch_dir, account, fds, lock)
+        else:
+            network.run(partial(_start_cold, epoch_dir, account, fds, lock, (network.users,)))
 
 
 @contextlib.contextmanager
@@ -253,7 +259,9 @@ def _in_memory(secrets: tuple[Secret, ...]) -> Iterator[int | None]:
         yield fd
 
 
-def _start_cold(epoch_dir: Path, account: Account, fds: dict[str, int], lock: Path) -> None:
+def _start_cold(
+    epoch_dir: Path, account: Account, fds: dict[str, int], lock: Path, inherited: tuple[int, ...] = ()
+) -> None:
     handed = [f"--{name}-fd={fd}" for name, fd in fds.items()]
     result = run_watched(
         [sys.executable, "-m", "evenkeel.runner", str(epoch_dir), "--detach", *handed],
@@ -265,7 +273,7 @@ def _start_cold(epoch_dir: Path, account: Account, fds: dict[str, int], lock: Pa
         cwd="/",
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        pass_fds=tuple(fds.values()),
+        pass_fds=(*fds.values(), *inherited),
         start_new_session=True,
         umask=0o077,
         **account.spawn_as(),

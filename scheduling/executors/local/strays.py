@@ -122,7 +122,7 @@ class Strays:
     def _ended_as_one(self, account: Account, found: Found, patience_s: float) -> bool:
         """False where something of the account is to live."""
         with self._accounts.nothing_begins(account) as alone:
-            if not alone or self._runners(account) or self._beginning(self._of(account)):
+            if not alone or self.runners(account) or self._beginning(self._of(account)):
                 return False
             self._end_all(account, found, patience_s)
             return True
@@ -199,7 +199,7 @@ class Strays:
         mine, missed = self._look(account)
         if not mine:
             return [], missed
-        explained = _Explained({process.pid: process for process in mine}, self._runners(account))
+        explained = _Explained({process.pid: process for process in mine}, self.runners(account))
         left = [process for process in mine if not explained.covers(process) and process.age_s >= min_age_s]
         holding = self._beginning(left)
         return [process for process in left if not explained.covers(process, holding)], missed
@@ -213,7 +213,7 @@ class Strays:
                 found.add(process.pid)
         return found
 
-    def _runners(self, account: Account) -> dict[str, RunnerIdentity]:
+    def runners(self, account: Account) -> dict[str, RunnerIdentity]:
         """Of live runs of the account, by the mark in the environment of what they start."""
         found = {}
         for place in self._accounts.places():

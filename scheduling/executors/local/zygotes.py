@@ -16,8 +16,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import evenkeel
@@ -28,6 +29,7 @@ from evenkeel.runner.reports import write_atomically
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import try_lock
+from scheduling.executors.local.networks import Networks
 from scheduling.executors.local.sweeping import RunnerIdentity, owned
 from scheduling.executors.local.watching import end_holders, is_stopped, run_watched
 
@@ -40,7 +42,8 @@ LOOK_S = 0.5
 
 
 class Zygotes:
-    """`nobody`: whose real and saved ids the fork servers of other accounts than our own have."""
+    """`nobody`: whose real and saved ids the fork servers of other accounts than our own have. `networks`: where they
+    are started; None: in the machine's."""
 
     def __init__(
         self,
@@ -51,8 +54,9 @@ class Zygotes:
         idle_s: float,
         enabled: bool,
         nobody: int | None = None,
+        networks: Networks | None = None,
     ) -> None:
-        self._directory, self._cwd, self._nobody = directory, cwd, nobody
+        self._directory, self._cwd, self._nobody, self._networks = directory, cwd, nobody, networks
         self._preload, self._idle_s, self.enabled = preload, idle_s, enabled
 
     def fork_runner(self, account: Account, epoch_dir: Path, fds: dict[str, int]) -> bool:
@@ -183,26 +187,35 @@ class Zygotes:
             command += [f"--{word}-fd={fd}" for word, fd in fds.items()]
             if account.uid is not None:
                 command += ["--account", str(account.uid), str(self._nobody)]
+            begin = partial(
+                run_watched,
+                [*command, "--preload", ",".join(self._preload)],
+                what="the fork server",
+                timeout_s=START_TIMEOUT_S,
+                account=self._real(account),
+                lock=self._lock_path(account),
+                env=own_environment() | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                cwd=self._cwd,
+                stdout=log_file,
+                stderr=log_file,
+                start_new_session=True,
+                umask=0o077,
+            )
             try:
-                run_watched(
-                    [*command, "--preload", ",".join(self._preload)],
-                    what="the fork server",
-                    timeout_s=START_TIMEOUT_S,
-                    account=self._real(account),
-                    lock=self._lock_path(account),
-                    env=own_environment() | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-                    cwd=self._cwd,
-                    stdout=log_file,
-                    stderr=log_file,
-                    pass_fds=tuple(fds.values()),
-                    start_new_session=True,
-                    umask=0o077,
-                )
+                self._begin(begin, account, tuple(fds.values()))
             except ExecutorError as error:
                 raise OSError(str(error)) from error
             finally:
                 os.close(writing)
             self._note(account, reading)
+
+    def _begin(self, begin: Callable[..., object], account: Account, fds: tuple[int, ...]) -> None:
+        """In the network of the account, which stays for as long as the server, or a fork of it, is there."""
+        with self._networks.joined(account) if self._networks else contextlib.nullcontext() as network:
+            if network is None:
+                begin(pass_fds=fds)
+            else:
+                network.run(partial(begin, pass_fds=(*fds, network.users)))
 
     def _note(self, account: Account, reading: int) -> None:
         """Who it is, where no job can write. It says so before it imports anything."""
@@ -218,7 +231,8 @@ class Zygotes:
         package = Path(evenkeel.__file__).parent
         files = [path for folder in ("", "sdk", "runner") for path in (package / folder).glob("*.py")]
         newest = max(path.stat().st_mtime_ns for path in files)
-        key = f"{sys.executable}:{evenkeel.__version__}:{newest}:{self._preload}"
+        own_network = self._networks is not None and self._networks.own
+        key = f"{sys.executable}:{evenkeel.__version__}:{newest}:{self._preload}{':own network' * own_network}"
         return f"{_prefix(account)}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
