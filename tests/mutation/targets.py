@@ -22,6 +22,14 @@ def _services(*names: str) -> tuple[str, ...]:
     return tuple(f"portal/jobs/services/{name}.py" for name in names)
 
 
+def _runner(*names: str) -> tuple[str, ...]:
+    return tuple(f"client/evenkeel/runner/{name}.py" for name in names)
+
+
+def _client_tests(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/client/test_{name}.py" for name in names)
+
+
 GROUPS = {
     "scheduling": Group(
         (
@@ -77,28 +85,49 @@ GROUPS = {
             for name in ("admin", "api_document", "api_openapi", "checkpoint_store", "rollouts", "simulations")
         ),
     ),
-    "client": Group(
-        (
-            "client/evenkeel/runner/engine.py",
-            "client/evenkeel/runner/verdict.py",
-            "client/evenkeel/runner/reports.py",
-            "client/evenkeel/sdk/checkpoints.py",
-            "client/evenkeel/training.py",
+    "engine": Group(
+        _runner("engine", "entry", "following", "output", "processes", "storing", "warm", "workers", "zygote"),
+        _client_tests(
+            *("engine", "engine_reports", "engine_turns", "escalation", "other_nodes", "out_of_memory"),
+            *("program_output", "programs", "runner", "runner_ending", "runner_nodes", "runner_parts"),
+            *("sdk_ranks", "store_data", "store_objects", "storing", "zygote"),
+        ),
+        apart=True,
+        servers=False,
+    ),
+    "runner": Group(
+        _runner(
+            *("bringing", "channel", "devices", "files", "gauges", "hosting", "interfaces", "last_words", "leading"),
+            *("listening", "looking", "neighbours", "probes", "reaching", "redaction", "reports", "samples"),
+            *("secrets", "slurm_end", "slurm_variables", "software", "spec", "trees", "verdict"),
         ),
         (
-            "tests/client/test_checkpoint_files.py",
-            "tests/client/test_engine.py",
-            "tests/client/test_engine_reports.py",
-            "tests/client/test_engine_turns.py",
-            "tests/client/test_escalation.py",
-            "tests/client/test_reporter.py",
-            "tests/client/test_verdict.py",
-            "tests/client/test_training_run.py",
-            "tests/client/test_sdk.py",
-            "tests/client/test_sdk_exactly.py",
-            "tests/client/test_sdk_exit.py",
-            "tests/client/test_runner.py",
-            "tests/client/test_runner_parts.py",
+            *_client_tests(
+                *("bringing", "engine", "engine_reports", "engine_turns", "escalation", "gauges", "interfaces"),
+                *("last_words", "neighbours", "other_nodes", "out_of_memory", "program_output", "redaction"),
+                *("reporter", "runner", "runner_nodes", "runner_parts", "samples", "slurm_end", "slurm_variables"),
+                *("software", "store_objects", "trees", "verdict"),
+            ),
+            "tests/executors/test_devices.py",
+            "tests/executors/test_hostile_files.py",
+            "tests/executors/test_reach.py",
+        ),
+        servers=False,
+    ),
+    "sdk": Group(
+        (
+            *(
+                f"client/evenkeel/sdk/{name}.py"
+                for name in (
+                    *("checkpoints", "control", "distributed", "gpu_memory", "lines", "pace", "sampling", "saver"),
+                    *("settings", "state"),
+                )
+            ),
+            "client/evenkeel/training.py",
+        ),
+        _client_tests(
+            *("checkpoint_files", "escalation", "gpu_memory", "other_nodes", "programs"),
+            *("sdk", "sdk_exactly", "sdk_exit", "sdk_ranks", "training_run"),
         ),
         apart=True,
         servers=False,

@@ -63,6 +63,14 @@ def test_the_modules_and_tests_that_are_named_are_there() -> None:
             assert (ROOT / name).exists(), name
 
 
+def test_the_runner_and_the_sdk_are_tried_whole() -> None:
+    named = {module for group in GROUPS.values() for module in group.modules}
+    for place in ("client/evenkeel/runner", "client/evenkeel/sdk"):
+        for path in (ROOT / place).glob("*.py"):
+            module = str(path.relative_to(ROOT))
+            assert module in named or path.name == "__main__.py" or not mutants_of(module, path.read_text()), module
+
+
 def test_every_listed_mistake_can_be_made_today() -> None:
     modules = {module for group in GROUPS.values() for module in group.modules}
     for module, was, made, _ in MISTAKES:
