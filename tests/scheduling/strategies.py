@@ -16,6 +16,12 @@ from tests.builders import make_job, make_nodes, make_snapshot
 COUNTING = sorted(
     name for name in POLICIES if not (policy_class(name).timed or getattr(policy_class(name), "shares_gpus", False))
 )
+#: What the code around the policies asks of one: those that say the same take the same ways through it.
+_ASKED = ("timed", "elastic", "preempts", "shares_gpus", "exclusive", "packs", "fills", "gathers", "rests", "ages",
+          "strict_order", "minds_guarantees", "fair_share")  # fmt: skip
+_OF_KIND = {tuple(getattr(policy_class(n), asked, None) for asked in _ASKED): n for n in sorted(POLICIES)[::-1]}
+#: One policy of each kind, for what is not the policies' own; every one of them is held to test_policy_contract.py.
+ONE_OF_EACH_KIND = sorted(_OF_KIND.values())
 HOLDERS = [State.RUNNING, State.RUNNING, State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING, State.STANDBY,
            State.CHECKPOINTING, State.STOPPING]  # fmt: skip
 QUEUERS = [State.WAITING_FOR_INITIAL_RESOURCE, State.WAITING_FOR_RESOURCE, State.WAITING_FOR_INITIAL_CONTACT]

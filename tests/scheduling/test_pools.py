@@ -19,9 +19,10 @@ from scheduling.policies.base import Policy
 from scheduling.pools import OVERHEAD_S, divide
 from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
-from tests.scheduling.strategies import snapshots
+from tests.scheduling.strategies import ONE_OF_EACH_KIND, snapshots
 
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+each_kind = pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 NOW = 1000.0
 
 
@@ -134,7 +135,7 @@ TWO = make_nodes(4, 4)
 PARTS = {"small": Partition(frozenset({"titan_xp-0"})), "rest": Partition(frozenset({"titan_xp-1"}), priority=10)}
 
 
-@every_policy
+@each_kind
 def test_a_full_partition_keeps_its_jobs_waiting_though_others_have_room(name: str) -> None:
     holds = make_job(holds=(0, 1, 2, 3), min_gpus=4, max_gpus=4, partition="small", state=State.RUNNING_PROTECTED)
     waits = make_job(gpus=2, partition="small")
@@ -150,7 +151,7 @@ def test_a_full_partition_keeps_its_jobs_waiting_though_others_have_room(name: s
         assert reason.text.startswith("Partition small has 0 of its 4 GPUs free and it needs 2. ")
 
 
-@every_policy
+@each_kind
 def test_a_partition_that_is_too_small_is_said_at_once(name: str) -> None:
     job = make_job(gpus=6, partition="small")
     plan = plan_round(make_snapshot(job, nodes=TWO, partitions=PARTS), load(name))
@@ -203,7 +204,7 @@ def window(
     return Window("w1", frozenset(nodes), start, end, text="new switches", **more)
 
 
-@every_policy
+@each_kind
 def test_no_job_starts_that_would_run_into_a_window(name: str) -> None:
     """At 1 step/s and with the overhead the short one is just done when the window begins."""
     curve = make_curve(1.0)
@@ -220,7 +221,7 @@ def test_no_job_starts_that_would_run_into_a_window(name: str) -> None:
     assert plan.next_wake_at <= start
 
 
-@every_policy
+@each_kind
 def test_it_starts_once_the_window_is_gone(name: str) -> None:
     long = make_job(gpus=1)
     nodes = make_nodes(4)
@@ -228,7 +229,7 @@ def test_it_starts_once_the_window_is_gone(name: str) -> None:
     assert plan_round(make_snapshot(long, nodes=nodes), load(name)).moves[0].kind == "start"
 
 
-@every_policy
+@each_kind
 def test_where_nothing_says_how_long_it_runs_a_time_limit_does(name: str) -> None:
     unknown = make_job(number=1, gpus=1, curves={})
     limited = make_job(number=2, gpus=1, curves={}, time_limit_s=60.0)
@@ -237,7 +238,7 @@ def test_where_nothing_says_how_long_it_runs_a_time_limit_does(name: str) -> Non
     assert "how long it runs is not known" in plan.reasons[unknown.id].text
 
 
-@every_policy
+@each_kind
 def test_who_runs_goes_on_until_the_window_and_leaves_when_it_begins(name: str) -> None:
     job = make_job(holds=(0, 1), gpus=2, remaining_steps=1e6)
     coming = make_snapshot(job, nodes=make_nodes(4), windows=(window(NOW + 10),))
@@ -251,7 +252,7 @@ def test_who_runs_goes_on_until_the_window_and_leaves_when_it_begins(name: str) 
     assert set(move.gpu_ids) <= {4, 5, 6, 7}
 
 
-@every_policy
+@each_kind
 def test_a_reservation_is_for_those_it_names(name: str) -> None:
     mine = make_job(number=1, gpus=1, project="speech")
     user = make_job(number=2, gpus=1, project="vision", user="7")
@@ -262,7 +263,7 @@ def test_a_reservation_is_for_those_it_names(name: str) -> None:
     assert plan.reasons[other.id].token == "reservation"
 
 
-@every_policy
+@each_kind
 def test_others_leave_when_a_reservation_begins(name: str) -> None:
     other = make_job(number=1, holds=(0, 1), gpus=2, remaining_steps=1e6, project="vision")
     mine = make_job(number=2, holds=(2, 3), gpus=2, remaining_steps=1e6, project="speech")
@@ -336,14 +337,14 @@ def runs_on_all(**more: Any) -> Job:
     return make_job(number=1, holds=range(8), gpus=8, remaining_steps=1e9, project="vision", **more)
 
 
-@every_policy
+@each_kind
 @between
 def test_a_spent_budget_parks_a_job_across_an_edge(name: str, edge: dict[str, Any], others: str) -> None:
     (move,) = plan_round(make_snapshot(runs_on_all(limits=("k",)), nodes=TWO, limits=SPENT, **edge), load(name)).moves
     assert (move.kind, move.reason.token) == ("preempt", "budget_parked")
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(POLICIES) if not policy_class(name).timed])
+@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH_KIND if not policy_class(name).timed])
 @between
 def test_what_is_guaranteed_is_taken_from_a_job_across_an_edge(name: str, edge: dict[str, Any], others: str) -> None:
     own = make_job(number=2, gpus=2, project="speech", partition=others, remaining_steps=10.0)
@@ -377,7 +378,7 @@ def test_no_more_are_put_out_than_a_job_across_an_edge_leaves_room_for(edge: dic
     assert len([move for move in plan.moves if move.kind == "preempt"]) <= 2
 
 
-@every_policy
+@each_kind
 @between
 def test_a_job_that_cannot_checkpoint_keeps_its_gpus(name: str, edge: dict[str, Any], others: str) -> None:
     rigid = runs_on_all(restartable=False, limits=("k",), qos="low")
@@ -395,7 +396,7 @@ def busy(number: int, node: int, **more: Any) -> Job:
     return make_job(number=number, holds=range(8 * node, 8 * node + 8), gpus=8, **more)
 
 
-@every_policy
+@each_kind
 def test_a_window_that_nobody_runs_into_changes_nothing(name: str) -> None:
     """One node of each half is free, and every job is over long before the window."""
     wide = make_job(number=3, gpus=16, time_limit_s=100.0)
@@ -409,7 +410,7 @@ def test_a_window_that_nobody_runs_into_changes_nothing(name: str) -> None:
     ]
 
 
-@every_policy
+@each_kind
 def test_a_window_that_nobody_runs_into_lets_nobody_pass_a_wide_job(name: str) -> None:
     """The wide one needs both nodes, and one has the window."""
     wide = make_job(number=1, gpus=8, priority=100, remaining_steps=1e5)
@@ -483,7 +484,7 @@ def test_a_job_beyond_its_limit_holds_nobody_up() -> None:
     assert started(plan_round(snapshot, load("fifo_gang"))) == {second.id: Gang("titan_xp", 16)}
 
 
-@every_policy
+@each_kind
 def test_who_waits_for_several_pools_is_told_so(name: str) -> None:
     far = replace(FAR, nodes=frozenset({"titan_xp-0"}))
     wide = make_job(number=1, gpus=8, priority=100, time_limit_s=DAY)
