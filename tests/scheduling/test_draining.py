@@ -16,8 +16,10 @@ from scheduling.policies import POLICIES, load_policy
 from scheduling.policies.base import Policy
 from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.scheduling.strategies import ONE_OF_EACH_KIND
 
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+each_kind = pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 NOW = 1000.0
 HERE = (10, 11)
 MOVABLE = (State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING)
@@ -46,13 +48,13 @@ def move_of(found: Plan, job: Job) -> Move | None:
     return next((move for move in found.moves if move.job_id == job.id), None)
 
 
-@every_policy
+@each_kind
 def test_nobody_starts_on_it(name: str) -> None:
     job = make_job(gpus=1, remaining_steps=1.0)
     assert plan(name, job, deadline=NOW + 10_000).moves == ()
 
 
-@every_policy
+@each_kind
 def test_who_is_through_before_the_deadline_is_left_alone_though_there_is_room(name: str) -> None:
     job = on_it(500.0)
     found = plan(name, job, deadline=NOW + 600, elsewhere=4)
@@ -61,7 +63,7 @@ def test_who_is_through_before_the_deadline_is_left_alone_though_there_is_room(n
     assert "by 1970-01-01 00:26 UTC (new fans)" in found.reasons[job.id].text
 
 
-@every_policy
+@each_kind
 def test_who_is_not_moves_when_there_is_room(name: str) -> None:
     job = on_it(5_000.0)
     found = plan(name, job, deadline=NOW + 600, elsewhere=2)
@@ -71,7 +73,7 @@ def test_who_is_not_moves_when_there_is_room(name: str) -> None:
     assert move.reason.token == "node_drained"
 
 
-@every_policy
+@each_kind
 def test_without_room_it_stays_until_a_checkpoint_has_to_begin(name: str) -> None:
     job = on_it(5_000.0, checkpoint_s=20.0)
     waits = plan(name, job, deadline=NOW + 600)
@@ -86,7 +88,7 @@ def test_without_room_it_stays_until_a_checkpoint_has_to_begin(name: str) -> Non
     assert "queues again" in move.reason.text
 
 
-@every_policy
+@each_kind
 def test_protection_does_not_outlast_the_deadline(name: str) -> None:
     job = on_it(5_000.0, state=State.RUNNING_PROTECTED, protected_until=NOW + 900)
     assert plan(name, job, deadline=NOW + 600, elsewhere=2).moves == ()
@@ -95,7 +97,7 @@ def test_protection_does_not_outlast_the_deadline(name: str) -> None:
     assert set(move.gpu_ids) == {0, 1}
 
 
-@every_policy
+@each_kind
 def test_who_cannot_write_a_checkpoint_is_warned_and_then_stopped_for_good(name: str) -> None:
     job = on_it(5_000.0, restartable=False)
     before = plan(name, job, deadline=NOW + 1, elsewhere=2)
@@ -107,7 +109,7 @@ def test_who_cannot_write_a_checkpoint_is_warned_and_then_stopped_for_good(name:
     assert (move.reason.token, move.reason.detail["mode"]) == ("node_drained_stopped", "cancel")
 
 
-@every_policy
+@each_kind
 def test_without_a_deadline_nobody_is_put_out(name: str) -> None:
     job, rigid = on_it(holds=(10,), min_gpus=1, max_gpus=1), on_it(holds=(11,), restartable=False)
     found = plan(name, job, rigid, deadline=None)

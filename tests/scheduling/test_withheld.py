@@ -6,16 +6,16 @@ import pytest
 
 from scheduling.domain import Drain, Node
 from scheduling.lifecycle import State
-from scheduling.policies import POLICIES
 from scheduling.rounds import plan_round
 from tests.builders import make_job, make_nodes, make_snapshot
+from tests.scheduling.strategies import ONE_OF_EACH_KIND
 from tests.scheduling.test_draining import HERE, load, move_of, on_it
 
-every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+each_kind = pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 CHECKED = Node("old", "titan_xp", HERE, schedulable=False, withheld="being checked")
 
 
-@every_policy
+@each_kind
 def test_nobody_starts_there_and_whoever_waits_is_told(name: str) -> None:
     job = make_job(gpus=1)
     found = plan_round(make_snapshot(job, nodes=(CHECKED,)), load(name))
@@ -23,7 +23,7 @@ def test_nobody_starts_there_and_whoever_waits_is_told(name: str) -> None:
     assert "old (being checked)" in found.reasons[job.id].text
 
 
-@every_policy
+@each_kind
 def test_who_trains_there_stays_though_there_is_room_elsewhere(name: str) -> None:
     job = on_it()
     found = plan_round(make_snapshot(job, nodes=(*make_nodes(4), CHECKED)), load(name))
