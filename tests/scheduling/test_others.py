@@ -15,10 +15,12 @@ from scheduling.preview import Planned, preview
 from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.scheduling.forecast.test_futures import AT_ONCE, known
+from tests.scheduling.strategies import ONE_OF_EACH_KIND
 
 AT = 1_795_860_000.0  # 2026-11-28 10:00 UTC
 UNTIL = AT + 15_600.0  # 14:20
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+each_kind = pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 FIFO = load_policy("fifo_gang")
 
 
@@ -54,7 +56,7 @@ def test_no_policy_gives_away_what_others_have(name: str) -> None:
         snapshot = replace(snapshot, memory=plan.memory, jobs=held, now=snapshot.now + 400.0)
 
 
-@every_policy
+@each_kind
 def test_where_nobody_else_is_plans_are_what_they_were(name: str) -> None:
     jobs = [make_job(min_gpus=1, max_gpus=4, submitted_at=AT - n) for n in range(6)]
     snapshot = make_snapshot(*jobs, nodes=make_nodes(4, 4, cpu_milli=8_000, memory_mib=1_000), now=AT)
@@ -63,7 +65,7 @@ def test_where_nobody_else_is_plans_are_what_they_were(name: str) -> None:
     assert plan_round(snapshot, policy) == plan_round(empty, policy)
 
 
-@every_policy
+@each_kind
 def test_a_job_that_others_leave_too_little_waits_and_is_not_told_never(name: str) -> None:
     if name == "static_partition":
         pytest.skip("its slots, of one GPU, never hold the job")
