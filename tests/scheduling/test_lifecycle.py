@@ -43,16 +43,16 @@ EDGES = {
 
 
 @pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("event", Event)
-def test_every_pair_moves_or_is_refused(state: State, event: Event) -> None:
-    expected = {edge.split()[2] for edge in EDGES if edge.startswith(f"{state} {event} ")}
-    if event in (Event.FAIL, Event.CANCEL) and state in LIVE:
-        expected = {"FAILED" if event is Event.FAIL else "CANCELLED"}
-    if expected:
-        assert {advance(state, event)} == expected
-        return
-    with pytest.raises(InvalidTransition, match=state):
-        advance(state, event, ("ACCEPTED",))
+def test_every_event_moves_it_or_is_refused(state: State) -> None:
+    for event in Event:
+        expected = {edge.split()[2] for edge in EDGES if edge.startswith(f"{state} {event} ")}
+        if event in (Event.FAIL, Event.CANCEL) and state in LIVE:
+            expected = {"FAILED" if event is Event.FAIL else "CANCELLED"}
+        if expected:
+            assert {advance(state, event)} == expected
+        else:
+            with pytest.raises(InvalidTransition, match=state):
+                advance(state, event, ("ACCEPTED",))
 
 
 def test_the_table_has_no_other_edges() -> None:
