@@ -46,16 +46,20 @@ NUMBERS = sorted(
 )
 
 
-@pytest.mark.parametrize(("model", "name"), NUMBERS, ids=lambda part: getattr(part, "__name__", part))
-def test_no_number_is_true_or_false(model: type[BaseModel], name: str) -> None:
-    for value in (True, False, [True], {"titan_xp": [True]}, {"titan_xp": True}):
-        with pytest.raises(ValidationError) as caught:
-            model.model_validate({name: value})
-        assert any(error["loc"] and error["loc"][0] == name for error in caught.value.errors()), (name, value)
+def _refused(model: type[BaseModel], name: str, value: Any) -> bool:
+    """And by the field itself."""
+    try:
+        model.model_validate({name: value})
+    except ValidationError as error:
+        return any(each["loc"] and each["loc"][0] == name for each in error.errors())
+    return False
 
 
-def test_there_are_many_numbers() -> None:
+def test_no_number_is_true_or_false() -> None:
     assert len(NUMBERS) > 60
+    wrong: tuple[Any, ...] = (True, False, [True], {"titan_xp": [True]}, {"titan_xp": True})
+    taken = [(*field, value) for field in NUMBERS for value in wrong if not _refused(*field, value)]
+    assert not taken
 
 
 DATES = sorted(
@@ -69,16 +73,11 @@ DATES = sorted(
 )
 
 
-@pytest.mark.parametrize(("model", "name"), DATES, ids=lambda part: getattr(part, "__name__", part))
-def test_no_date_is_a_number(model: type[BaseModel], name: str) -> None:
-    for value in (5, 1_764_000_000, 1_764_000_000.5, "5", "1764000000", " 1.5e9 "):
-        with pytest.raises(ValidationError) as caught:
-            model.model_validate({name: value})
-        assert any(error["loc"] and error["loc"][0] == name for error in caught.value.errors()), (name, value)
-
-
-def test_there_are_many_dates() -> None:
+def test_no_date_is_a_number() -> None:
     assert len(DATES) > 10
+    wrong = (5, 1_764_000_000, 1_764_000_000.5, "5", "1764000000", " 1.5e9 ")
+    taken = [(*field, value) for field in DATES for value in wrong if not _refused(*field, value)]
+    assert not taken
 
 
 @pytest.mark.parametrize("value", [True, 2.5, "010", "1_000", "0x10", "1e3", "٣", "9" * 5_000, 10**4_000, [5], "1:30"])
