@@ -89,7 +89,7 @@ GROUPS = {
         _runner("engine", "entry", "following", "output", "processes", "storing", "warm", "workers", "zygote"),
         _client_tests(
             *("engine", "engine_reports", "engine_turns", "escalation", "other_nodes", "out_of_memory"),
-            *("program_output", "programs", "runner", "runner_ending", "runner_nodes", "runner_parts"),
+            *("program_output", "runner", "runner_ending", "runner_nodes", "runner_parts"),
             *("sdk_ranks", "store_data", "store_objects", "storing", "zygote"),
         ),
         apart=True,
@@ -126,7 +126,7 @@ GROUPS = {
             "client/evenkeel/training.py",
         ),
         _client_tests(
-            *("checkpoint_files", "escalation", "gpu_memory", "other_nodes", "programs"),
+            *("checkpoint_files", "escalation", "gpu_memory", "other_nodes"),
             *("sdk", "sdk_exactly", "sdk_exit", "sdk_ranks", "training_run"),
         ),
         apart=True,
