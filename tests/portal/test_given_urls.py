@@ -12,11 +12,8 @@ from portal.jobs.schema import Code
 from portal.jobs.services.reports import _is_address
 from portal.notices.addresses import check_url
 
-BAD = (
-    "https://example.org:0/x", "https://example.org:65536/", "https://exa mple.org/", "https://example.org/a b",
-    "https://u:p@example.org/", "https://exam!ple.org/", "https://example.org\\x/", "https://example.org/%zz",
-    "https://example.org/\u00fc", "https://a..b/", "https:///x", "example.org",
-)  # fmt: skip
+#: Some of what tests/client/test_web_address.py has: each place asks there.
+BAD = ("https://example.org:0/x", "https://u:p@example.org/", "https://exam!ple.org/")
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from portal.own_address import has_name_of_its_own, leads_here
 from tests.portal.api import Api
 from tests.portal.world import World
 
+#: tests/client/test_web_address.py has all spellings.
 LOOPBACK = (
-    "http://127.0.0.1:7788/", "http://127.9.9.9/", "http://127.1:7788", "http://2130706433:7788/", "http://0x7f.1/",
-    "http://0177.0.0.1/", "http://0:7788/", "http://0.0.0.0:7788/", "http://[::1]:7788/", "http://[::]:7788/",
-    "http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[64:ff9b::7f00:1]/", "http://localhost:6006/",
-    "HTTP://LocalHost:6006/", "http://localhost.:6006/", "http://a.localhost/", "http://localhost.localdomain/",
-    "http://ip6-localhost/", "https://%6cocalhost/", "http://\uff4c\uff4f\uff43\uff41\uff4c\uff48\uff4f\uff53\uff54/", "http://127\u30020\u30020\u30021/",
+    "http://127.0.0.1:7788/", "http://127.9.9.9/", "http://2130706433:7788/", "http://0.0.0.0:7788/",
+    "http://[::1]:7788/", "http://[::]:7788/", "http://[::ffff:7f00:1]/", "HTTP://LocalHost:6006/",
+    "http://localhost.:6006/", "http://a.localhost/", "http://localhost.localdomain/", "http://ip6-localhost/",
+    "https://%6cocalhost/",
 )  # fmt: skip
 
 
