@@ -1,5 +1,7 @@
 """What of a program's output reaches a terminal, and how wide names are there."""
 
+from itertools import product
+
 import pytest
 from evenkeel.cli.output import fitted, table
 from evenkeel.cli.widths import clean, display_width
@@ -29,10 +31,10 @@ SEQUENCES = {
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES.values(), ids=SEQUENCES)
-@pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_only_colours_reach_a_terminal_however_the_output_is_cut(sequence: str, size: int) -> None:
+def test_only_colours_reach_a_terminal_however_the_output_is_cut(sequence: str) -> None:
     output = f"one\x1b[31mred\x1b[0m {sequence}two\rthree\tfour\n"
-    for colours, before in ((True, "one\x1b[31mred\x1b[0m "), (False, "onered ")):
+    ways = ((True, "one\x1b[31mred\x1b[0m "), (False, "onered "))
+    for size, (colours, before) in product((1, 2, 3, 1000), ways):
         text = ShownText(colours=colours)
         shown = "".join(text.feed(output[at : at + size]) for at in range(0, len(output), size)) + text.close()
         rest = shown.removeprefix(before).removesuffix(RESET if colours else "")

@@ -1,4 +1,4 @@
-"""The project Vision with one of everything in it, made once a module; what a test changes is undone after it."""
+"""The project Vision; and with one of everything in it, made once a module; what a test changes is undone after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,26 @@ import pytest
 from django.core.cache import cache
 from django.db import transaction
 
+from accounts.models import User
+from tests.portal.api import Api
 from tests.portal.things import Things
+from tests.portal.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def api(world: World) -> Api:
+    return Api(world.user)
+
+
+@pytest.fixture
+def root(world: World) -> Api:
+    """An administrator."""
+    return Api(User.objects.create_superuser("root@example.org", "x"))
 
 
 @pytest.fixture(scope="module")

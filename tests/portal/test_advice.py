@@ -22,11 +22,6 @@ def world(db: None) -> World:
     return World()
 
 
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def training(world: World, *, sdk: bool = True, **keys: Any) -> Job:
     job = world.submit(**keys)
     world.round()

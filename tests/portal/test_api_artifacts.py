@@ -57,11 +57,6 @@ def world(settings: Any, tmp_path: Path) -> World:
 
 
 @pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
-@pytest.fixture
 def remover(monkeypatch: pytest.MonkeyPatch) -> Remover:
     made = Remover()
     monkeypatch.setattr(tasks, "executor_for", lambda name: made)

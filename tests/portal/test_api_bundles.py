@@ -42,11 +42,6 @@ def world(settings: Any, tmp_path: Any) -> World:
     return World()
 
 
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def upload(api: Api, data: bytes = CODE, project: str = "vision", kind: str = GZIP) -> Answer:
     return api.request("POST", f"projects/{project}/bundles", data, content_type=kind)
 

@@ -26,11 +26,6 @@ def world(embedded_services: Any) -> World:
 
 
 @pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
-@pytest.fixture
 def boss(world: World) -> Api:
     return Api(User.objects.create_superuser("root@example.org", "x"))
 

@@ -32,11 +32,6 @@ def world(settings: Any, tmp_path: Path) -> World:
     return World()
 
 
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 class Builder:
     """An executor as far as preparations go: the test says how far they are."""
 

@@ -20,16 +20,6 @@ PARTS = ["events", "metrics", "timeline", "cost", "explanation", "logs"]
 FILE: dict[str, Any] = {"command": "python train.py", "project": "vision", "total_steps": 1000, "gpus": {"max": 4}}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def test_a_submitted_job_is_found_again(api: Api) -> None:
     made = api.post("jobs", FILE)
     assert made.status == 201

@@ -17,16 +17,6 @@ from tests.portal.world import World
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def follow(link: str) -> str:
     parts = urlsplit(link)
     return f"{parts.path.removeprefix('/api/v1/')}?{parts.query}"

@@ -39,11 +39,6 @@ def job(world: World) -> Job:
     return world.submit()
 
 
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def folder(job: Job, epoch: int = 1) -> Path:
     from django.conf import settings
 

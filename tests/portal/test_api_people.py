@@ -31,11 +31,6 @@ def world() -> Iterator[World]:
 
 
 @pytest.fixture
-def root(world: World) -> Api:
-    return Api(User.objects.create_superuser("root@example.org", "x"))
-
-
-@pytest.fixture
 def browser(world: World) -> Browser:
     browser = Browser()
     assert browser.send("post", "session", GOOD).status_code == 200

@@ -22,11 +22,6 @@ FILE: dict[str, Any] = {"command": "train", "project": "vision", "total_steps": 
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def boss(world: World) -> Api:
     return Api(User.objects.create_superuser("root@example.org", "x"))
 

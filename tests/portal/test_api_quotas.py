@@ -24,16 +24,6 @@ pytestmark = pytest.mark.django_db
 FILE: dict[str, Any] = {"command": "train", "project": "vision", "total_steps": 1000, "throughput": {"k1": [10.0]}}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def above(world: World) -> Project:
     top = Project.objects.create(key="lab", name="Lab")
     Project.objects.filter(pk=world.project.pk).update(parent=top)

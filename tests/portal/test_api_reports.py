@@ -19,11 +19,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def job(world: World) -> Job:
     job = world.submit(gpus={"min": 1, "max": 1})
     world.round()

@@ -31,11 +31,6 @@ def world(settings: Any, tmp_path: Any) -> World:
     return made
 
 
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def put(api: Api, name: str = "API_KEY", **body: Any) -> Answer:
     return api.put(f"projects/vision/secrets/{name}", {"value": VALUE} | body)
 

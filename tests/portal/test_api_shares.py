@@ -21,16 +21,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
-@pytest.fixture
 def stranger(world: World) -> Api:
     """Somebody of another project, which the same cluster serves."""
     project = Project.objects.create(key="speech", name="Speech")

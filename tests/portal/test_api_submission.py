@@ -19,16 +19,6 @@ pytestmark = pytest.mark.django_db
 FILE: dict[str, Any] = {"command": "python train.py", "project": "vision", "total_steps": 1000}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def nothing_stored() -> bool:
     return not (Job.objects.exists() or IdempotencyKey.objects.exists() or JobEvent.objects.exclude(job=None).exists())
 

@@ -19,16 +19,6 @@ pytestmark = pytest.mark.django_db
 FILE: dict[str, Any] = {"command": "train", "project": "vision", "total_steps": 1000, "gpus": {"max": 1}}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def submit(api: Api, array: Any, **keys: Any) -> JobArray:
     made = api.post("jobs", FILE | {"array": array} | keys)
     assert made.status == 201, made.json

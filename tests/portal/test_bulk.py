@@ -15,16 +15,6 @@ from tests.portal.world import World
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def bulk(api: Api, action: str, ids: Any = None, **body: Any) -> Any:
     return api.post("jobs/bulk", {"action": action} | ({"ids": ids} if ids is not None else {}) | body)
 

@@ -22,16 +22,6 @@ from tests.portal.world import World, check_invariants
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def patch(api: Api, job: Job, **changes: Any) -> Any:
     return api.request("PATCH", f"jobs/{job.number}", changes)
 

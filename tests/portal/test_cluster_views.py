@@ -9,7 +9,7 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.ledger import PriceBook, current_prices
-from accounts.models import LedgerEntry, User
+from accounts.models import LedgerEntry
 from accounts.rates import set_rate
 from portal.jobs import live, live_state
 from portal.jobs.models import Cluster, JobEvent
@@ -28,11 +28,6 @@ def world() -> World:
     world = World({"a": 4})
     second(world, gpus=2, kind="k2")
     return world
-
-
-@pytest.fixture
-def root(world: World) -> Api:
-    return Api(User.objects.create_superuser("root@example.org", "x"))
 
 
 READS = [

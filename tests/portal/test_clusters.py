@@ -201,11 +201,6 @@ def test_nodes_of_one_name_on_two_clusters_are_two(world: World) -> None:
     assert mine.nodes.get(name="a").pk != other.nodes.get(name="a").pk
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def test_limits_count_what_is_held_on_other_clusters(world: World) -> None:
     Quota.objects.create(project=world.project, kind=Quota.Kind.GPUS, limit=5, hard=True)
     other = second(world)

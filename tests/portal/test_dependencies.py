@@ -22,11 +22,6 @@ pytestmark = pytest.mark.django_db
 ONCE: dict[str, Any] = {"retry": {"limit": 0}}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def after(kind: str, *jobs: Job) -> dict[str, Any]:
     return {"dependencies": [{"type": kind, "job": job.number} for job in jobs] or [{"type": kind}]}
 

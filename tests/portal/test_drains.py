@@ -37,11 +37,6 @@ def boss(world: World) -> Api:
     return Api(User.objects.create_superuser("root@example.org", "x"))
 
 
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def node_of(job: Job) -> str:
     run = Run.objects.get(job=job)
     names = run.assignments.filter(during__upper_inf=True).values_list("accelerator__node__name", flat=True)

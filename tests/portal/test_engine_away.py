@@ -51,11 +51,6 @@ class Engine:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def engine(world: World, monkeypatch: pytest.MonkeyPatch) -> Engine:
     made = Engine(world)
     monkeypatch.setattr(tasks, "executor_for", lambda _: made)

@@ -13,11 +13,6 @@ from tests.portal.world import World, check_invariants
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def trains(world: World, *, sdk: bool, **keys: Any) -> Job:
     job = world.submit(gpus=1, **keys)
     world.round()

@@ -18,11 +18,6 @@ from tests.portal.world import World, check_invariants
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def launched(world: World, **keys: Any) -> Job:
     job = world.submit(gpus=1, **keys)
     world.round()

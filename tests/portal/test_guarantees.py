@@ -32,11 +32,6 @@ def world() -> World:
     return made
 
 
-@pytest.fixture
-def root(world: World) -> Api:
-    return Api(User.objects.create_superuser("root@example.org", "x"))
-
-
 def put(api: Api, project: str, gpus: int, **more: Any) -> Any:
     return api.put(f"projects/{project}/guarantee", {"gpus": gpus, **more})
 

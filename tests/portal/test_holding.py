@@ -29,11 +29,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def root(world: World) -> User:
     return User.objects.create_superuser("root@example.org", "x", first_name="Root")
 

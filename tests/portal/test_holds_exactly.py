@@ -15,12 +15,12 @@ from portal.jobs.services.current import JobConflict
 from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.submission import JobHasEnded, cancel_job
 from scheduling.lifecycle import Event, State
-from tests.portal.test_guards_exactly import SECOND, job, world
+from tests.portal.test_guards_exactly import SECOND, job
 from tests.portal.test_moves_together import change, commit, gpu_ids, start
 from tests.portal.test_services_exactly import queued
 from tests.portal.world import World, check_invariants
 
-__all__ = ["job", "world"]  # the fixtures
+__all__ = ["job"]  # the fixture
 
 
 # Holds ------------------------------------------------------------------------------------------------------

@@ -64,11 +64,6 @@ def test_idle_is_who_did_nothing_for_as_long_as_the_rule_says(
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def job(world: World) -> Job:
     made = world.submit(gpus={"min": 2, "max": 2})
     world.train(made)

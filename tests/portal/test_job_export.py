@@ -21,11 +21,6 @@ from tests.portal.api import Api
 from tests.portal.world import World
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def lines(user: User, query: str = "") -> list[dict[str, str]]:
     token = create_token(user=user, name="csv")[1]
 

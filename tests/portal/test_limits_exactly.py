@@ -27,11 +27,6 @@ pytestmark = pytest.mark.django_db
 START, SECOND, MICRO = datetime(2026, 1, 1, 8, tzinfo=UTC), timedelta(seconds=1), timedelta(microseconds=1)
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def train(world: World, **keys: Any) -> Job:
     job = world.submit(**keys)
     world.train(job)

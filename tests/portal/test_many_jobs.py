@@ -23,11 +23,6 @@ pytestmark = pytest.mark.django_db
 MAX_JOINS = 4
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def _statements(call: Callable[[], object]) -> list[str]:
     with CaptureQueriesContext(connection) as captured:
         call()

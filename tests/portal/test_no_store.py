@@ -22,11 +22,6 @@ OPERATIONS = [
 ]
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def named(path: str, world: World) -> str:
     """With objects that there are where that is easy, else with ones that there are not: that answer counts, too."""
     known = {"project": "vision", "person": str(world.user.pk)}

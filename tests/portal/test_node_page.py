@@ -59,11 +59,6 @@ def world(db: None) -> World:
 
 
 @pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
-@pytest.fixture
 def bo(world: World) -> Api:
     """Somebody of another project."""
     user = User.objects.create_user("bo@example.org", "x")

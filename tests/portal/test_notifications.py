@@ -29,11 +29,6 @@ from tests.portal.world import World
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 class TestWhatIsTold:
     def test_a_job_is_told_from_its_start_to_its_end(self, world: World) -> None:
         destination(world.user)

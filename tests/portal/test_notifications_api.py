@@ -36,11 +36,6 @@ def world() -> World:
 
 
 @pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
-@pytest.fixture
 def receiver(settings: Any) -> Iterator[Receiver]:
     settings.EVENKEEL_WEBHOOK_NETWORKS = (ip_network("127.0.0.0/8"),)
     with receiving() as receiver:

@@ -34,11 +34,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def receiver(settings: Any) -> Iterator[Receiver]:
     settings.EVENKEEL_WEBHOOK_NETWORKS = (ip_network("127.0.0.0/8"),)
     with receiving() as receiver:

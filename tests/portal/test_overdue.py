@@ -19,11 +19,6 @@ from tests.portal.world import World, check_invariants
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def trained_for(world: World, seconds: float, **keys: Any) -> Job:
     """A job with so many seconds of training behind it, in this launch."""
     job = world.submit(**keys)

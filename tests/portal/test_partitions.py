@@ -35,11 +35,6 @@ def admin() -> Api:
 
 
 @pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
-@pytest.fixture
 def parts(world: World, admin: Api) -> Api:
     assert admin.put("partitions/day", {"nodes": ["a"], "priority": 10}).status == 201
     assert admin.put("partitions/night", {"nodes": ["b"], "max_gpus": 1, "max_duration_s": 600}).status == 201

@@ -38,11 +38,6 @@ def lab(world: World) -> Project:
     return top
 
 
-@pytest.fixture
-def root(world: World) -> Api:
-    return Api(User.objects.create_superuser("root@example.org", "x"))
-
-
 def person(name: str, project: Project | None = None, role: str = "member", **more: Any) -> User:
     user = User.objects.create_user(f"{name}@example.org", "correct horse battery", **more)
     if project:

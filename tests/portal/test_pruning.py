@@ -15,11 +15,6 @@ pytestmark = pytest.mark.django_db
 NOW = timezone.now()
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def steps_of(run: Run) -> list[int]:
     return list(MetricPoint.objects.filter(run=run).order_by("step").values_list("step", flat=True))
 

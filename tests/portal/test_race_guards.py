@@ -35,11 +35,6 @@ from tests.portal.world import World, check_invariants
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def queued(world: World, **keys: Any) -> Job:
     job = world.submit(**keys)
     observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())

@@ -19,11 +19,11 @@ from portal.jobs.services import activity, measurement, reports
 from portal.jobs.services.reports import MAX_SAMPLES, Report, record_report
 from portal.jobs.services.submission import IdempotencyConflict, body_digest, submit_job
 from scheduling.lifecycle import State
-from tests.portal.test_guards_exactly import job, launching, world
+from tests.portal.test_guards_exactly import job, launching
 from tests.portal.test_moves_together import gpu_ids
 from tests.portal.world import World
 
-__all__ = ["job", "world"]  # the fixtures
+__all__ = ["job"]  # the fixture
 
 Commits = Callable[..., Any]
 

@@ -23,11 +23,6 @@ from tests.portal.world import World, check_invariants
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 class Watched:
     """A launch whose runner says what it reads, from an hour ago on."""
 

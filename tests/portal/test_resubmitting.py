@@ -24,11 +24,6 @@ def world(settings: Any, tmp_path: Path) -> World:
     return World()
 
 
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def resubmit(api: Api, job: Job, **changes: Any) -> Any:
     return api.post(f"jobs/{job.number}/resubmit", changes)
 

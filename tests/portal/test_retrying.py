@@ -22,11 +22,6 @@ def world(db: None) -> World:
     return World()
 
 
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def failed(world: World, reason: str = "user_error", **retry: object) -> Job:
     job = world.submit(retry=retry) if retry else world.submit()
     world.train(job)

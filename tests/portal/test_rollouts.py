@@ -47,11 +47,6 @@ def world() -> World:
     return World({"a": 4})
 
 
-@pytest.fixture
-def root(world: World) -> Api:
-    return Api(User.objects.create_superuser("root@example.org", "x"))
-
-
 def start(api: Api, **keys: Any) -> dict[str, Any]:
     answer = api.post("rollouts", FIFO | keys)
     assert answer.status == 201, answer.text

@@ -38,11 +38,6 @@ def world() -> World:
     return world
 
 
-@pytest.fixture
-def root(world: World) -> Api:
-    return Api(User.objects.create_superuser("root@example.org", "x"))
-
-
 def newest() -> Decision:
     return Decision.objects.latest("round")
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from accounts.models import User
 from portal.lab.results import _interval, cdf
 from tests.portal.api import Api
 from tests.portal.test_simulations import MIX, history, run
@@ -19,11 +18,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def world() -> World:
     return World({"a": 4})
-
-
-@pytest.fixture
-def root(world: World) -> Api:
-    return Api(User.objects.create_superuser("root@example.org", "x"))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
-from accounts.models import AuditEntry, User
+from accounts.models import AuditEntry
 from portal.jobs.models import Job, Run
 from portal.lab import running
 from portal.lab.inputs import Inputs, build
@@ -38,11 +38,6 @@ MIX = {
 @pytest.fixture
 def world() -> World:
     return World({"a": 4})
-
-
-@pytest.fixture
-def root(world: World) -> Api:
-    return Api(User.objects.create_superuser("root@example.org", "x"))
 
 
 def end(world: World, job: Job, minutes: int) -> None:

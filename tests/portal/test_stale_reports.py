@@ -24,11 +24,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def job(world: World) -> Job:
     job = world.submit(steps=1000, gpus={"min": 1, "max": 1})
     world.train(job)

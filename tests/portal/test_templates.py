@@ -16,16 +16,6 @@ pytestmark = pytest.mark.django_db
 FILE: dict[str, Any] = {"command": "train", "total_steps": 100, "gpus": {"max": 4}, "labels": {"a": "1"}}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def person(world: World, role: str) -> Api:
     user = User.objects.create_user(f"{role}@example.org", "x")
     Membership.objects.create(project=world.project, user=user, role=role)

@@ -24,11 +24,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def speech(world: World) -> Project:
     project = Project.objects.create(key="speech", name="Speech")
     Membership.objects.create(project=project, user=world.user)

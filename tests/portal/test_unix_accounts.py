@@ -36,16 +36,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def root(world: World) -> Api:
-    return Api(User.objects.create_superuser("root@example.org", "x"))
-
-
-@pytest.fixture
 def as_people(settings: Any, world: World) -> None:
     name = settings.EVENKEEL_EXECUTOR
     own = settings.EVENKEEL_EXECUTOR_OPTIONS.get(name, {})

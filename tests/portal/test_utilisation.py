@@ -17,11 +17,6 @@ from tests.portal.world import World, check_invariants
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 class Reporter:
     """A runner whose clock is the test's."""
 

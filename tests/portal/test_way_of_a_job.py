@@ -25,11 +25,6 @@ from tests.portal.world import World, check_invariants
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def test_a_job_runs_from_submission_to_the_ledger(world: World) -> None:
     job = world.submit()
     assert world.state(job) is State.WAITING_FOR_INITIAL_CONTACT

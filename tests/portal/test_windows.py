@@ -33,11 +33,6 @@ def admin(root: User) -> Api:
     return Api(root)
 
 
-@pytest.fixture
-def api(world: World) -> Api:
-    return Api(world.user)
-
-
 def body(start_s: float, end_s: float, **parts: Any) -> dict[str, Any]:
     now = timezone.now()
     times = {"start_at": iso(now + timedelta(seconds=start_s)), "end_at": iso(now + timedelta(seconds=end_s))}
