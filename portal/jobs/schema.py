@@ -194,7 +194,7 @@ Image = Annotated[str, Field(max_length=500, json_schema_extra={"pattern": f"^{_
 
 def _file_text(text: str) -> str:
     """Text of a file, its lines ended by line feeds. Raises ValueError naming the line of what no text file has."""
-    text = text.replace("\r\n", "\n")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     for number, line in enumerate(text.split("\n"), 1):
         if "\ufffd" in line:
             raise ValueError(f"line {number}: it is not UTF-8 text; save the file as UTF-8")

@@ -95,7 +95,7 @@ def test_so_do_the_jobs_of_an_array(live_portal: LivePortal, code: str) -> None:
 def test_so_does_one_whose_node_is_drained_by_a_deadline(live_portal: LivePortal, code: str) -> None:
     number = begin(live_portal, code)
     with live_portal.api() as api:
-        [node] = api.get("nodes").json()["results"]
+        [node] = api.get("nodes").json()
         api.post(f"nodes/{node['name']}/drain", json={"within_s": 3}).raise_for_status()
         try:
             live_portal.wait_state(number, "failed", "queued", timeout_s=120)

@@ -46,6 +46,8 @@ def complaints(text: str) -> str:
         ("s\ufffd\ufffds", "line 1: it is not UTF-8 text"),
         ("six==1..2", "line 1: it is no requirement: what follows 'six' is no version"),
         ("six\r\neinops==0.8.1\r\n", ""),
+        ("\ufeffsix\r\n", ""),
+        ("six\n\ufeffsix\n", "line 2: it has a control character"),
     ],
 )
 def test_the_line_of_the_file_is_named(text: str, words: str) -> None:
