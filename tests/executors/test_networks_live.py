@@ -360,6 +360,7 @@ with socket.socket(socket.AF_INET, kind) as asking:
     with contextlib.ExitStack() as stack:
         kind = socket.SOCK_DGRAM if asks == "udp" else socket.SOCK_STREAM
         resolver = stack.enter_context(socket.socket(socket.AF_INET, kind))
+        resolver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         resolver.bind(("127.0.0.153", 53))
         resolver.settimeout(60)
         if asks == "tcp":
