@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import pytest
 from evenkeel.runner.processes import all_processes, real_uid
@@ -64,7 +63,7 @@ def started_and_ended(portal: LivePortal, timeout_s: float) -> float:
     return time.monotonic() - began
 
 
-def launching(portal: LivePortal, number: int) -> bool:
+def is_launching(portal: LivePortal, number: int) -> bool:
     return bool(portal.job(number)["run_state"] == "LAUNCHING")
 
 
@@ -81,8 +80,7 @@ def test_a_project_that_stops_its_processes_stops_nobody_else() -> None:
         alone_s = max(started_and_ended(portal, HANGS_S) for _ in range(3))
         with everything_stopped(place.stat().st_uid):
             attackers = [first, *(submitted(portal, "acme") for _ in range(3))]
-            for number in attackers[1:]:
-                portal.wait_for("its launch", partial(launching, portal, number))
+            portal.wait_for("their launches", lambda: all(is_launching(portal, number) for number in attackers[1:]))
             for _ in range(3):
                 started_and_ended(portal, STARTS_WITHIN_S + BUSIER * alone_s)
             for number in attackers:
