@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import stat
 import sys
 import threading
 import time
 from collections import OrderedDict
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -324,12 +327,17 @@ def test_what_rank_0_decides_reaches_other_nodes_by_the_process_group(
     other = SpanningControl(tmp_path / "there", tells=False, asks=asks)
     other.refresh()
     assert (other.stop_at, other.total) == (None, None)
+    assert store.asked == asks  # before each step: once where there is no news
+    other._map[24:32] = (70).to_bytes(8, "little")  # by its runner
+    first.stop_at = 7
+    other.refresh()
+    assert (other.stop_at, other.total) == (7 if asks else None, 70)
     first.total = 40
     other.refresh()
-    assert (other.stop_at, other.total) == (None, 40 if asks else None)
+    assert other.total == (40 if asks else 70)
     first.stop_at, first.total = 0, 50
     other.refresh()
-    assert (other.stop_at, other.total) == ((0, 50) if asks else (None, None))
+    assert (other.stop_at, other.total) == ((0, 50) if asks else (None, 70))
     assert (first.stop_at, first.total) == (0, 50)
     before = store.asked
     first.refresh()
@@ -420,6 +428,43 @@ def test_one_rank_needs_no_process_group_and_a_machine_without_gpus_is_a_cpu(
     assert not distributed.init_process_group(cluster.settings(), "cpu")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert distributed.pick_device(cluster.settings()) == "cpu"
+
+
+def test_ranks_meet_in_a_directory_of_the_job_alone_where_all_see_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "meeting"
+    monkeypatch.setattr(distributed, "_groups", itertools.count())
+    settings, timeout = read_settings({"EVENKEEL_RENDEZVOUS_DIR": str(place)}), timedelta(seconds=7)
+    stores = [distributed._private_store(settings, timeout) for _ in range(2)]
+    assert sorted(path.name for path in place.iterdir()) == ["store-0", "store-1"]  # a file serves one group
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert [store.timeout for store in stores] == [timeout, timeout]
+    assert distributed._private_store(read_settings({}), timeout) is None
+
+
+def test_threads_of_gloo_are_known_by_their_name_and_whether_they_sleep() -> None:
+    named, over = threading.Event(), threading.Event()
+
+    def rest() -> None:
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(distributed.GLOO_THREAD)
+        named.set()
+        over.wait()
+
+    thread = threading.Thread(target=rest)
+    thread.start()
+    assert named.wait(60)
+    try:
+        give_up_at = time.monotonic() + 60
+        while not (found := distributed._gloo_threads())[str(thread.native_id)][0]:
+            assert time.monotonic() < give_up_at
+            time.sleep(0.01)
+    finally:
+        over.set()
+        thread.join()
+    assert [*found] == [str(thread.native_id)]
+    assert int(found[str(thread.native_id)][1]) >= 1
+    assert distributed._gloo_threads() == {}
 
 
 @pytest.mark.parametrize(("local_rank", "devices", "device"), [(0, 2, "cuda:0"), (1, 2, "cuda:1"), (3, 1, "cuda:0")])

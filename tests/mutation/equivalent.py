@@ -478,4 +478,10 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "Accelerator.objects.filter(node__cluster=cluster, present=True)",
         "Accelerator.objects.filter(present=True)",
     ): "Only nodes of the cluster are looked at afterwards; this saves the time.",
+    (
+        "client/evenkeel/sdk/lines.py",
+        "Lines.say",
+        "4",
+        "5",
+    ): "A digit below a tenth of a millisecond: the order of lines, and which rank failed first, stay.",
 }

@@ -17,7 +17,7 @@ from tests.portal.world import World
 
 
 @pytest.fixture
-def world() -> World:
+def world(db: None) -> World:
     return World()
 
 

@@ -30,11 +30,6 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
-def world(db: None) -> World:
-    return World()
-
-
-@pytest.fixture
 def job(world: World) -> Job:
     """Trains on one GPU, out of protection."""
     job = queued(world)
