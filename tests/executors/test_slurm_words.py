@@ -124,6 +124,16 @@ def test_accounting_is_read_and_may_be_missing() -> None:
     assert Printed("Slurm accounting storage is disabled\n").past_jobs("n") is None
 
 
+def test_how_long_a_job_ran_before_slurm_queued_it_again_is_read_from_accounting() -> None:
+    def part(start: int, end: int, number: int = 9) -> dict[str, object]:
+        return {"job_id": number, "name": "n", "state": {"current": "REQUEUED"}, "time": {"start": start, "end": end}}
+
+    jobs = [part(0, 130), part(100, 112), part(130, 130), part(50, 60, number=10)]
+    assert Printed(json.dumps({"jobs": jobs})).first_part(9) == (100, 112)
+    assert Printed(json.dumps({"jobs": []})).first_part(9) == (None, None)
+    assert Printed("Slurm accounting storage is disabled\n").first_part(9) == (None, None)
+
+
 @pytest.mark.parametrize("text", ["slurm_load_jobs error", "[]", "6|COMPLETED|gpu2"])
 def test_what_is_no_queue_is_an_error_that_may_pass(text: str) -> None:
     with pytest.raises(ExecutorError, match="no jobs") as refusal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +38,14 @@ def records(cluster: SlurmCluster, number: int) -> list[tuple[str, str, str, flo
     return [(name, state.split()[0], code, float(elapsed)) for name, state, code, elapsed, _ in found]
 
 
+def parts_s(cluster: SlurmCluster, number: int) -> list[float]:
+    """How long each launch ran, those parts included after which Slurm queued it again."""
+    words = ("--noheader", "--parsable2", "--allocations", "--duplicates", "--format=JobName,ElapsedRaw")
+    rows = (line.split("|") for line in cluster._ask("sacct", *words).splitlines())
+    found = (float(elapsed) for name, elapsed in rows if name.partition(" ")[0] == f"evenkeel-{number}")
+    return sorted(elapsed for elapsed in found if elapsed)
+
+
 def awaited(portal: LivePortal, cluster: SlurmCluster, number: int, count: int) -> list[tuple[str, str, str, float]]:
     def there() -> list[tuple[str, str, str, float]] | None:
         return rows if len(rows := records(cluster, number)) == count else None
@@ -44,9 +53,13 @@ def awaited(portal: LivePortal, cluster: SlurmCluster, number: int, count: int) 
     return list(portal.wait_for("sacct", there, 30))
 
 
+def of_job(number: int) -> str:
+    return f"JOIN jobs_run r ON r.id = h.run_id JOIN jobs_job j ON j.id = r.job_id WHERE j.number = {number}"
+
+
 def paid_s(portal: LivePortal, number: int) -> list[float]:
     """How long each launch held its GPUs, and whether the ledger has as much of it."""
-    where = f"JOIN jobs_run r ON r.id = h.run_id JOIN jobs_job j ON j.id = r.job_id WHERE j.number = {number}"
+    where = of_job(number)
     length = "extract(epoch FROM upper(h.during) - lower(h.during))"
     held = portal.rows(
         f"SELECT max({length}), sum({length}) FROM jobs_hold h {where} GROUP BY r.id, h.epoch ORDER BY 1"
@@ -94,3 +107,28 @@ def test_slurm_and_portal_agree_on_each_launch(portal: LivePortal, accounted: Sl
         assert elapsed == pytest.approx(paid, abs=1.0), number
     assert records(accounted, done)[0][0] == f"evenkeel-{done} two-seconds"
     assert records(accounted, stopped)[0][0] == f"evenkeel-{stopped} Groe-50"
+
+
+def test_a_launch_that_slurm_queues_again_is_paid_for_once_and_not_while_it_waits(
+    portal: LivePortal, accounted: SlurmCluster
+) -> None:
+    number = portal.submit(command="sleep 900", restartable=True, **WISH)["number"]
+    portal.wait_state(number, "running", timeout_s=120)
+    lines = accounted._ask("squeue", "-h", "--states=RUNNING", "--format=%A|%k").splitlines()
+    [launch] = [line.partition("|")[0] for line in lines if f"evenkeel job {number} run " in line]
+    time.sleep(5)
+    accounted._ask("scontrol", "update", f"job={launch}", "requeue=1")
+    accounted._ask("scontrol", "requeue", launch)
+    launches = f"SELECT epoch FROM jobs_run r JOIN jobs_job j ON j.id = r.job_id WHERE j.number = {number}"
+    portal.wait_for("the next launch", lambda: portal.rows(launches) == [(2,)], 180)
+    portal.wait_state(number, "running", timeout_s=120)
+    time.sleep(5)
+    with portal.api() as api:
+        api.post(f"jobs/{number}/cancel").raise_for_status()
+    portal.wait_state(number, "cancelled", timeout_s=60)
+    open_holds = f"SELECT 1 FROM jobs_hold h {of_job(number)} AND upper_inf(h.during)"
+    portal.wait_for("its end", lambda: not portal.rows(open_holds), 60)
+    portal.wait_for("sacct", lambda: len(parts_s(accounted, number)) == 2, 30)
+    ran, paid = parts_s(accounted, number), paid_s(portal, number)
+    assert sum(paid) <= sum(ran) + 3.0, (ran, paid)
+    assert sum(paid) >= sum(ran) - 3.0, (ran, paid)

@@ -151,6 +151,14 @@ class Commands:
         """A job in accounting, with its components; None where Slurm keeps none."""
         return self._accounted(f"--jobs={job_id}")
 
+    def first_part(self, job_id: int) -> tuple[float | None, float | None]:
+        """From when to when a job ran before Slurm queued it again, as accounting has it; None where it does not say.
+        Later parts leave at once: the launch is claimed."""
+        found = self._accounted("--duplicates", f"--jobs={job_id}") or ()
+        parts = [job for job in found if job.job_id == job_id and job.started_at and job.ended_at]
+        first = min(parts, key=lambda job: job.started_at or 0.0, default=None)
+        return (first.started_at, first.ended_at) if first else (None, None)
+
     def past_ids(self, name: str, directory: str) -> list[int]:
         """Jobs of that name in accounting that were sent with that working directory."""
         words = ("--noheader", "--parsable2", "--allocations", "--format=JobIDRaw,WorkDir")

@@ -376,9 +376,19 @@ class SlurmExecutor(SiteSoftware):
         self._clean(epoch_dir)
         began_at, ended_at = (job.started_at, job.ended_at) if job is not None else (None, None)
         if self._notes.requeue_mark(run_id, epoch).exists():  # Slurm's times are of the last part of it
-            began_at = ended_at = None
+            began_at, ended_at = self._first_part(run_id, epoch)
         spooled = is_spooled(epoch_dir)
         return Fact(run_id, epoch, "exited", now, exit=ended, spooled=spooled, began_at=began_at, ended_at=ended_at)
+
+    def _first_part(self, run_id: str, epoch: int) -> tuple[float | None, float | None]:
+        number = self._notes.job_id(run_id, epoch)
+        if number is None:
+            return None, None
+        try:
+            return self._commands.first_part(number)
+        except ExecutorError as error:
+            log.warning("run %s epoch %s: when it ran is not known: %s", run_id, epoch, error)
+            return None, None
 
     def _look_unnoted(self, record: RunRecord, epoch: int, now: float) -> Fact:
         """A launch under way, or one that broke off. Before it counts as absent it is closed: should Slurm have

@@ -371,7 +371,13 @@ class PersonSlurmExecutor(SlurmExecutor):
             return Fact(fact.run_id, fact.epoch, "alive", fact.at)
         began = [job.started_at for job in jobs if job.over and job.started_at is not None]
         ended = [job.ended_at for job in jobs if job.over and job.ended_at is not None]
-        return replace(fact, began_at=min(began), ended_at=max(ended)) if began and ended else fact
+        if not (began and ended):
+            return fact
+        times = min(began), max(ended)
+        if times[1] - times[0] < 1.0:  # as of one that Slurm queued again, and that was cancelled before its next part
+            first = self._first_part(fact.run_id, fact.epoch)
+            times = (first[0], first[1]) if first[0] is not None and first[1] is not None else times
+        return replace(fact, began_at=times[0], ended_at=times[1])
 
 
 def _name(uid: int | None) -> str | None:
