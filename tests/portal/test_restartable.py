@@ -126,8 +126,9 @@ def test_what_is_stopped_from_outside_and_cannot_resume_has_failed_and_says_why(
     world.gone(job, "stopped", message="Ray's head was started anew")
     first.refresh_from_db()
     assert world.run(job).attempt == attempt
-    assert (first.exit or {}).get("reason", "") == reason
+    how = first.exit or {}
+    assert how.get("reason", "") == reason
     if reason:
         assert first.reason_text == "Ray's head was started anew. Its program cannot go on from a checkpoint"
-        assert (first.exit["nodes_fault"], first.exit["alleged"]) == (False, False)
+        assert (how["nodes_fault"], how["alleged"]) == (False, False)
     check_invariants(world)
