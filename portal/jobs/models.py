@@ -128,6 +128,8 @@ class Node(models.Model):
     unclear_since = models.DateTimeField(null=True, editable=False)
     #: What jobs of its engine that are not ours hold of it (scheduling.executors.base.Taken), as far as there are any.
     taken = models.JSONField(default=list, blank=True, editable=False)
+    #: It is powered down: so long a launch there waits for it, as its engine has it.
+    boot_s = models.FloatField(default=0.0, editable=False)
     last_seen_at = models.DateTimeField(null=True)
     #: Nothing new is placed there: its first check is awaited, or the last one failed. Empty: neither.
     check_state = models.CharField(max_length=10, choices=CheckState, blank=True, default="")

@@ -69,7 +69,9 @@ def foresee_question(cluster: Cluster, question: Question) -> dict[str, Any]:
     beside = foresee(joined, policy, known, seed=basis.seed, budget=_budget(), paired=True)
     first = question.newcomers[0]
     calibration = calibrate(forecasting.samples_of(cluster, basis.at))
-    start = Start(0.0, 0.0, 0.0) if question.starts_now else beside.starts.get(first.id)
+    start = (
+        Start(question.boot_s, question.boot_s, question.boot_s) if question.starts_now else beside.starts.get(first.id)
+    )
     if start is not None and not question.starts_now:
         start = calibration.apply(start)
     gang = question.gang or beside.gangs.get(first.id) or _least(question)

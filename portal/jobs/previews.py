@@ -60,6 +60,7 @@ class Question:
     limits: Mapping[str, domain.Limit]
     pairs: Mapping[tuple[str, str, int], Mapping[str, tuple[float, float]]]
     costs: Mapping[tuple[str, int], Mapping[str, Any]]  # by type and count: duration_s, low, amount, high, source
+    boot_s: float = 0.0  # for so long its nodes come up, where it starts now
 
 
 def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
@@ -74,6 +75,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
     said = preview(basis.planned, snapshot, policy, newcomers)
     if costs["refused_by"]:
         said = _refused(said, costs["refused_by"])
+    asleep = _asleep(snapshot, said.gpu_ids)
     question = Question(
         user_id=user.pk,
         cluster_id=cluster.pk,
@@ -82,6 +84,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
         gang=said.gang,
         limits=snapshot.limits,
         pairs=snapshot.pairs,
+        boot_s=max((node.boot_s for node in asleep), default=0.0),
         costs=_costs(known),
     )
     return {
@@ -91,7 +94,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
         "would_change": _would_change(cluster, said),
         "as_of": iso(basis.at),
         "allocation": _allocation(said, newcomers[0]),
-        "warnings": [*launcher_warnings(wish.job_file.command), *too_long(known)],
+        "warnings": [*launcher_warnings(wish.job_file.command), *too_long(known), *_wake_ups(asleep)],
         "prepares": _prepares(wish.job_file),
         "jobs": costs["jobs"],
         "starting": said.starting,
@@ -138,6 +141,23 @@ def _kind(effect: Effect) -> str:
 
 
 # The answer ----------------------------------------------------------------------------------------
+
+
+def _asleep(snapshot: domain.Snapshot, gpus: Sequence[int]) -> list[domain.Node]:
+    """Nodes of these GPUs that are powered down."""
+    wanted = set(gpus)
+    return [node for node in snapshot.nodes if node.boot_s and not wanted.isdisjoint(node.gpu_ids)]
+
+
+def _wake_ups(nodes: Sequence[domain.Node]) -> list[str]:
+    if not nodes:
+        return []
+    names, seconds = ", ".join(node.name for node in nodes[:5]), max(node.boot_s for node in nodes)
+    named = names if len(nodes) <= 5 else f"{names} and {len(nodes) - 5} more"
+    are = "is" if len(nodes) == 1 else "are"
+    return [
+        f"{named} {are} powered down: its start waits about {seconds:.0f} s until Slurm has powered up what it needs."
+    ]
 
 
 def _prepares(job_file: JobFile) -> bool:

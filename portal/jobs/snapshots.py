@@ -208,8 +208,9 @@ def nodes_of(cluster: Cluster) -> tuple[domain.Node, ...]:
             memory_mib=node.memory_mib or None,
             gpu_memory_mib=memory[node.pk] or None,
             others=others.beside(node),
+            boot_s=node.boot_s,
         )
-        for node in cluster.nodes.all()
+        for node in sorted(cluster.nodes.all(), key=lambda node: node.boot_s > 0)  # of equals those that are up
         if gpus[node.pk]
     )
 

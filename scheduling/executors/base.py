@@ -47,6 +47,12 @@ class NodeInfo:
     drain_reason: str | None = None
     #: Those first that end first.
     taken: tuple[Taken, ...] = ()
+    #: It is powered down, or on its way up: so long a launch that is sent there waits for it, as far as can be said.
+    boot_s: float = 0.0
+
+
+#: What `Fact.waits` begins with where that is so. How long that may take is the engine's to say.
+POWERING_UP = "waits in Slurm: nodes are powering up"
 
 
 @dataclass(frozen=True, slots=True)

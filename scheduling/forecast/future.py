@@ -79,6 +79,8 @@ class Future:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._memory: Mapping[str, Any] = base.memory
         self._node_of = {gpu: node.name for node in base.nodes for gpu in node.gpu_ids}
+        self._boots_s = {node.name: node.boot_s for node in base.nodes if node.boot_s}
+        self._up_at: dict[str, float] = {}  # of these, once a launch has been sent there
         self._turned = False  # a round of fractions of time has ended, or GPUs that were to change hands are free
         self._draining = False
         #: Of free GPUs of a type: since when they are, and how many rounds there had been when that was known.
@@ -192,7 +194,7 @@ class Future:
             if job.gpu_ids and job.gang:
                 sim.gpus, sim.gang = job.gpu_ids, job.gang
                 sim.locked_until = self._locked_until(job)
-                self._train(sim, self.now)
+                self._train(sim, self._up(sim.gpus, self.now))
         soon = self.now + 3 * self.times.stop_s
         if leaving := frozenset(self._blocked - self._others.keys()):
             self._at(soon, self._unblock(leaving))
@@ -359,7 +361,7 @@ class Future:
     def _apply(self, sim: Sim, move: Move) -> None:
         times, now = self.times, self.now
         if move.kind == "start":
-            at = self._started_at(sim, move)
+            at = self._up(move.gpu_ids, self._started_at(sim, move))
             if sim.job.id in self._open and move.gang is not None:
                 self._open.discard(sim.job.id)
                 self.starts[sim.job.id], self._started_in = at, self.planned
@@ -376,7 +378,7 @@ class Future:
             left = set(self._vacate(sim, set(sim.gpus) - set(move.gpu_ids)))
             self._blocked |= left
             self._at(now + times.stop_s, self._unblock(frozenset(left)))
-            begins = now + times.stop_s + times.launch_s
+            begins = self._up(move.gpu_ids, now + times.stop_s) + times.launch_s
         sim.gpus, sim.gang = move.gpu_ids, move.gang
         sim.locked_until = begins + times.protect_s
         sim.shown = None
@@ -387,6 +389,12 @@ class Future:
             self._at(now + times.stop_s, lambda: self._forget(sim) if ends else self._queue_again(sim))
         else:
             self._train(sim, begins)
+
+    def _up(self, gpus: Iterable[int], at: float) -> float:
+        """`at`, or when the last of their nodes is up, of which those that are powered down are woken then."""
+        for name in {self._node_of.get(gpu, "") for gpu in gpus} & self._boots_s.keys() if self._boots_s else ():
+            at = max(at, self._up_at.setdefault(name, at + self._boots_s[name]))
+        return at
 
     def _started_at(self, sim: Sim, move: Move) -> float:
         """Now, or where events shared the round: when it came or its GPUs became free, whichever was later."""

@@ -192,9 +192,12 @@ def test_what_is_configured_is_asked_for_once_by_all_processes(tmp_path: Path, c
 @pytest.mark.parametrize(
     ("node", "words"),
     [
-        ("MIXED+POWERED_DOWN", "waits until Slurm has powered up gpu1"),  # recorded from 22.05, as the next
-        ("MIXED+NOT_RESPONDING+POWERING_UP", "waits until Slurm has powered up gpu1"),
-        ("ALLOCATED#", "waits until Slurm has powered up gpu1"),
+        (
+            "MIXED+POWERED_DOWN",
+            "waits in Slurm: nodes are powering up (gpu1, for which Slurm has 60 s)",
+        ),  # recorded from 22.05, as the next
+        ("MIXED+NOT_RESPONDING+POWERING_UP", "waits in Slurm: nodes are powering up (gpu1, for which Slurm has 60 s)"),
+        ("ALLOCATED#", "waits in Slurm: nodes are powering up (gpu1, for which Slurm has 60 s)"),
         ("MIXED", "its nodes are being made ready by Slurm"),
     ],
 )

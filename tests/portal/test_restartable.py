@@ -114,3 +114,21 @@ def test_what_a_job_file_did_not_say_is_nobodys_word(world: World) -> None:
     assert job.restartable is None
     assert "restartable" not in job.spec
     assert not re.search("restartable", str(world.submit(restartable=None).spec))
+
+
+@pytest.mark.parametrize(("word", "attempt", "reason"), [(None, 2, "runner_lost"), (True, 1, "")])
+def test_what_is_stopped_from_outside_and_cannot_resume_has_failed_and_says_why(
+    world: World, word: bool | None, attempt: int, reason: str
+) -> None:
+    """Of the node it says nothing."""
+    job = plain(world, restartable=word)
+    first = world.run(job)
+    world.gone(job, "stopped", message="Ray's head was started anew")
+    first.refresh_from_db()
+    assert world.run(job).attempt == attempt
+    how = first.exit or {}
+    assert how.get("reason", "") == reason
+    if reason:
+        assert first.reason_text == "Ray's head was started anew. Its program cannot go on from a checkpoint"
+        assert (how["nodes_fault"], how["alleged"]) == (False, False)
+    check_invariants(world)

@@ -151,6 +151,7 @@ def _columns(info: NodeInfo) -> dict[str, Any]:
         "emulated": first.emulated,
         "cpus": info.cpus,
         "memory_mib": info.memory_mib,
+        "boot_s": info.boot_s,
     }
 
 

@@ -18,7 +18,7 @@ from portal.jobs.others import overfull_nodes
 from portal.jobs.services.moves import kept_why, move
 from portal.jobs.services.submission import end_assignments
 from portal.jobs.services.times import from_posix
-from scheduling.executors.base import Fact
+from scheduling.executors.base import POWERING_UP, Fact
 from scheduling.lifecycle import TRAINING, Event, State
 
 #: An engine that has just been asked may only not have looked yet.
@@ -63,6 +63,7 @@ def end_long_waits(*, cluster_id: int, now: datetime) -> None:
     limit = timedelta(seconds=settings.EVENKEEL_ENGINE_WAIT_S)
     late = Run.objects.filter(job__cluster_id=cluster_id, engine_waits_since__lte=now - limit, state__in=_STATES)
     loop = Loop(LoopName.OVERDUE, cluster_id)
+    late = late.exclude(engine_waits__startswith=POWERING_UP)  # Slurm ends that by itself, after its ResumeTimeout
     for run in late.exclude(engine_waits="").select_related("job"):
         if State(run.state) is State.LAUNCHING or run.job.can_restart(run):
             loop.run(of_run(run), _place_anew, run, now)

@@ -145,7 +145,13 @@ def settle(run: Run, info: ExitInfo, at: datetime) -> None:
         end_assignments(run, at)
     elif info.engine_limit and state not in _LEAVING and not run.job.can_restart(run):
         fail(run, replace(info, reason="time_limit"), at)
-    elif state in _LEAVING or info.engine_limit or info.reason == "stopped":
+    elif state in _LEAVING or info.engine_limit:
+        _stopped(run, at, name, info.message)
+    elif info.reason == "stopped" and not run.job.can_restart(run):
+        said = info.message or "It was stopped from outside: by its lease, its engine, or a signal"
+        text = f"{said}. Its program cannot go on from a checkpoint"
+        fail(run, replace(info, reason="runner_lost", message=text, nodes_fault=False, alleged=False), at)
+    elif info.reason == "stopped":
         _stopped(run, at, name, info.message)
     else:
         fail(run, info, at)

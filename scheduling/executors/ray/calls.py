@@ -76,7 +76,11 @@ class Calls:
         return known[call](**arguments)
 
     def version(self) -> dict[str, str]:
-        return {"ray": ray.__version__}
+        """`cluster`: another one where the head was started anew and knows nothing of what was before."""
+        found = {"ray": ray.__version__}
+        with contextlib.suppress(AttributeError):
+            found["cluster"] = ray._private.worker.global_worker.gcs_client.cluster_id.hex()
+        return found
 
     def nodes(self) -> list[dict[str, Any]]:
         return [

@@ -50,7 +50,7 @@ from scheduling.executors.ray.inventory import nodes_of
 from scheduling.executors.ray.link import Connection, Link
 from scheduling.executors.ray.planning import planned, write_plan
 from scheduling.executors.ray.records import Place, Records
-from scheduling.executors.ray.verdict import Sight, judge
+from scheduling.executors.ray.verdict import Sight, is_of_a_dead_host, judge, of_forgotten
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class RayExecutor(SiteSoftware):
             self._end_earlier(record, request.epoch)
             epoch_dir = self._layout.epoch_dir(record, request.epoch)
             write_plan(self._layout, request, epoch_dir, places, nodes, self._lease_s, self._software)
-            self._records.remember(record.run_id, request.epoch, places)
+            self._records.remember(record.run_id, request.epoch, places, self._cluster())
             actors = self._link.ask("launch", LAUNCH_TIMEOUT_S, **self._of(record, request.epoch, places))
             named = [replace(place, actor_id=actor) for place, actor in zip(places, actors, strict=True)]
             self._records.remember(record.run_id, request.epoch, named)
@@ -307,6 +307,8 @@ class RayExecutor(SiteSoftware):
             begun = exists(self._layout.epoch_dir(record, epoch) / "runner.json")
             self._learn(record, epoch, places, seen)
             verdict = judge(sights, begun=begun)
+            if verdict.missing and self._is_anew(run_id, epoch):
+                self._records.forget(run_id, epoch)
             if verdict.goes_on:
                 self._records.note_silence(run_id, epoch, any(sight.state == "silent" for sight in sights))
                 return Fact(run_id, epoch, "alive", now, usage=verdict.usage)
@@ -318,7 +320,17 @@ class RayExecutor(SiteSoftware):
         ended = facts.read_exit(epoch_dir)
         if ended is None:
             return Fact(run_id, epoch, "absent", now)
+        if self._records.forgotten(run_id, epoch):
+            ended = of_forgotten(ended)
         return Fact(run_id, epoch, "exited", now, exit=ended, spooled=is_spooled(epoch_dir))
+
+    def _cluster(self) -> str:
+        """As Ray calls it; a head that is started again with what it knew has kept the name."""
+        return str(self._link.ask("version", ASK_TIMEOUT_S, ends_on_timeout=True).get("cluster") or "")
+
+    def _is_anew(self, run_id: str, epoch: int) -> bool:
+        begun_in = self._records.cluster(run_id, epoch)
+        return bool(begun_in) and begun_in != self._cluster()
 
     def _learn(
         self, record: RunRecord, epoch: int, places: Sequence[Place], seen: Mapping[str, dict[str, Any]]
@@ -350,7 +362,7 @@ class RayExecutor(SiteSoftware):
         epoch_dir = self._layout.epoch_dir(record, epoch)
         _remove_secrets(epoch_dir)
         told = facts.read_exit(epoch_dir)
-        if info and (told is None or (by_engine and _is_of_a_dead_host(told))):
+        if info and (told is None or (by_engine and is_of_a_dead_host(told))):
             self._leave_exit(record, epoch, epoch_dir, info)
         self._records.end(record.run_id, epoch)
         return True
@@ -395,11 +407,6 @@ def _left_word(epoch_dir: Path, place: Place) -> bool:
     if place.rank == 0:
         return facts.read_exit(epoch_dir) is not None
     return exists(epoch_dir / f"node-{place.name}" / ENDED_FILE)
-
-
-def _is_of_a_dead_host(told: ExitInfo) -> bool:
-    """What a runner says where a host died: another node's is lost, or a worker was killed. The engine knows more."""
-    return told.reason == "runner_lost" or (told.reason == "signal" and told.signal == signal.SIGKILL)
 
 
 def _host_name(run_id: str, epoch: int, place: Place) -> str:

@@ -2,7 +2,8 @@
 
 `RUN.EPOCH.runner`: its nodes, written before anything starts, and the ids of its actors as soon as they are known.
 `RUN.EPOCH.lost`: since when a node of it is known to be lost. `RUN.EPOCH.silent`: since when one does not answer.
-`RUN.EPOCH.ended`: nothing of it is left for certain.
+`RUN.EPOCH.forgotten`: Ray's head was started anew without what it knew. `RUN.EPOCH.ended`: nothing of it is left for
+certain.
 """
 
 from __future__ import annotations
@@ -48,8 +49,21 @@ class Records:
         content = read_object(self._file(run_id, epoch, "runner")) or {}
         return [Place(**row) for row in content.get("places", [])]
 
-    def remember(self, run_id: str, epoch: int, places: Sequence[Place]) -> None:
-        write_atomically(self._file(run_id, epoch, "runner"), {"places": [asdict(place) for place in places]})
+    def remember(self, run_id: str, epoch: int, places: Sequence[Place], cluster: str | None = None) -> None:
+        """`cluster`: as Ray calls it; None: as it was noted before."""
+        cluster = self.cluster(run_id, epoch) if cluster is None else cluster
+        rows = [asdict(place) for place in places]
+        write_atomically(self._file(run_id, epoch, "runner"), {"places": rows, "cluster": cluster})
+
+    def cluster(self, run_id: str, epoch: int) -> str:
+        """In which it was begun; empty: not known."""
+        return str((read_object(self._file(run_id, epoch, "runner")) or {}).get("cluster") or "")
+
+    def forget(self, run_id: str, epoch: int) -> None:
+        self._file(run_id, epoch, "forgotten").touch(mode=0o600)
+
+    def forgotten(self, run_id: str, epoch: int) -> bool:
+        return self._file(run_id, epoch, "forgotten").exists()
 
     def lost_for_s(self, run_id: str, epoch: int) -> float:
         """Seconds since a node of it was first seen to be lost; 0 the first time."""

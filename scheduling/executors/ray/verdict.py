@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduling.executors.base import ExitInfo
 
+FORGOTTEN = (
+    "Ray's head was started anew and knew nothing of what ran: it has no fault tolerance, or lost what it had stored"
+)
 #: Of several hosts that died the first of these says why: the others went with it.
 _ORDER = ("memory", "node", "init", "unplaced", "killed", "process")
 
@@ -37,6 +40,7 @@ class Verdict:
     exit: ExitInfo | None = None
     by_engine: bool = False  # a host died, and with it went what its runner, or another node's, made of that
     usage: Mapping[str, float] = field(default_factory=dict)
+    missing: bool = False  # Ray does not know all of its hosts
 
 
 def judge(sights: Sequence[Sight], *, begun: bool) -> Verdict:
@@ -52,8 +56,22 @@ def judge(sights: Sequence[Sight], *, begun: bool) -> Verdict:
     if missing:
         text = f"Ray does not know its actor on node {missing[0].node} any more"
         forgotten = ExitInfo("runner_lost", message=text, alleged=True)
-        return Verdict(False, forgotten if begun else None)
+        return Verdict(False, forgotten if begun else None, missing=True)
     return Verdict(False, ExitInfo("runner_lost", message="the runner ended without leaving a record", alleged=True))
+
+
+def of_forgotten(ended: ExitInfo) -> ExitInfo:
+    """How a run has ended that went with what Ray's head knew: no fault of its nodes, nor of its job."""
+    if ended.reason == "stopped":
+        return replace(ended, message=FORGOTTEN)
+    if not is_of_a_dead_host(ended):
+        return ended
+    return ExitInfo("runner_lost", step=ended.step, message=FORGOTTEN, nodes_fault=False)
+
+
+def is_of_a_dead_host(told: ExitInfo) -> bool:
+    """What a runner says where a host died: another node's is lost, or a worker was killed. The engine knows more."""
+    return told.reason == "runner_lost" or (told.reason == "signal" and told.signal == signal.SIGKILL)
 
 
 def _explain(sight: Sight) -> ExitInfo:

@@ -113,7 +113,9 @@ def examine(
     if taken := [node for node in usable if node.state.startswith("ALLOCATED")]:
         names = fold_names(node.info.name for node in taken)
         yield Finding("busy nodes", True, f"not probed, jobs take all of them: {names}", known=False)
-    if free := [node for node in usable if not node.state.startswith("ALLOCATED")]:
+    if asleep := [node.info.name for node in usable if node.wakes]:
+        yield Finding("powered down", True, f"not woken for this: {fold_names(asleep)}", known=False)
+    if free := [node for node in usable if not node.wakes and not node.state.startswith("ALLOCATED")]:
         yield from map(_unless_busy, _probe(commands, options, free[:MAX_NODES], shared, api_url, kept=kept))
 
 
@@ -131,7 +133,9 @@ def check_node(commands: Commands, options: Options, shared: Path, wish: NodeChe
     )
     counts = Counter(device.type for device in node.info.accelerators)
     yield Finding("GPUs", True, ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items())))
-    if not node.usable:
+    if node.usable and node.wakes:
+        yield Finding("probe", True, "powered down, and not woken for a check", known=False)
+    if not node.usable or node.wakes:
         return
     left_s = max(2.0, wish.timeout_s - (time.monotonic() - began))
     wait_s = max(1, min(PROBE_WAIT_S, int(left_s / 2)))

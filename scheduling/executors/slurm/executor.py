@@ -20,6 +20,7 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import (
     NO_RENEWALS,
     NOTHING_KEPT,
+    POWERING_UP,
     EngineLimits,
     ExitInfo,
     Fact,
@@ -43,7 +44,6 @@ from scheduling.executors.offering import SiteSoftware
 from scheduling.executors.slurm import examining, launching, others, shares
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import brought_about, ending_of
-from scheduling.executors.slurm.folding import fold_names
 from scheduling.executors.slurm.inventory import SlurmNode, features_of, parse_nodes
 from scheduling.executors.slurm.limits import KnownLimits
 from scheduling.executors.slurm.names import PREFIX, job_name, parse_launch
@@ -64,6 +64,7 @@ from scheduling.executors.slurm.seeing import (
 )
 from scheduling.executors.slurm.times import engine_limits
 from scheduling.executors.slurm.waiting import Watch
+from scheduling.executors.slurm.waking import Waking
 
 log = logging.getLogger(__name__)
 
@@ -94,12 +95,14 @@ class SlurmExecutor(SiteSoftware):
         self._partitions = KnownPartitions(self._commands)
         self._limits = KnownLimits(self._commands)
         self._watch = Watch(self._commands)
+        self._waking = Waking(self._layout.own, self._commands)
 
     # The executor contract
 
     def inventory(self) -> Sequence[NodeInfo]:
         partition = self._partitions.of(self._options.partition)
-        return tuple(within(node.info, partition) for node in self._shared_nodes(self._commands.recalling()).values())
+        nodes = self._waking.timed(self._shared_nodes(self._commands.recalling()))
+        return tuple(within(node, partition) for node in nodes)
 
     def look_anew(self) -> bool:
         return self._commands.forget()
@@ -453,7 +456,7 @@ class SlurmExecutor(SiteSoftware):
         named = self._commands.run("scontrol", "show", "hostnames", ",".join(configured)).split()
         nodes = self._nodes(self._commands.recalling(MOMENT_S))
         waking = [name for name in named if name in nodes and nodes[name].wakes]
-        return f"waits until Slurm has powered up {fold_names(waking)}" if waking else waits_in_words(live)
+        return f"{POWERING_UP} ({self._waking.in_words(waking)})" if waking else waits_in_words(live)
 
     def _behind(self, live: Sequence[SlurmJob]) -> str:
         """How many jobs of others Slurm has before one that waits for nodes."""

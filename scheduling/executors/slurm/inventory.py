@@ -80,6 +80,16 @@ class SlurmNode:
         return bool(_states(self.state.partition(":")[0]) & _WAKING)
 
     @property
+    def is_waking(self) -> bool:
+        """Slurm has a job for it, or has begun to power it up."""
+        words = _states(self.state.partition(":")[0])
+        return bool(words & _WAKING) and bool(words & {"POWERING_UP", "POWER_UP", "ALLOCATED", "ALLOC", "MIXED", "MIX"})
+
+    @property
+    def up(self) -> bool:
+        return self.info.reachable and not self.info.unclear and not self.wakes
+
+    @property
     def silent(self) -> bool:
         """Its slurmd says nothing, as far as Slurm knows: what its runners leave in files counts."""
         return not self.info.reachable or self.info.unclear in _SILENT

@@ -38,7 +38,7 @@ NO_LIMITS = Partition()
 
 def parse_partitions(text: str, config: str = "") -> list[Partition]:
     """`config`: where a partition says nothing of memory, the whole cluster's limit holds."""
-    whole = {name: _count(_configured(config, name)) for name in ("MaxMemPerNode", "MaxMemPerCPU")}
+    whole = {name: _count(configured(config, name)) for name in ("MaxMemPerNode", "MaxMemPerCPU")}
     lines = (dict(_FIELD.findall(line)) for line in text.splitlines() if "PartitionName=" in line)
     return [_partition(fields, whole) for fields in lines]
 
@@ -134,6 +134,6 @@ def _count(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and int(text) else None
 
 
-def _configured(config: str, name: str) -> str:
+def configured(config: str, name: str) -> str:
     found = re.search(rf"^{name}\s*=\s*(\S+)", config, re.MULTILINE)
     return found[1] if found else ""

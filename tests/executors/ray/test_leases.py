@@ -14,6 +14,7 @@ from evenkeel.runner.spec import END_OF_LEASE_S
 from scheduling.executors.base import LaunchRequest
 from scheduling.executors.ray import executor as executor_module
 from scheduling.executors.ray.executor import RayExecutor
+from scheduling.executors.ray.verdict import FORGOTTEN
 from tests.executors.contract import reason, requests_for
 
 LEASE_S = 100.0
@@ -25,12 +26,15 @@ class Scripted:
     def __init__(self, *_: Any) -> None:
         self.sight: dict[str, Any] = {"state": "alive", "running": True}
         self.lost: set[str] = set()
+        self.cluster = "one"
 
     def ask(self, call: str, timeout_s: float, **arguments: Any) -> Any:
         match call:
             case "nodes":
                 row = {"alive": True, "resources": {"GPU": 2.0}, "labels": {}}
                 return [row | {"id": name, "name": name, "address": name} for name in ("a", "b")]
+            case "version":
+                return {"ray": "2.60.0", "cluster": self.cluster}
             case "look":
                 return dict.fromkeys(arguments["hosts"], self.sight)
             case "launch":
@@ -150,6 +154,43 @@ def test_the_word_of_each_lost_node_frees_the_gpus_of_a_gang(
     assert kind(executor, made) == "alive"
     (epoch_dir(tmp_path, made) / "exit.json").write_text(json.dumps({"reason": "stopped", "step": 7}))
     assert kind(executor, made) == "exited"
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        (None, ("runner_lost", FORGOTTEN)),
+        ({"reason": "signal", "signal": 9, "alleged": False}, ("runner_lost", FORGOTTEN)),
+        ({"reason": "stopped", "step": 7}, ("stopped", FORGOTTEN)),
+        ({"reason": "done", "step": 9}, ("done", "")),
+    ],
+)
+def test_what_a_new_head_does_not_know_ends_as_that_and_as_no_fault_of_nodes_or_jobs(
+    executor: RayExecutor, request_: LaunchRequest, ray: Scripted, tmp_path: Path, left: Any, expected: tuple[str, str]
+) -> None:
+    (epoch_dir(tmp_path, request_) / "runner.json").write_text("{}")
+    ray.cluster, ray.sight = "another", {"state": "absent"}
+    ray.lost = {"a"}  # its daemon still lives and belongs to no cluster
+    assert kind(executor, request_) == "alive"
+    assert (epoch_dir(tmp_path, request_) / "stop").exists()
+    if left is not None:
+        (epoch_dir(tmp_path, request_) / "exit.json").write_text(json.dumps(left))
+    ray.lost = set()
+    [fact] = executor.observe([(request_.run_id, 1)])
+    assert fact.exit is not None
+    assert (fact.exit.reason, fact.exit.message) == expected
+    if expected[0] == "runner_lost":
+        assert (fact.exit.alleged, fact.exit.is_nodes_fault) == (False, False)
+
+
+def test_what_the_same_head_does_not_know_is_another_thing(
+    executor: RayExecutor, request_: LaunchRequest, ray: Scripted, tmp_path: Path
+) -> None:
+    (epoch_dir(tmp_path, request_) / "runner.json").write_text("{}")
+    ray.sight = {"state": "absent"}
+    [fact] = executor.observe([(request_.run_id, 1)])
+    assert fact.exit is not None
+    assert (fact.exit.alleged, "does not know" in fact.exit.message) == (True, True)
 
 
 def kind(executor: RayExecutor, request: LaunchRequest) -> str:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import Job, Limit, Partition, Snapshot, Window
+from scheduling.domain import Job, Limit, Node, Partition, Snapshot, Window
 from scheduling.forecast.arrivals import recorded
 from scheduling.forecast.calibration import Calibration
 from scheduling.forecast.forecast import Budget, Forecast, Known, foresee
@@ -74,6 +74,31 @@ def test_launches_count() -> None:
         "fifo_gang", make_snapshot(*jobs, nodes=1), known(times=Times(launch_s=20.0, stop_s=5.0, protect_s=60.0))
     ).starts
     assert [starts[job.id].p50_s for job in jobs[1:]] == pytest.approx([100.0, 170.0])
+
+
+def asleep(nodes: tuple[Node, ...], *places: int, boot_s: float = 300.0) -> tuple[Node, ...]:
+    return tuple(replace(node, boot_s=boot_s * (at in places)) for at, node in enumerate(nodes))
+
+
+def test_nodes_that_are_powered_down_are_up_once_the_first_launch_there_has_woken_them() -> None:
+    one = make_curve(1.0)
+    jobs = [make_job(gpus=1, curve=one, remaining_steps=100.0) for _ in range(3)]
+    snapshot = replace(make_snapshot(*jobs, nodes=1), nodes=asleep(make_nodes(1), 0))
+    starts = foresee_under("fifo_gang", snapshot, known(times=Times(20.0, 0.0, 0.0))).starts
+    assert [starts[job.id].p50_s for job in jobs] == pytest.approx([300.0, 420.0, 540.0])
+
+
+def test_what_is_launched_on_a_node_that_comes_up_trains_from_then_on() -> None:
+    first, second = line(100.0, 50.0)
+    first = replace(first, state=State.LAUNCHING)
+    snapshot = replace(make_snapshot(first, second, nodes=1), nodes=asleep(make_nodes(1), 0))
+    assert foresee_under("fifo_gang", snapshot).starts[second.id].p50_s == pytest.approx(400.0)
+
+
+def test_a_gang_waits_for_the_last_of_its_nodes() -> None:
+    job = make_job(gpus=2, curve=make_curve(1.0, 2.0), remaining_steps=100.0)
+    snapshot = replace(make_snapshot(job), nodes=asleep(make_nodes(1, 1), 1))
+    assert foresee_under("fifo_gang", snapshot).starts[job.id].p50_s == pytest.approx(300.0)
 
 
 @settings(max_examples=25, deadline=None)
