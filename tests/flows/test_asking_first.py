@@ -92,19 +92,6 @@ def test_so_do_the_jobs_of_an_array(live_portal: LivePortal, code: str) -> None:
         assert all(saved(live_portal, api, number) >= 2 for number in numbers)
 
 
-def test_so_does_one_whose_node_is_drained_by_a_deadline(live_portal: LivePortal, code: str) -> None:
-    number = begin(live_portal, code)
-    with live_portal.api() as api:
-        [node] = api.get("nodes").json()
-        api.post(f"nodes/{node['name']}/drain", json={"within_s": 3}).raise_for_status()
-        try:
-            live_portal.wait_state(number, "failed", "queued", timeout_s=120)
-            assert saved(live_portal, api, number) >= 2
-        finally:
-            api.post(f"nodes/{node['name']}/resume").raise_for_status()
-            api.post(f"jobs/{number}/cancel")
-
-
 def test_so_does_one_that_makes_way_for_another_and_it_goes_on(live_portal: LivePortal, code: str) -> None:
     with live_portal.api() as api:
         api.post("projects", json={"key": "speech", "name": "Speech"}).raise_for_status()
