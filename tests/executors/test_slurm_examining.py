@@ -157,7 +157,7 @@ def test_nodes_that_jobs_take_all_of_are_not_probed_and_not_wrong(tmp_path: Path
     found = findings(Site(nodes_text=NODE.replace("State=IDLE", "State=ALLOCATED") + second), tmp_path)
     assert (found["busy nodes"].ok, found["busy nodes"].known) == (True, False)
     assert found["busy nodes"].seen.endswith(": gpu1")
-    assert found["shared storage"].seen.endswith("on 1 nodes")
+    assert found["shared storage"].seen.endswith("on 1 node")
     found = findings(Site(nodes_text=NODE.replace("State=IDLE", "State=ALLOCATED")), tmp_path)
     assert "shared storage" not in found
     busy = ExecutorError("srun: error: Unable to allocate resources: Requested nodes are busy", permanent=False)

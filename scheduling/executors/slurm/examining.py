@@ -285,7 +285,8 @@ def _judge(
 
     apart = [one for one in found if one.get("shared") != token or str(one.get("node")) not in written]
     fix = "EVENKEEL_SLURM_SHARED_DIR has to be one directory, writable, under the same path everywhere"
-    yield finding("shared storage", apart, "shared_error", f"{shared} is the same on {len(found)} nodes", fix)
+    nodes = "1 node" if len(found) == 1 else f"{len(found)} nodes"
+    yield finding("shared storage", apart, "shared_error", f"{shared} is the same on {nodes}", fix)
     began, ended = between
     skew_s = max((max(began - one["time"], one["time"] - ended, 0.0) for one in found), default=0.0)
     close = skew_s < options.skew_s / 2
