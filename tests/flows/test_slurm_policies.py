@@ -60,9 +60,7 @@ def test_what_slurm_would_hold_for_ever_is_refused(portal: LivePortal) -> None:
     assert refusals(portal, gpus={"min": 1}) == []
 
 
-def test_growth_stops_at_the_qos_and_nothing_is_sent_that_it_would_hold(
-    portal: LivePortal, limited: SlurmCluster
-) -> None:
+def test_growth_stops_at_the_qos_and_nothing_waits_for_it(portal: LivePortal, limited: SlurmCluster) -> None:
     trains = f"python {portal.files / 'program.py'}"
     pace = {"a100": [10.0, 18.0, 25.0, 31.0]}
     grows = portal.submit(command=trains, gpus={"min": 1}, throughput=pace, **WISH)["number"]

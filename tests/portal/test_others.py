@@ -26,7 +26,7 @@ from tests.portal.test_previews import preview
 from tests.portal.world import World, check_invariants
 
 pytestmark = pytest.mark.django_db
-UNTIL = 1_795_875_600.0
+UNTIL = 4_004_950_800.0  # 2096-11-28 14:20 UTC
 
 
 class Shared(World):
@@ -201,7 +201,7 @@ def test_pages_tell_them_apart_and_name_nobody() -> None:
     nodes = {node["name"]: node for node in api.get("nodes").json}
     assert [gpu["state"] for gpu in nodes["a"]["accelerators"]].count("others") == 3
     [one] = nodes["a"]["taken"]
-    assert one == {"gpus": 3, "cpus": 2, "memory_mib": 100, "until_at": "2026-11-28T14:20:00.000Z"}
+    assert one == {"gpus": 3, "cpus": 2, "memory_mib": 100, "until_at": "2096-11-28T14:20:00.000Z"}
     assert nodes["b"]["taken"] == []
     assert api.get("nodes/a").json["taken"] == [one]
     live = stream()
@@ -209,7 +209,7 @@ def test_pages_tell_them_apart_and_name_nobody() -> None:
     assert (tiles["gpus_total"], tiles["gpus_others"], tiles["gpus_busy"]) == (5, 3, 1)
     assert tiles["utilisation"] == 0.2
     assert (live["nodes"]["a"]["others"], live["nodes"]["b"]["others"]) == (3, 0)
-    assert live["nodes"]["a"]["others_until_at"] == "2026-11-28T14:20:00.000Z"
+    assert live["nodes"]["a"]["others_until_at"] == "2096-11-28T14:20:00.000Z"
 
 
 def test_they_are_none_of_our_capacity(settings: Any) -> None:
