@@ -66,7 +66,7 @@ COMMANDS = [
     "partition set p --node n1",
     "partition rm p",
     "window ls",
-    "window add maintenance 2027-03-01T12:00Z 2027-03-01T18:00Z --all",
+    "window add maintenance 2097-03-01T12:00Z 2097-03-01T18:00Z --all",
     "cost rates",
     "idle show",
     "idle set --below 10",

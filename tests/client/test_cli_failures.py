@@ -223,7 +223,8 @@ def portal() -> Iterator[Portal]:
 
 
 def program(portal: Portal, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
-    command = ["env", "--default-signal=INT", sys.executable, "-c", "from evenkeel.cli import run; run()", *arguments]
+    defaults = ["env", "--default-signal=INT,HUP"]  # the tests may have been started to live on without a terminal
+    command = [*defaults, sys.executable, "-c", "from evenkeel.cli import run; run()", *arguments]
     own = {"EVENKEEL_URL": portal.url, "EVENKEEL_TOKEN": TOKEN} | env
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, env={**os.environ, **own}, **pipes)

@@ -90,6 +90,8 @@ UNKNOWN = {
     "replay": "00000000-0000-7000-8000-000000000000",
     "what_if": "00000000-0000-7000-8000-000000000000",
 }
+#: Windows may be planned for so and so long ahead, and not for what is past.
+SOON = timezone.now() + timedelta(days=30)
 #: Where the document's example is not what somebody who may would send here.
 BODIES: dict[str, dict[str, Any]] = {
     "create_project": {"key": "new", "name": "New", "parent": "vision"},
@@ -98,8 +100,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "set_partition": {"nodes": ["a"]},
     "add_window": {
         "kind": "maintenance",
-        "start_at": "2027-03-01T12:00Z",
-        "end_at": "2027-03-01T18:00Z",
+        "start_at": f"{SOON:%Y-%m-%dT12:00Z}",
+        "end_at": f"{SOON:%Y-%m-%dT18:00Z}",
         "nodes": ["a"],
     },
     "add_member": {"email": "outsider@example.org", "role": "member"},
