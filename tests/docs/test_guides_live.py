@@ -88,7 +88,7 @@ def steps() -> list[tuple[str, list[str]]]:
 def shape(line: str) -> str:
     """A line without what differs each time: times, spans, amounts and the width of columns."""
     line = re.sub(r"^Reason .*; ", "Reason ", line)  # while the other job is protected it says so in other words
-    line = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "WHEN", line)
+    line = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( [A-Z]{3,5})?", "WHEN", line)
     line = re.sub(r"(\d+[smhd] ?)+\b", "SPAN ", line)
     line = re.sub(r"[\d,.]*\d", "N", line)
     return " ".join(line.split())
