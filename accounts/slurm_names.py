@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -34,18 +35,11 @@ def inherited(project: Project) -> dict[str, str]:
     return _together(ancestors(project).exclude(pk=project.pk).values_list("slurm", flat=True))
 
 
-def of_all_projects(field: str) -> dict[str, str]:
-    """`effective` of one field by the projects' keys, in one query; empty where no project on the way says it."""
-    rows = list(Project.objects.values_list("pk", "key", "ancestry", "slurm"))
+def of_all_projects(by: Literal["pk", "key"]) -> dict[Any, dict[str, str]]:
+    """`effective` of each project, by its id or its key, in one query."""
+    rows = list(Project.objects.values_list("pk", by, "ancestry", "slurm"))
     own = {pk: names for pk, _, _, names in rows}
-    return {key: _together(own.get(one, {}) for one in ancestry).get(field, "") for _, key, ancestry, _ in rows}
-
-
-def of_every_project() -> dict[int, dict[str, str]]:
-    """`effective` by the projects' ids, in one query."""
-    rows = list(Project.objects.values_list("pk", "ancestry", "slurm"))
-    own = {pk: names for pk, _, names in rows}
-    return {pk: _together(own.get(one, {}) for one in ancestry) for pk, ancestry, _ in rows}
+    return {key: _together(own.get(one, {}) for one in ancestry) for _, key, ancestry, _ in rows}
 
 
 def _together(names: Iterable[Mapping[str, str]]) -> dict[str, str]:

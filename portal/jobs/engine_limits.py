@@ -35,12 +35,12 @@ class OwnPartitions:
     """Which projects name a partition of Slurm's: the limits that were noted, those of the cluster's partition, are
     not theirs. Asked for once for all jobs that are described together, where one of them needs it."""
 
-    def __contains__(self, project_key: object) -> bool:
-        return bool(self._names.get(str(project_key)))
+    def __contains__(self, project_id: object) -> bool:
+        return project_id in self._projects
 
     @cached_property
-    def _names(self) -> dict[str, str]:
-        return slurm_names.of_all_projects("partition")
+    def _projects(self) -> frozenset[int]:
+        return frozenset(pk for pk, names in slurm_names.of_all_projects("pk").items() if names.get("partition"))
 
 
 def check_limits(file: JobFile, cluster: Cluster, project: Project, user: User) -> int | None:
@@ -90,7 +90,7 @@ def time_warnings(
         return []
     expected_s = _shortest_s(job, run, profiles, counts)
     longest_s = min((one for one in (expected_s, job.max_duration_s) if one is not None), default=0.0)
-    if longest_s <= limits.max_duration_s or job.project.key in own:
+    if longest_s <= limits.max_duration_s or job.project_id in own:
         return []
     allowed = f"{limits.where} lets a launch run for {_words(limits.max_duration_s)}"
     if stands_a_limit(job, run):

@@ -31,7 +31,7 @@ class SiteLimits:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.table = cluster.engine_limits.get("table") or {}
-        self._names = slurm_names.of_every_project() if self.table else {}
+        self._names = slurm_names.of_all_projects("pk") if self.table else {}
         self._as_person = bool(self.table) and runs_as_person(cluster.pk)
         self._accounts = dict[int | None, str]()
         self._known = dict[tuple[int, str], Bounds]()

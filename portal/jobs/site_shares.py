@@ -39,12 +39,12 @@ def factors_of(cluster: Cluster, people: Iterable[tuple[str, str]]) -> dict[str,
         return {}
     shares = {(account.lower(), user): float(factor) for account, user, factor in rows}  # as Slurm compares them
     engine = engine_of(cluster.pk)
-    names, accounts, only = _unix_names(engine), slurm_names.of_all_projects("account"), _only_ones(shares)
+    names, accounts, only = _unix_names(engine), slurm_names.of_all_projects("key"), _only_ones(shares)
     of_cluster = str(engine.options.get("account", ""))
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for project, user in people:
         name = names.get(user, "") if engine.runs_as_person else names[""]
-        account = accounts.get(project) or of_cluster
+        account = accounts.get(project, {}).get("account") or of_cluster
         factor = shares.get((account.lower(), name)) if account else only.get(name)
         if factor is not None:
             found[project][user] = factor

@@ -239,7 +239,7 @@ def test_others_are_asked_for_after_something_has_changed_and_ours_last(tmp_path
     [info] = executor.inventory()
     assert [one.gpus for one in info.taken] == [1]
     executor.inventory()
-    assert played.asked == ["all", "me", "all"]  # the last: who waits in Slurm
+    assert played.asked == ["all", "me", "all"]  # the last: the jobs that wait in Slurm
     played.text = played.text.replace("CPUAlloc=2", "CPUAlloc=3")
     played.me = f"7|7|RUNNING|gpu1|{SOON}|{LATER}|1:00:00|None|(null)|evenkeel-run-1\n"
     assert executor.inventory()[0].taken != ()  # the name alone makes it none of ours

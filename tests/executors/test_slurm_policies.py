@@ -101,7 +101,7 @@ def test_a_qos_counts_in_place_of_associations_and_all_levels_of_these_count() -
         ("account vision allows 8 GPUs at a time", 2),
     ]
     assert says({"account": "sub"}) == of_associations
-    assert says({}) == of_associations  # by the account of whoever names none
+    assert says({}) == of_associations  # a job that names no account has its person's default one
     assert says({"account": "sub"}, "bob") == of_associations[1:]
     assert bounds_of(TABLE, {"account": "other"}, "bob") == NO_BOUNDS
 

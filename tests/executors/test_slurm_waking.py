@@ -1,4 +1,4 @@
-"""How long nodes that power saving has switched off are said to need, with a Slurm that says what it is told to."""
+"""The wake-up time of nodes that power saving has powered down, against a Slurm that is played."""
 
 from __future__ import annotations
 

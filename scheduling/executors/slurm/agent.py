@@ -127,7 +127,7 @@ class Agent:
         return {"version": VERSION, "uid": os.getuid(), "groups": groups, "home": self._account.pw_dir}
 
     def launch(self, request: Mapping[str, Any], ours: list[int]) -> int | None:
-        """`ours`: numbers of the portal's launches in Slurm, whoever's they are: they are none of the others'."""
+        """`ours`: numbers of the portal's launches in Slurm, of all people: jobs of others have none of them."""
         wanted = LAUNCH.validate_python(request)
         self._note(f"launches run {wanted.run_id} epoch {wanted.epoch}")
         self._own_directory(wanted.job_id)
