@@ -30,7 +30,7 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, (set, frozenset)) else str(value)
 
 
-def _text(snapshot: Snapshot) -> bytes:
+def snapshot_text(snapshot: Snapshot) -> bytes:
     """Jobs in a fixed order and one per line, so that two rounds' texts are alike."""
     document = asdict(snapshot)
     jobs = sorted(document.pop("jobs"), key=lambda job: job["number"])
@@ -41,12 +41,12 @@ def _text(snapshot: Snapshot) -> bytes:
     return "\n".join(lines).encode()
 
 
-def _plan_text(plan: Plan) -> str:
+def plan_text(plan: Plan) -> str:
     """With every reason in words: a plan may keep them untold until they are read."""
     return json.dumps(asdict(replace(plan, reasons=dict(plan.reasons))), default=_plain)
 
 
-def _snapshot(text: bytes) -> Snapshot:
+def snapshot_from_text(text: bytes) -> Snapshot:
     head, *jobs = text.decode().split("\n")
     document = json.loads(head)
     # Decisions from before pairs were listed have an object there, and it is empty.
@@ -56,14 +56,14 @@ def _snapshot(text: bytes) -> Snapshot:
 
 def store(*, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> Decision:
     """Keep a plan with the snapshot that it came from."""
-    cluster, text = view.cluster, _text(view.snapshot)
+    cluster, text = view.cluster, snapshot_text(view.snapshot)
     newest = Decision.objects.filter(cluster=cluster).select_related("base").order_by("-round").first()
     base = newest.base if newest else None
     packed = _difference(text, _unpack(base)) if base else b""
     if base is None or len(packed) > _NEW_BASE_AT * base.size_bytes:
         base = _keep_base(text)
         packed = _difference(text, text)
-    plain = _plan_text(plan)
+    plain = plan_text(plan)
     return Decision.objects.create(
         cluster=cluster,
         round=cluster.round_epoch + 1,
@@ -106,7 +106,7 @@ def snapshot_of(decision: Decision) -> Snapshot:
     dictionary = zstandard.ZstdCompressionDict(_unpack(decision.base), dict_type=zstandard.DICT_TYPE_RAWCONTENT)
     packed = bytes(decision.snapshot)
     text = zstandard.ZstdDecompressor(dict_data=dictionary).decompress(packed, max_output_size=_MAX_SNAPSHOT_BYTES)
-    return _snapshot(text)
+    return snapshot_from_text(text)
 
 
 def replay(decision: Decision, policy_name: str = "", parameters: dict[str, Any] | None = None) -> Plan:
@@ -117,7 +117,7 @@ def replay(decision: Decision, policy_name: str = "", parameters: dict[str, Any]
 
 
 def same_plan(plan: Plan, decision: Decision) -> bool:
-    return bool(json.loads(_plan_text(plan)) == decision.plan)
+    return bool(json.loads(plan_text(plan)) == decision.plan)
 
 
 def prune() -> None:
