@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from scheduling._guaranteed import Book
 from scheduling.domain import WHOLE, Gang, Guarantee, Job, Reason, Snapshot, plain_type
-from scheduling.policies._view import View, counted, view
+from scheduling.domain.wording import counted
+from scheduling.policies._view import View, view
 from scheduling.policies.base import Policy
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from scheduling._ledger import Ledger
 from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.domain.lazy_reasons import Told
+from scheduling.domain.wording import words
 from scheduling.policies._limits import Rooms
-from scheduling.policies._told import Told
-from scheduling.policies._view import View, words
+from scheduling.policies._view import View
 
 
 class Hands:

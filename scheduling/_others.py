@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from scheduling._hosts import NO_HOST
 from scheduling.domain import Job, Node, Reason, Snapshot, plain_type
-from scheduling.policies._view import counted
+from scheduling.domain.wording import counted
 
 #: Tokens of reasons that say that too little is free.
 _FULL = frozenset(

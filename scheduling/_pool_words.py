@@ -10,9 +10,9 @@ from typing import Any
 from scheduling._displaced import window_detail
 from scheduling._spanning import by_type, is_wide
 from scheduling.domain import POOL_MARK, Gang, Job, Plan, Reason, Window, plain_type
-from scheduling.policies._backfill import span
+from scheduling.domain.wording import counted, span, words
 from scheduling.policies._stock import no_type
-from scheduling.policies._view import View, counted, words
+from scheduling.policies._view import View
 from scheduling.pools import Pool, Pools, latest_end
 
 _KEY = re.compile(f"{POOL_MARK}[^{POOL_MARK}]*{POOL_MARK}")

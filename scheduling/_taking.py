@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from scheduling.domain import Gang, Guarantee, Job, Reason
-from scheduling.policies._view import words
+from scheduling.domain.wording import words
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from scheduling._others import OthersWords
 from scheduling._pool_words import PoolWords
 from scheduling._reclaim import Reclaim
 from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
+from scheduling.domain.lazy_reasons import Told
 from scheduling.draining import moments
 from scheduling.lifecycle import State
 from scheduling.policies._known import fleet
 from scheduling.policies._stock import NO_TYPE, TOO_LARGE
-from scheduling.policies._told import Told
 from scheduling.policies._view import View, queue_key
 from scheduling.policies.base import Policy
 

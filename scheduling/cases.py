@@ -14,8 +14,7 @@ from scheduling.errors import InvalidInput
 from scheduling.input_files import read_json
 from scheduling.lifecycle import State
 from scheduling.policies._memory import MEMORY
-from scheduling.strict_numbers import StrictNumbers
-from scheduling.validation import problem
+from scheduling.validation import StrictNumbers, problem
 
 _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from scheduling.domain import Drain, Job, Node, Reason, Snapshot, plain_type
+from scheduling.domain.wording import span
 from scheduling.lifecycle import State
-from scheduling.policies._backfill import span
 
 #: For a round to come by and for processes to stop, beside what the job's checkpoints were measured to take.
 MARGIN_S = 30.0

@@ -23,6 +23,7 @@ from scheduling._spanning import start_across
 from scheduling._sparing import allocate
 from scheduling._telling import Layout, moves_of, next_wake_at, reasons_of
 from scheduling.domain import Allocation, Gang, Job, Plan, Reason, Snapshot
+from scheduling.domain.gpu_parts import overfull
 from scheduling.errors import SolverError
 from scheduling.placement import Board, Request, lay_out
 from scheduling.policies._known import fleet
@@ -32,7 +33,6 @@ from scheduling.policies._view import View, view
 from scheduling.policies.base import Policy
 from scheduling.policies.fallback import start_minimums
 from scheduling.pools import Pools, divide
-from scheduling.sharing import overfull
 from scheduling.timesharing import share_time, with_least_gangs
 
 

@@ -12,8 +12,7 @@ from rest_framework.request import Request
 from accounts.text import shown
 from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem, Problems, problems_of
-from scheduling.strict_numbers import StrictNumbers
-from scheduling.validation import hint_at
+from scheduling.validation import StrictNumbers, hint_at
 
 M = TypeVar("M", bound=BaseModel)
 When = TypeVar("When", bound=date)

@@ -15,7 +15,7 @@ from portal.api.shapes.base import JobState
 from portal.jobs.models import LIVE_VALUES, Job
 from portal.jobs.selectors import in_people_states, in_states
 from scheduling.lifecycle import LIVE
-from scheduling.strict_numbers import StrictNumbers
+from scheduling.validation import StrictNumbers
 
 
 def split_label(label: str) -> tuple[str, str | None]:

@@ -8,7 +8,7 @@ from portal.jobs.describe import iso, runs_emulated
 from portal.jobs.models import Job, ResourceProfile, ResourceSeries
 from portal.jobs.profiles import workload_of
 from portal.jobs.series import Row, bounded, unpack
-from scheduling.histories import RESOURCES
+from scheduling.domain.usage_history import RESOURCES
 
 #: The newest ones are shown.
 MAX_LAUNCHES, MAX_PROFILES = 50, 50

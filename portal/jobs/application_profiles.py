@@ -11,7 +11,7 @@ from portal.jobs.profiles import workload_of
 from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.series import history_of, unpack
 from scheduling import domain
-from scheduling.histories import ResourceHistory
+from scheduling.domain.usage_history import ResourceHistory
 
 #: Applications whose histories are read in one round, those recorded last.
 MOST_PROFILES = 2_000

@@ -27,9 +27,9 @@ from portal.jobs.preview_basis import Basis, basis_of, drafted
 from portal.jobs.schema import FieldProblem, JobFile, Problems
 from portal.jobs.services.submission import Understood, Wish, understand
 from scheduling import domain
+from scheduling.domain.wording import span
 from scheduling.forecast.forecast import Budget, foresee
 from scheduling.policies import load_policy
-from scheduling.policies._backfill import span
 from scheduling.policies.base import Policy
 from scheduling.preview import Preview, preview
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from accounts.text import check_line, one_line, several_lines
-from scheduling.strict_numbers import StrictNumbers
+from scheduling.validation import StrictNumbers
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(MiB|GiB|TiB|M|G|T|MB|GB|TB)?", re.IGNORECASE | re.ASCII)
 _MIB = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import zstandard
 
-from scheduling.histories import RESOURCES, ResourceHistory
+from scheduling.domain.usage_history import RESOURCES, ResourceHistory
 
 Row = list[float | None]
 

@@ -11,7 +11,7 @@ from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem, Problems
 from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES, load_policy
-from scheduling.strict_numbers import StrictNumbers
+from scheduling.validation import StrictNumbers
 
 MOST_JOBS, MOST_POLICIES, MOST_REPETITIONS, MOST_GPUS = 20_000, 8, 5, 10_000
 Name = Annotated[str, Field(max_length=120), OneLine]

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from portal.jobs.schema import FieldProblem, Problems
 from portal.rollouts.indicators import Indicators
-from scheduling.strict_numbers import StrictNumbers
+from scheduling.validation import StrictNumbers
 
 #: Points of the cluster are kept as long, by default.
 MOST_GUARD_S = 14 * 86_400

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from scheduling.histories import RESOURCES, ResourceHistory
+from scheduling.domain.usage_history import RESOURCES, ResourceHistory
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]

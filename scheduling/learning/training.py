@@ -31,8 +31,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from scheduling.domain.usage_history import ResourceHistory, history_json
 from scheduling.errors import InvalidInput
-from scheduling.histories import ResourceHistory, history_json
 from scheduling.learning.emulator import Choose, Episode, Rules, cost, play
 from scheduling.learning.images import (
     INPUTS,

@@ -15,13 +15,15 @@ from functools import cached_property
 from typing import Literal
 
 from scheduling.domain import WHOLE, Gang, Job, Reason, Snapshot
+from scheduling.domain.wording import span, words
 from scheduling.lifecycle import TRAINING
 from scheduling.policies._known import fleet
 from scheduling.policies._stock import Stock
 from scheduling.policies._timetable import Timetable
-from scheduling.policies._view import View, present_gang, words
+from scheduling.policies._view import View, present_gang
 
 Kind = Literal["none", "easy", "conservative"]
+
 #: Processes on their way out, and jobs that are past their expected end, are taken to be gone after so long.
 _SOON_S = 30.0
 
@@ -221,11 +223,3 @@ class Backfill:
     def _detail(self, slot: Slot, whose: Job | None, **more: int) -> dict[str, object]:
         detail: dict[str, object] = {"expected_start_at": slot.at, "type": slot.gang.type, "needs": slot.gang.count}
         return detail | more | ({"freed_by": whose.id} if whose else {})
-
-
-def span(seconds: float) -> str:
-    """For sentences: one unit."""
-    for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scheduling.domain import WHOLE, Job, Node, Reason
+from scheduling.domain.wording import span
 from scheduling.learning.images import (
     Choices,
     Placed,
@@ -20,7 +21,6 @@ from scheduling.learning.images import (
     turns_s,
     usage_of,
 )
-from scheduling.policies._backfill import span
 from scheduling.policies._patience import Waiting
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
 

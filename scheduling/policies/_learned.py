@@ -21,14 +21,14 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from scheduling.domain import WHOLE, Allocation, Job, Reason, Snapshot
+from scheduling.domain.wording import counted, span
 from scheduling.errors import InvalidInput
 from scheduling.learning.images import MOST_OVERSUBSCRIPTION, MOST_WORTH, Bounds, Profile, Sight
 from scheduling.learning.network import Model, load
-from scheduling.policies._backfill import span
 from scheduling.policies._joining import HELD_BACK, Joining, held_back
 from scheduling.policies._packing import PackingPolicy, Planned
 from scheduling.policies._patience import Kept, Waiting, is_part, keep_for_the_overdue
-from scheduling.policies._view import View, counted
+from scheduling.policies._view import View
 from scheduling.policies._yard import Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 

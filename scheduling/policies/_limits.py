@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from scheduling.domain import Gang, Job, Reason
-from scheduling.policies._view import View, counted, limited, name_of, spent_reason
+from scheduling.domain.wording import counted
+from scheduling.policies._view import View, limited, name_of, spent_reason
 
 _NO_LIMIT = 2**40
 

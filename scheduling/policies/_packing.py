@@ -14,10 +14,11 @@ import numpy as np
 from pydantic import Field
 
 from scheduling.domain import WHOLE, Allocation, Gang, Job, Reason, Snapshot, plain_type
+from scheduling.domain.wording import words
 from scheduling.errors import SolverError
 from scheduling.policies._limits import Rooms
 from scheduling.policies._stock import TOO_LARGE, gpu_memory, host_memory, no_type, processors, size
-from scheduling.policies._view import View, view, words
+from scheduling.policies._view import View, view
 from scheduling.policies._yard import Demand, Ints, Mask, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 
@@ -50,7 +51,7 @@ class PackingPolicy(ABC):
     Parameters: ClassVar[type[BaseParameters]] = Parameters
     elastic: ClassVar[bool] = False
     timed: ClassVar[bool] = False
-    #: Places parts of devices itself (scheduling.sharing).
+    #: Places parts of devices itself (scheduling.domain.gpu_parts).
     shares_gpus: ClassVar[bool] = True
 
     def __init__(self, parameters: Any = None) -> None:

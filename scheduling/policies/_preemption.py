@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from scheduling._guaranteed import Book
 from scheduling.domain import Gang, Job, Qos, Reason, Snapshot
+from scheduling.domain.wording import words
 from scheduling.lifecycle import State
 from scheduling.policies._stock import Stock
-from scheduling.policies._view import View, words
+from scheduling.policies._view import View
 
 #: (place in the order of priority, priority)
 Rank = Mapping[str, tuple[int, int]]

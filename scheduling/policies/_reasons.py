@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from scheduling.domain import Gang, Job, Reason
+from scheduling.domain.lazy_reasons import Told
+from scheduling.domain.wording import words
 from scheduling.policies._limits import Rooms
 from scheduling.policies._stock import no_type
-from scheduling.policies._told import Told
-from scheduling.policies._view import View, words
+from scheduling.policies._view import View
 
 
 def explain(

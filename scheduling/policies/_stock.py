@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.domain.wording import words
 from scheduling.policies._known import fleet
 from scheduling.policies._limits import Rooms
-from scheduling.policies._view import View, fixed_gangs, words
+from scheduling.policies._view import View, fixed_gangs
 
 
 class Stock:

@@ -118,15 +118,6 @@ def _known_of(shape: tuple[object, ...]) -> Known:
     return Known()
 
 
-def counted(number: int, noun: str) -> str:
-    """As `1 GPU` and `2 GPUs`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def words(gang: Gang) -> str:
-    return f"{gang.count} \N{MULTIPLICATION SIGN} {gang.type}"
-
-
 def queue_key(job: Job) -> tuple[int, float, int, str]:
     """Priority, then submission time, then id (the short number orders as the id does for people)."""
     return (-job.priority, job.submitted_at, job.number, job.id)

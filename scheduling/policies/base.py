@@ -9,8 +9,7 @@ from pydantic_core import ErrorDetails
 
 from scheduling.domain import Allocation, Snapshot
 from scheduling.errors import InvalidParameters
-from scheduling.strict_numbers import StrictNumbers
-from scheduling.validation import hint_at
+from scheduling.validation import StrictNumbers, hint_at
 
 
 class Parameters(StrictNumbers):
@@ -41,7 +40,7 @@ class Policy(Protocol):
     # `minds_guarantees` it leaves alone whom a guarantee keeps, else it is asked again (scheduling._sparing).
     # For guarantees (scheduling._reclaim): `start_sizes(field, job)`, the GPUs of each type on which it starts a job
     # where that is not the least; `in_order(snapshot, jobs)`, its order where that is not the queue's.
-    # `shares_gpus`: answers with placements, of parts of devices too (scheduling.sharing).
+    # `shares_gpus`: answers with placements, of parts of devices too (scheduling.domain.gpu_parts).
     # `reads_histories`: it reads what jobs used of a GPU when they were recorded (Job.history).
     # `gathers`: whoever runs may be moved to bring a gang onto one node. `presets`: parameters by name, for forms.
 

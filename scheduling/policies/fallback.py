@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from scheduling.domain import Allocation, Gang, Reason, Snapshot
+from scheduling.domain.wording import words
 from scheduling.policies._stock import Stock
-from scheduling.policies._view import view, words
+from scheduling.policies._view import view
 
 
 def start_minimums(snapshot: Snapshot, why: str) -> Allocation:

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
+from scheduling.domain.wording import words
 from scheduling.policies._stock import Stock
-from scheduling.policies._view import View, view, words
+from scheduling.policies._view import View, view
 from scheduling.policies.base import Parameters as BaseParameters
 
 

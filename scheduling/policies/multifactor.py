@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
+from scheduling.domain.lazy_reasons import Told
 from scheduling.policies._backfill import Backfill, Kind
 from scheduling.policies._preemption import make_room
 from scheduling.policies._stock import Stock
-from scheduling.policies._told import Told
 from scheduling.policies._view import View, view
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.priority.fair_share import Form

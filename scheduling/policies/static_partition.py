@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
+from scheduling.domain.lazy_reasons import Told
+from scheduling.domain.wording import counted, words
 from scheduling.policies._stock import Stock, no_type
-from scheduling.policies._told import Told
-from scheduling.policies._view import View, counted, view, words
+from scheduling.policies._view import View, view
 from scheduling.policies.base import Parameters as BaseParameters
 
 

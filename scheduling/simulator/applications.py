@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scheduling.domain import Curve, Node
-from scheduling.histories import ResourceHistory
+from scheduling.domain.usage_history import ResourceHistory
 from scheduling.simulator.trace import Cluster, TraceJob
 
 GPU_TYPE = "titan_xp"

@@ -12,8 +12,7 @@ from pydantic import ConfigDict, Field
 
 from scheduling.domain import Guarantee, Limit, Node
 from scheduling.errors import InvalidInput
-from scheduling.strict_numbers import StrictNumbers
-from scheduling.validation import validated
+from scheduling.validation import StrictNumbers, validated
 
 
 class _Entry(StrictNumbers):

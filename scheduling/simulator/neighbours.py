@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from scheduling.histories import ResourceHistory
+from scheduling.domain.usage_history import ResourceHistory
 from scheduling.interference import Nature, nature_of, slowdowns
 from scheduling.lifecycle import TRAINING, Event, State
 from scheduling.simulator.applications import APPLICATIONS

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from scheduling.domain import WHOLE, Curve, Guarantee, Node
+from scheduling.domain.usage_history import ResourceHistory
 from scheduling.errors import InvalidInput
-from scheduling.histories import ResourceHistory
 from scheduling.input_files import read_json
 from scheduling.published import published_curves
 from scheduling.simulator.hardware import MOST_GPUS, NodeEntry, read_hardware

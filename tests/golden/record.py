@@ -1,4 +1,4 @@
-"""Records what is held equal: `python -m tests.golden.record`, with `--decisions` those of the portal in EVENKEEL_DATA too.
+"""Records what is held equal: `python -m tests.golden.record`; `--decisions` adds those of the portal in EVENKEEL_DATA.
 
 Only for a change of behaviour that is meant, in the commit that makes it.
 """

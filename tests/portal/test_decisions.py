@@ -10,7 +10,7 @@ from django.utils import timezone
 from portal.jobs import decisions
 from portal.jobs.models import Decision, DecisionBase
 from portal.jobs.snapshots import take_snapshot
-from scheduling.histories import ResourceHistory
+from scheduling.domain.usage_history import ResourceHistory
 from tests.builders import make_job, make_snapshot
 from tests.portal.world import World
 
@@ -48,14 +48,17 @@ def test_the_snapshot_comes_back_as_it_was(world: World) -> None:
     view = take_snapshot(world.cluster, timezone.now())
     decision = Decision.objects.latest("round")
     assert decisions.snapshot_of(decision).nodes == view.snapshot.nodes
-    stored = decisions._snapshot(decisions._text(view.snapshot))
+    stored = decisions.snapshot_from_text(decisions.snapshot_text(view.snapshot))
     assert sorted(stored.jobs, key=lambda j: j.number) == sorted(view.snapshot.jobs, key=lambda j: j.number)
 
 
 def test_histories_of_resources_come_back_as_they_were() -> None:
     known = ResourceHistory(5.0, (0.1, 0.9), (0.2, 0.3), (0.0, 0.5), (0.0, 0.0))
     snapshot = make_snapshot(make_job(gpus=1, gpu_milli=250, history=known), make_job(gpus=1))
-    assert [job.history for job in decisions._snapshot(decisions._text(snapshot)).jobs] == [known, None]
+    assert [job.history for job in decisions.snapshot_from_text(decisions.snapshot_text(snapshot)).jobs] == [
+        known,
+        None,
+    ]
 
 
 def test_rounds_share_a_base_and_store_their_difference(world: World, settings: Any) -> None:

@@ -16,7 +16,7 @@ from portal.jobs.models import Decision, Job, ModelType, ResourceProfile, Resour
 from portal.jobs.services import administration, reports, resources
 from portal.jobs.services.transfer import move_job
 from portal.jobs.snapshots import take_snapshot
-from scheduling.histories import RESOURCES
+from scheduling.domain.usage_history import RESOURCES
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
 

@@ -83,7 +83,7 @@ def test_pairs_are_known_only_where_the_policy_packs() -> None:
     view = take_snapshot(world.cluster, timezone.now())
     assert len(view.snapshot.pairs) == 1
     assert all(speed > 0 for kinds in view.snapshot.pairs.values() for both in kinds.values() for speed in both)
-    stored = decisions._snapshot(decisions._text(view.snapshot))
+    stored = decisions.snapshot_from_text(decisions.snapshot_text(view.snapshot))
     assert stored.pairs == view.snapshot.pairs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduling.domain import Curve, Job
-from scheduling.histories import ResourceHistory
+from scheduling.domain.usage_history import ResourceHistory
 from scheduling.learning.images import Choices
 from scheduling.simulator.applications import GPU_TYPE
 from scheduling.simulator.trace import TraceJob

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from scheduling.domain.usage_history import RESOURCES, history_json, parse_history
 from scheduling.errors import InvalidInput
-from scheduling.histories import RESOURCES, history_json, parse_history
 from scheduling.interference import Nature, fit, predicted, slowdowns
 from scheduling.learning.images import (
     BINS,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portal.jobs.decisions import _snapshot, _text
+from portal.jobs.decisions import snapshot_from_text, snapshot_text
 from scheduling.domain import Beside, Job, Node, Others, Partition, Plan, Snapshot, Window
 from scheduling.forecast.forecast import foresee
 from scheduling.policies import POLICIES, load_policy
@@ -179,4 +179,4 @@ def test_that_they_are_others_is_said_and_foreseen() -> None:
 
 def test_a_kept_decision_has_them() -> None:
     snapshot = taken(make_snapshot(lasting(4), nodes=beside((8_000, 500, None)), now=AT), 2)
-    assert _snapshot(_text(snapshot)) == snapshot
+    assert snapshot_from_text(snapshot_text(snapshot)) == snapshot

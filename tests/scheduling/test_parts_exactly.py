@@ -12,7 +12,8 @@ from scheduling import rounds, timesharing
 from scheduling._hands import Hands
 from scheduling._telling import Layout
 from scheduling.domain import WHOLE, Curve, Gang, Job, Snapshot
-from scheduling.policies._backfill import Backfill, span
+from scheduling.domain.wording import span
+from scheduling.policies._backfill import Backfill
 from scheduling.policies._limits import _least, cut_down
 from scheduling.policies._stock import Stock
 from scheduling.policies._view import view

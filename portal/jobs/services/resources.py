@@ -15,7 +15,7 @@ from portal.jobs.models import Hold, ResourceProfile, ResourceSeries, Run
 from portal.jobs.profiles import workload_of
 from portal.jobs.series import MOST_ROWS, Row, bounded, even, grouped, pack, slot, unpack
 from portal.jobs.services.times import from_posix
-from scheduling.histories import RESOURCES
+from scheduling.domain.usage_history import RESOURCES
 
 #: So many rows wait to be packed together: at 5 s two minutes.
 TAIL = 24

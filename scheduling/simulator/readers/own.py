@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scheduling.domain import WHOLE, Curve
+from scheduling.domain.usage_history import history_json, parse_history
 from scheduling.errors import InvalidInput
-from scheduling.histories import history_json, parse_history
 from scheduling.input_files import read_json
 from scheduling.simulator.readers._jobs import Context
 from scheduling.simulator.trace import TraceJob, look_up, read_curve

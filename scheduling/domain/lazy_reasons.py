@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from scheduling.domain import Reason
+from scheduling.domain.plan import Reason
 
 
 class Told(Mapping[str, Reason]):

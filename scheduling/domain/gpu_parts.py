@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from scheduling.domain import WHOLE, Job, Snapshot
+from scheduling.domain.job import WHOLE, Job
+from scheduling.domain.snapshot import Snapshot
 
 
 def taken(jobs: Iterable[Job], gpus: Mapping[str, tuple[int, ...]] | None = None) -> Counter[int]:
