@@ -20,9 +20,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scheduling.estimator import COVERAGE, LOGARITHMS, RETAINED, Estimator, Floats, Method, fill  # noqa: E402
-from scheduling.published import published_table  # noqa: E402
-from scheduling.references import family, logarithms, retained  # noqa: E402
+from scheduling.throughput.estimator import COVERAGE, LOGARITHMS, RETAINED, Estimator, Floats, Method, fill  # noqa: E402
+from scheduling.throughput.published import published_table  # noqa: E402
+from scheduling.throughput.reference_tables import family, logarithms, retained  # noqa: E402
 
 SEEDS = 5
 #: Runs inside the reference's check-out, on the same table, by its own classes.

@@ -29,7 +29,7 @@ from scheduling.domain import Curve  # noqa: E402
 from scheduling.simulator.generate import SCALES  # noqa: E402
 from scheduling.simulator.readers.own import SCHEMA, entry_of  # noqa: E402
 from scheduling.simulator.trace import TraceJob  # noqa: E402
-from scheduling.throughput import amdahl  # noqa: E402
+from scheduling.throughput.curves import amdahl  # noqa: E402
 from tests.live_portal import running_portal  # noqa: E402
 
 WEEK_S = 7 * 86_400.0

@@ -31,7 +31,7 @@ from scheduling.policies import POLICIES  # noqa: E402
 from scheduling.simulator import simulate  # noqa: E402
 from scheduling.simulator.readers import read_trace  # noqa: E402
 from scheduling.simulator.trace import Cluster, TraceJob  # noqa: E402
-from scheduling.throughput import amdahl  # noqa: E402
+from scheduling.throughput.curves import amdahl  # noqa: E402
 
 DATA = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data"
 TYPES = {"v100": 1.0, "p100": 0.6, "k80": 0.25}

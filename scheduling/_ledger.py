@@ -15,10 +15,10 @@ from scheduling._roll import Roll
 from scheduling.domain import Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.policies._books import Books
-from scheduling.policies._lp import Floats
 from scheduling.policies._memory import MEMORY
 from scheduling.policies._view import View
 from scheduling.policies.base import Parameters, Policy
+from scheduling.solvers.lp import Floats
 
 #: Rounds end this much early rather than a hair too late.
 EDGE_S = 1e-6

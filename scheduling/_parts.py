@@ -27,7 +27,7 @@ from scheduling.policies._view import View, view
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
 from scheduling.policies.base import Policy
 from scheduling.pools import latest_end
-from scheduling.throughput import trial_curve
+from scheduling.throughput.curves import trial_curve
 
 #: Without the types whose GPUs have too little memory.
 _CURVES: ByShape[Mapping[str, Curve]] = ByShape(most=4096)

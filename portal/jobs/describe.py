@@ -29,7 +29,7 @@ from portal.jobs.slurm_words import waiting_word
 from portal.jobs.snapshots import job_profiles
 from portal.jobs.starts import expected_starts
 from scheduling.lifecycle import LIVE, QUEUED, TERMINAL, TRAINING, WAITING, State, coarse_state
-from scheduling.throughput import Profile
+from scheduling.throughput.curves import Profile
 
 CURRENCY = holding.CURRENCY
 

@@ -16,7 +16,7 @@ from portal.jobs.offers import describe_curve
 from portal.jobs.snapshots import job_profiles
 from portal.own_address import leads_here
 from scheduling.lifecycle import LIVE, TRAINING, WAITING, State
-from scheduling.throughput import Profile
+from scheduling.throughput.curves import Profile
 
 MAX_CHECKPOINTS = 50
 MAX_LINKS = 50

@@ -16,7 +16,7 @@ from scheduling.domain import NodeBounds
 from scheduling.engine_bounds import nodes_with
 from scheduling.executors.base import EngineLimits
 from scheduling.lifecycle import LIVE, State
-from scheduling.throughput import Profile
+from scheduling.throughput.curves import Profile
 
 
 def note_limits(cluster: Cluster, limits: EngineLimits) -> None:

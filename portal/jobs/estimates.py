@@ -20,7 +20,7 @@ from portal.jobs.models import Job
 from portal.jobs.services.admission import Asked, foresee
 from portal.jobs.services.partitions import gpus_by_type
 from portal.jobs.services.submission import Wish
-from scheduling.throughput import Profile
+from scheduling.throughput.curves import Profile
 
 #: Beyond this nobody waits for an end, and no date holds it.
 _LONGEST_S = 50 * 365 * 86_400.0

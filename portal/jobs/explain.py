@@ -32,7 +32,7 @@ from portal.jobs.snapshots import job_profiles, take_snapshot
 from scheduling import domain
 from scheduling.lifecycle import TERMINAL, State
 from scheduling.policies import policy_class
-from scheduling.throughput import Profile
+from scheduling.throughput.curves import Profile
 
 MAX_AHEAD = 20
 #: Of those before a job: more say nothing that people would read.

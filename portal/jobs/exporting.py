@@ -13,7 +13,7 @@ from django.db.models import Count
 from portal.jobs.models import Accelerator, Cluster, Job
 from portal.jobs.snapshots import job_profiles
 from scheduling.lifecycle import State
-from scheduling.throughput import Profile
+from scheduling.throughput.curves import Profile
 
 _BATCH = 500
 

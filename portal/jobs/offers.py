@@ -18,7 +18,7 @@ from portal.jobs.live_state import KINDS
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, ModelType, Node
 from portal.jobs.others import taken_gpus
 from portal.jobs.others_words import describe_taken
-from scheduling.throughput import Profile
+from scheduling.throughput.curves import Profile
 
 TITLES = {
     "titan_xp": "NVIDIA TITAN Xp",

@@ -12,7 +12,7 @@ from portal.jobs.clusters import is_emulated
 from portal.jobs.models import PairSample
 from portal.jobs.schema import WHOLE_PERCENT
 from scheduling import domain
-from scheduling.colocation import Pairs, pairs_of
+from scheduling.throughput.colocation import Pairs, pairs_of
 
 #: The newest samples that a measured number rests on, and all that are read in one round.
 _NEWEST, _MOST_ROWS = 50, 20_000

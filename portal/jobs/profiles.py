@@ -15,9 +15,9 @@ from portal.jobs.clusters import is_emulated, speedup
 from portal.jobs.models import Job, ThroughputSample
 from portal.jobs.schema import WHOLE_PERCENT
 from scheduling.domain import Curve
-from scheduling.estimates import estimate
-from scheduling.published import published_by_slug
-from scheduling.throughput import Number, Profile, catalogue, make_curve, merge, numbers_of, scale, trial_curve
+from scheduling.throughput.curves import Number, Profile, catalogue, make_curve, merge, numbers_of, scale, trial_curve
+from scheduling.throughput.estimates import estimate
+from scheduling.throughput.published import published_by_slug
 
 #: The newest sample rows that a measured number rests on.
 _NEWEST = 50

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from portal.jobs.models import Dependency, Job
-from scheduling.throughput import Profile
+from scheduling.throughput.curves import Profile
 
 
 def alone_steps_per_s(known: Mapping[str, Profile], types: Mapping[str, int], max_gpus: int | None) -> float:

@@ -31,8 +31,8 @@ from portal.jobs.windows import windows_of
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING, State
 from scheduling.policies import load_policy
-from scheduling.policies._work import CLOCK
-from scheduling.throughput import Number, Profile
+from scheduling.solvers.budget import CLOCK
+from scheduling.throughput.curves import Number, Profile
 
 logger = logging.getLogger(__name__)
 

@@ -21,13 +21,13 @@ from portal.lab.packing import unpack
 from portal.lab.spec import Edited, HistoryWorkload, Spec, SyntheticWorkload, TraceWorkload
 from portal.lab.traces import gpu_hours
 from scheduling.errors import InvalidInput
-from scheduling.published import published_curves
 from scheduling.simulator import trace
 from scheduling.simulator.generate import Recipe, generate
 from scheduling.simulator.readers import own
 from scheduling.simulator.readers._jobs import Context
 from scheduling.simulator.trace import TraceJob
-from scheduling.throughput import catalogue
+from scheduling.throughput.curves import catalogue
+from scheduling.throughput.published import published_curves
 
 
 @dataclass

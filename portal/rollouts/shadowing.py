@@ -26,11 +26,11 @@ from portal.jobs.snapshots import ClusterView
 from portal.lab.packing import pack
 from portal.rollouts.comparing import Comparison, compare_plans
 from portal.rollouts.models import Phase, Rollout, ShadowDecision
-from scheduling.colocation import pairs_of
 from scheduling.domain import Plan, Snapshot
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
 from scheduling.rounds import plan_round
+from scheduling.throughput.colocation import pairs_of
 
 logger = logging.getLogger(__name__)
 #: For one plan, in seconds; whatever does not notice is killed somewhat later.

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from scheduling.policies._lp import Floats, Ints
 from scheduling.policies._shares import ByNumber, Shares
+from scheduling.solvers.lp import Floats, Ints
 
 _DOUBLE = np.dtype("<f8")
 

@@ -14,8 +14,8 @@ import numpy as np
 from scheduling.errors import SolverError
 from scheduling.policies._choices import Alike
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._lp import INFINITY, Engine, Floats, Ints
 from scheduling.policies._needs import Needs, Tangents, flat
+from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints
 
 _ROUNDS, _STEPS = 200, 100
 _MET, _BINDS, _SAME = 1e-9, 1e-9, 1e-12

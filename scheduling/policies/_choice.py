@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduling.domain import Gang, Job
-from scheduling.policies._lp import Engine, Floats, LinearProgram
+from scheduling.solvers.lp import Engine, Floats, LinearProgram
 
 #: Shares of a job above this are as good as whole; what is left of the others goes out by density.
 _WHOLE = 1.0 - 1e-6

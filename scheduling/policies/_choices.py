@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scheduling.errors import SolverError
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._lp import Floats, Ints
+from scheduling.solvers.lp import Floats, Ints
 
 #: Every pair of types is tried for every unit: with more types than this rows of a program take less.
 MOST_TYPES = 48

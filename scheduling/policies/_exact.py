@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import math
 import time
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from itertools import count
@@ -16,6 +15,7 @@ import pulp
 from scheduling.errors import SolverError
 from scheduling.policies._greedy import LARGEST_VARIANCE, UNITS, Kind, Seat, at, groups_of
 from scheduling.policies.f_scheduling import Problem
+from scheduling.solvers.integer import solve_integers
 
 #: Sums closer than this are one; solvers work to about 1e-6.
 TOLERANCE = 1e-7
@@ -171,27 +171,3 @@ def _counts(kind: Kind, t: int) -> list[int]:
     low, high = kind.low[t], kind.high[t]
     last = min(high, max(low, len(kind.value[t]) - 1))
     return [n for n in range(low, last + 1) if n == low or at(kind.value[t], n) > at(kind.value[t], n - 1)]
-
-
-def solve_integers(program: pulp.LpProblem, seconds: float, nodes: int) -> bool:
-    """Whether it has a solution, which is then proven. Raises SolverError where its limits end the search."""
-    try:
-        status = pulp.LpStatus[program.solve(_integer_solver(seconds, nodes))]
-    except KeyError:  # PuLP has no word for the status of HiGHS at its limit of nodes
-        raise SolverError("its limit of nodes") from None
-    if status == "Infeasible":
-        return False
-    if status != "Optimal" or program.sol_status != pulp.LpSolutionOptimal:
-        raise SolverError(f"{status.lower()} after its limits")
-    return True
-
-
-def _integer_solver(seconds: float, nodes: int) -> Any:
-    """HiGHS, or CBC where it is missing, with limits of the clock and of the nodes of its search."""
-    options = {"msg": False, "timeLimit": None if math.isinf(seconds) else seconds}
-    highs = pulp.HiGHS(gapRel=0.0, threads=1, mip_max_nodes=nodes, **options)
-    if highs.available():
-        return highs
-    with warnings.catch_warnings():  # the bundled CBC goes with PuLP 4, below which we are pinned
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return pulp.PULP_CBC_CMD(gapRel=0.0, threads=1, maxNodes=nodes, **options)

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scheduling.errors import SolverError
 from scheduling.policies._choices import Alike
 from scheduling.policies._fractions import ByJob, Fractions
-from scheduling.policies._lp import Engine, Floats
 from scheduling.policies._needs import Needs, Tangents, optimise
 from scheduling.policies._pouring import pour
 from scheduling.policies._vessels import Vessel
+from scheduling.solvers.lp import Engine, Floats
 
 Active = NDArray[np.bool_]
 _BINDS = 1e-7

@@ -9,11 +9,11 @@ from pydantic import Field
 
 from scheduling.domain import Allocation, Reason, Snapshot
 from scheduling.policies._fractions import Fractions, build
-from scheduling.policies._lp import Engine
 from scheduling.policies._reference import blind
 from scheduling.policies._shares import Shares
-from scheduling.policies._work import seconds
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.solvers.budget import seconds
+from scheduling.solvers.lp import Engine
 
 
 class FractionParameters(BaseParameters):

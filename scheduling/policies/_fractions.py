@@ -18,9 +18,9 @@ from scheduling.domain import Curve, Job, Reason, Snapshot
 from scheduling.domain.wording import counted
 from scheduling.lifecycle import State
 from scheduling.policies._known import fleet
-from scheduling.policies._lp import INFINITY, Floats, Ints, LinearProgram
 from scheduling.policies._view import queue_of
-from scheduling.throughput import effective
+from scheduling.solvers.lp import INFINITY, Floats, Ints, LinearProgram
+from scheduling.throughput.curves import effective
 
 NO_PARTNER = -1
 

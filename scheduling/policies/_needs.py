@@ -19,8 +19,8 @@ import numpy as np
 
 from scheduling.errors import SolverError
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._lp import INFINITY, Engine, Floats, Ints, LinearProgram
 from scheduling.policies._within import split
+from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints, LinearProgram
 
 _ROUNDS = 200
 _TOLERANCE, _COARSEST = 1e-9, 1e-6

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._lp import Engine, Ints
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies._sums import largest_sum
+from scheduling.solvers.lp import Engine, Ints
 
 
 def maximise_in_order(found: Fractions, position: Ints, engine: Engine, time_limit_s: float) -> tuple[float, Shares]:

@@ -16,9 +16,9 @@ from scheduling.errors import SolverError
 from scheduling.policies._bounding import Bounding
 from scheduling.policies._choices import Alike, Choices
 from scheduling.policies._fractions import ByJob, Fractions
-from scheduling.policies._lp import Engine, Floats
 from scheduling.policies._prices import Market, Needs, optimise_market
 from scheduling.policies._vessels import Vessel
+from scheduling.solvers.lp import Engine, Floats
 
 _BINDS, _SAME = 1e-9, 1e-9
 #: (needs by volume, the volume of all, the volume that is reached) -> Poured

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from scheduling.errors import SolverError
 from scheduling.policies._choices import Choice, Choices
-from scheduling.policies._lp import INFINITY, Engine, Floats, LinearProgram
+from scheduling.solvers.lp import INFINITY, Engine, Floats, LinearProgram
 
 #: theta -> (what each job needs in steps/s, how fast that changes with theta)
 Needs = Callable[[float], tuple[Floats, Floats]]

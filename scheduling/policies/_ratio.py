@@ -12,7 +12,7 @@ import numpy as np
 
 from scheduling.errors import SolverError
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._lp import INFINITY, Engine, Floats, LinearProgram
+from scheduling.solvers.lp import INFINITY, Engine, Floats, LinearProgram
 
 _ROUNDS = 50
 _TOLERANCE = 1e-10

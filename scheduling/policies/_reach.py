@@ -13,10 +13,10 @@ import numpy as np
 from scheduling.errors import SolverError
 from scheduling.policies._choices import MOST_TYPES, Alike, Choices
 from scheduling.policies._fractions import ByJob, Fractions
-from scheduling.policies._lp import INFINITY, Engine, Floats, Ints, LinearProgram
 from scheduling.policies._needs import Tangents, optimise
 from scheduling.policies._prices import Market, optimise_market
 from scheduling.policies._shares import even
+from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints, LinearProgram
 
 #: From so many columns on prices are faster than rows.
 _MANY = 1_000

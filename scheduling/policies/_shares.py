@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from scheduling.policies._fractions import NO_PARTNER, ByJob, Fractions
-from scheduling.policies._lp import Floats
 from scheduling.policies._within import split
+from scheduling.solvers.lp import Floats
 
 Shares = Mapping[tuple[str, ...], Mapping[str, float]]
 _LEAST = 1e-12

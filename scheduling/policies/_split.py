@@ -8,7 +8,7 @@ from operator import mul
 
 import numpy as np
 
-from scheduling.policies._lp import Floats
+from scheduling.solvers.lp import Floats
 
 
 def split_by_demand(masses: Floats, speeds: Floats, demand: Floats) -> Floats:

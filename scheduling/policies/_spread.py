@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduling.policies._central import centre
 from scheduling.policies._fractions import NO_PARTNER, Fractions
-from scheduling.policies._lp import Floats
 from scheduling.policies._reach import Race
 from scheduling.policies._reference import everywhere
 from scheduling.policies._shares import Shares, expand
+from scheduling.solvers.interior_point import centre
+from scheduling.solvers.lp import Floats
 
 
 class _Table:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scheduling.errors import SolverError
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._lp import INFINITY, Engine, Floats, Ints, LinearProgram
+from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints, LinearProgram
 
 #: From so many columns on prices are faster than one program.
 _MANY = 1_000

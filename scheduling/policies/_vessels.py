@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduling.policies._lp import Floats, Ints
+from scheduling.solvers.lp import Floats, Ints
 
 
 @dataclass

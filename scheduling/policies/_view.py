@@ -11,7 +11,7 @@ from typing import Any
 from scheduling.domain import WHOLE, Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.policies._known import ByCurves, Seen, fleet
-from scheduling.throughput import effective, trial_curve
+from scheduling.throughput.curves import effective, trial_curve
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduling.policies._fractions import Entries, Fractions
-from scheduling.policies._lp import INFINITY, Floats, LinearProgram
 from scheduling.policies._split import hand_out_rest, split_by_demand
+from scheduling.solvers.lp import INFINITY, Floats, LinearProgram
 
 #: Of the fastest column: a need below it is none.
 _NOTHING = 1e-9

@@ -19,10 +19,10 @@ from scheduling.errors import SolverError
 from scheduling.policies._exact import Choice, Work, best_plan
 from scheduling.policies._greedy import UNITS, Seat, at
 from scheduling.policies._view import view
-from scheduling.policies._work import seconds
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.f_scheduling import FScheduling, Problem, answer, pose, solve, useful
 from scheduling.policies.f_scheduling import Parameters as GreedyParameters
+from scheduling.solvers.budget import seconds
 
 
 class Parameters(GreedyParameters):

@@ -13,11 +13,11 @@ import numpy as np
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._lp import Floats
 from scheduling.policies._memory import remembered
 from scheduling.policies._reach import Race, soonest
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies._spread import least_late
+from scheduling.solvers.lp import Floats
 
 
 class FinishTimeFairness(FractionPolicy):

@@ -25,9 +25,9 @@ from pydantic import Field
 from scheduling.domain import WHOLE, Snapshot
 from scheduling.policies._packing import PackingPolicy, Planned
 from scheduling.policies._trial import Trial
-from scheduling.policies._work import seconds
 from scheduling.policies._yard import Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.solvers.budget import seconds
 
 
 class Parameters(BaseParameters):

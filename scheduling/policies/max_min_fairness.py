@@ -13,10 +13,10 @@ import numpy as np
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._lp import Floats
 from scheduling.policies._reach import Climb, highest
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies._spread import raised
+from scheduling.solvers.lp import Floats
 
 
 def steps_per_level(found: Fractions) -> Floats:

@@ -15,11 +15,11 @@ from scheduling.policies._choices import Alike
 from scheduling.policies._filling import Active, fill, raise_levels
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._lp import Floats
 from scheduling.policies._shares import Shares, expand
 from scheduling.policies._spread import raised
 from scheduling.policies._vessels import Vessel
 from scheduling.policies.max_min_fairness import steps_per_level
+from scheduling.solvers.lp import Floats
 
 
 class MaxMinFairnessWaterFilling(FractionPolicy):

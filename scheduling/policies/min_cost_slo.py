@@ -13,11 +13,11 @@ import numpy as np
 
 from scheduling.domain import Allocation, Job, Reason, Snapshot
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._lp import INFINITY, Floats
 from scheduling.policies._needs import Tangents, optimise
 from scheduling.policies._ratio import best_ratio, cost_of_columns
 from scheduling.policies._shares import Shares, achieved, expand
 from scheduling.policies.min_cost import MinCost
+from scheduling.solvers.lp import INFINITY, Floats
 
 _SURE = 1 - 1e-9
 

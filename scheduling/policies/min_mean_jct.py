@@ -16,11 +16,11 @@ from scipy.optimize import linear_sum_assignment
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionParameters, FractionPolicy
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._lp import Floats, Ints
 from scheduling.policies._memory import promised
 from scheduling.policies._shares import Shares
 from scheduling.policies._view import queue_key
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.solvers.lp import Floats, Ints
 
 
 class MatchingParameters(FractionParameters):

@@ -19,12 +19,12 @@ from pydantic import Field
 
 from scheduling.domain import Snapshot
 from scheduling.errors import SolverError
-from scheduling.policies._exact import solve_integers
 from scheduling.policies._packing import Planned
-from scheduling.policies._work import seconds
 from scheduling.policies._yard import UNBOUNDED, Demand, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.best_fit import BestFit
+from scheduling.solvers.budget import seconds
+from scheduling.solvers.integer import solve_integers
 
 
 class Parameters(BaseParameters):

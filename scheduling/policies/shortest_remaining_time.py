@@ -28,11 +28,11 @@ from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.wording import words
 from scheduling.policies._choice import Option, ranked
 from scheduling.policies._limits import Rooms
-from scheduling.policies._lp import Engine
 from scheduling.policies._stock import no_type
 from scheduling.policies._view import Span, View, fixed_gangs, view
-from scheduling.policies._work import seconds
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.solvers.budget import seconds
+from scheduling.solvers.lp import Engine
 
 #: Of a gang beyond the minimum a job has to have half, to be given all of it.
 _SOME = 0.5

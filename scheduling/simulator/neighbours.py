@@ -13,11 +13,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from scheduling.domain.usage_history import ResourceHistory
-from scheduling.interference import Nature, nature_of, slowdowns
 from scheduling.lifecycle import TRAINING, Event, State
 from scheduling.simulator.applications import APPLICATIONS
 from scheduling.simulator.run import Run
 from scheduling.simulator.usage import Usage
+from scheduling.throughput.interference import Nature, nature_of, slowdowns
 
 if TYPE_CHECKING:
     from scheduling.simulator.engine import Engine

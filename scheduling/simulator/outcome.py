@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from scheduling.colocation import Pairs
 from scheduling.lifecycle import State
 from scheduling.simulator.meter import Meter
 from scheduling.simulator.run import Run
 from scheduling.simulator.usage import Usage
+from scheduling.throughput.colocation import Pairs
 
 LAUNCHING_DELAY = frozenset({State.STANDBY, State.LAUNCHING, State.CHECKPOINTING, State.STOPPING})
 
@@ -40,7 +40,7 @@ class Options:
     #: far apart.
     coalesce_s: float = 0.0
     pairs: Pairs = field(default_factory=dict)  # throughputs of jobs that share their GPUs, where a file has them
-    #: Jobs whose histories are known slow each other on the GPUs that they share (scheduling.interference).
+    #: Jobs whose histories are known slow each other on the GPUs that they share (scheduling.throughput.interference).
     interference: bool = True
     #: Called now and then with the number of jobs that have ended; True: stop here.
     progress: Callable[[int], bool] | None = None

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scheduling.colocation import Pairs, pairs_of
 from scheduling.domain import Job
 from scheduling.errors import InvalidInput
 from scheduling.input_files import read_json
+from scheduling.throughput.colocation import Pairs, pairs_of
 
 
 def read_pairs(path: Path) -> Pairs:

@@ -9,7 +9,7 @@ from scheduling import domain
 from scheduling.domain import WHOLE, Curve, Gang
 from scheduling.lifecycle import TRAINING, State
 from scheduling.simulator.trace import TraceJob
-from scheduling.throughput import scale
+from scheduling.throughput.curves import scale
 
 _set = object.__setattr__  # jobs are frozen to everybody else
 

@@ -13,10 +13,10 @@ from scheduling.domain import WHOLE, Curve, Guarantee, Node
 from scheduling.domain.usage_history import ResourceHistory
 from scheduling.errors import InvalidInput
 from scheduling.input_files import read_json
-from scheduling.published import published_curves
 from scheduling.simulator.hardware import MOST_GPUS, NodeEntry, read_hardware
 from scheduling.simulator.limits import ProjectLimit, read_guarantees, read_limits
-from scheduling.throughput import catalogue, effective, factors_by_count, make_curve
+from scheduling.throughput.curves import catalogue, effective, factors_by_count, make_curve
+from scheduling.throughput.published import published_curves
 from scheduling.validation import shown
 
 #: {model type: {accelerator type: curve}}

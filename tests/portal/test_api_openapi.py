@@ -28,7 +28,7 @@ from portal.api.shapes.base import JobState, Role, Source
 from portal.jobs.models import MetricPoint
 from portal.jobs.run_tokens import run_token
 from scheduling.lifecycle import COARSE_STATES
-from scheduling.throughput import PRECEDENCE
+from scheduling.throughput.curves import PRECEDENCE
 from tests.portal.things import Things
 
 #: What is streamed asynchronously is served here without an event loop.

@@ -14,8 +14,8 @@ from portal.jobs.pairs import pairs_for
 from portal.jobs.selectors import described_jobs
 from portal.jobs.services import administration
 from portal.jobs.snapshots import take_snapshot
-from scheduling.colocation import pairs_of
 from scheduling.policies._fractions import colocated
+from scheduling.throughput.colocation import pairs_of
 from tests.portal.world import World, check_invariants
 
 pytestmark = pytest.mark.django_db

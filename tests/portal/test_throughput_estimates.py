@@ -12,7 +12,7 @@ from portal.jobs.models import Decision, Job, ModelType
 from portal.jobs.offers import describe_curve
 from portal.jobs.services import administration
 from portal.jobs.snapshots import take_snapshot
-from scheduling.throughput import Number
+from scheduling.throughput.curves import Number
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db

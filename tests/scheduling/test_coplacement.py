@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from scheduling.domain.usage_history import RESOURCES, history_json, parse_history
 from scheduling.errors import InvalidInput
-from scheduling.interference import Nature, fit, predicted, slowdowns
 from scheduling.learning.images import (
     BINS,
     CONSIDERED,
@@ -30,7 +29,6 @@ from scheduling.learning.images import (
     usage_of,
 )
 from scheduling.policies import load_policy
-from scheduling.published import published_table
 from scheduling.simulator.applications import (
     APPLICATIONS,
     GPU_TYPE,
@@ -45,6 +43,8 @@ from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.readers import load_trace
 from scheduling.simulator.readers.own import entry_of, write
+from scheduling.throughput.interference import Nature, fit, predicted, slowdowns
+from scheduling.throughput.published import published_table
 from tests.scheduling.histories import every, history, trace_job
 
 #: So often the time there is may be asked for.
@@ -130,7 +130,7 @@ def test_jobs_slow_each_other_while_they_share() -> None:
     alone = Engine(jobs, on, policy, options=Options(interference=False)).run()
     assert [run.finished_at for run in alone.runs] == [100.0, 150.0]
     both = Engine(jobs, on, policy).run()
-    from scheduling.interference import nature_of
+    from scheduling.throughput.interference import nature_of
 
     nature = nature_of("", GPU_TYPE)
     factor = 1.0 + nature.sensitivity * nature.pressure * 0.25

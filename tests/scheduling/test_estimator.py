@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.colocation import kept, nearest_gang, pairs_of, votes_of
 from scheduling.domain import Curve
-from scheduling.estimates import estimate
-from scheduling.estimator import COVERAGE, LOGARITHMS, RETAINED, Estimator, Floats, fill
-from scheduling.published import published_curves, published_table, slug
-from scheduling.references import family, logarithms, retained
-from scheduling.throughput import catalogue
+from scheduling.throughput.colocation import kept, nearest_gang, pairs_of, votes_of
+from scheduling.throughput.curves import catalogue
+from scheduling.throughput.estimates import estimate
+from scheduling.throughput.estimator import COVERAGE, LOGARITHMS, RETAINED, Estimator, Floats, fill
+from scheduling.throughput.published import published_curves, published_table, slug
+from scheduling.throughput.reference_tables import family, logarithms, retained
 from tests.builders import make_job
 
 KINDS = published_table().kinds

@@ -15,7 +15,6 @@ from scheduling.policies import load_policy
 from scheduling.policies._choices import Alike, Choices
 from scheduling.policies._filling import Active, fill
 from scheduling.policies._fractions import ByJob, Fractions, build
-from scheduling.policies._lp import Engine, Floats
 from scheduling.policies._needs import Tangents, optimise
 from scheduling.policies._pouring import pour
 from scheduling.policies._prices import Market, optimise_market
@@ -25,6 +24,7 @@ from scheduling.policies._shares import achieved, expand
 from scheduling.policies._sums import Offers
 from scheduling.policies.hierarchical import share_out, tree, vessel_of
 from scheduling.policies.max_min_fairness import steps_per_level
+from scheduling.solvers.lp import Engine, Floats
 from tests.builders import make_job, make_nodes, make_snapshot
 from tests.scheduling.test_fractions import problems as with_few_kinds
 

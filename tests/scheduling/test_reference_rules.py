@@ -10,12 +10,12 @@ import pytest
 from scipy.optimize import linprog
 
 from scheduling.domain import Curve, Job, Node
-from scheduling.policies._central import centre
 from scheduling.policies._fractions import build
 from scheduling.policies._reference import drawn_order
 from scheduling.policies._reference_queue import Queue
 from scheduling.simulator import simulate
 from scheduling.simulator.trace import Cluster, TraceJob
+from scheduling.solvers.interior_point import centre
 from tests.builders import make_job, make_nodes, make_snapshot
 
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from scheduling.colocation import Pairs
 from scheduling.domain import Allocation, Curve, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.policies import load_policy
@@ -19,6 +18,7 @@ from scheduling.simulator.limits import read_limits
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.pairs import read_pairs
 from scheduling.simulator.trace import Cluster, TraceJob, parse_cluster, read_cluster, read_throughputs
+from scheduling.throughput.colocation import Pairs
 from tests.builders import make_nodes
 
 NODE = {"type": "v100", "gpus": 4}

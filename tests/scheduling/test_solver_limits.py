@@ -17,14 +17,14 @@ import pytest
 from scheduling.domain import Snapshot
 from scheduling.errors import SolverError
 from scheduling.policies import _exact, f_scheduling_exact, genetic, load_policy
-from scheduling.policies import _lp as lp
-from scheduling.policies._work import CLOCK
 from scheduling.rounds import plan_round
 from scheduling.simulator import Options
 from scheduling.simulator.readers import own
 from scheduling.simulator.readers._jobs import Context
 from scheduling.simulator.trace import Cluster
 from scheduling.simulator.trials import Trial, run_trial
+from scheduling.solvers import lp
+from scheduling.solvers.budget import CLOCK
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 #: Those whose answer a limit in seconds could change.

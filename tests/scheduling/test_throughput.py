@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduling.domain import Curve
 from scheduling.errors import InvalidInput
-from scheduling.throughput import (
+from scheduling.throughput.curves import (
     Number,
     Sample,
     amdahl,

@@ -19,7 +19,7 @@ from portal.jobs.profiles import of_share, own_workload, policy_workload, worklo
 from portal.jobs.schema import WHOLE_PERCENT
 from portal.jobs.services.times import from_posix
 from scheduling.lifecycle import TRAINING, State
-from scheduling.throughput import Number, Sample, measure
+from scheduling.throughput.curves import Number, Sample, measure
 
 #: Below this share of its pace an emulated run counts as one that cannot keep it.
 PACE_KEPT = 0.9

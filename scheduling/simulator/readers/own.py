@@ -14,7 +14,7 @@ from scheduling.errors import InvalidInput
 from scheduling.input_files import read_json
 from scheduling.simulator.readers._jobs import Context
 from scheduling.simulator.trace import TraceJob, look_up, read_curve
-from scheduling.throughput import make_curve
+from scheduling.throughput.curves import make_curve
 from scheduling.validation import shown
 
 SCHEMA = "evenkeel-trace/1"

@@ -20,7 +20,7 @@ from scheduling.errors import InvalidInput
 from scheduling.simulator.readers._jobs import Context
 from scheduling.simulator.readers._rows import Row, header, table
 from scheduling.simulator.trace import TraceJob
-from scheduling.throughput import make_curve
+from scheduling.throughput.curves import make_curve
 
 Points = list[tuple[float, float, float]]  # local batch, step time, of it synchronising; seconds
 

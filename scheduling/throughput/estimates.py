@@ -9,10 +9,10 @@ from functools import cache, lru_cache
 import numpy as np
 
 from scheduling.domain import Curve
-from scheduling.estimator import LOGARITHMS, Estimator, Floats
-from scheduling.published import published_curves
-from scheduling.references import family
-from scheduling.throughput import Number, amdahl, catalogue, fit_amdahl
+from scheduling.throughput.curves import Number, amdahl, catalogue, fit_amdahl
+from scheduling.throughput.estimator import LOGARITHMS, Estimator, Floats
+from scheduling.throughput.published import published_curves
+from scheduling.throughput.reference_tables import family
 
 #: Counts that are compared; those in between are interpolated.
 COUNTS = (1, 2, 4, 8)

@@ -15,8 +15,8 @@ from scipy.sparse import block_array, csc_matrix
 from scipy.sparse.linalg import splu
 
 from scheduling.errors import SolverError
-from scheduling.policies._cones import Cone, Scaling
-from scheduling.policies._lp import Floats
+from scheduling.solvers.cone import Cone, Scaling
+from scheduling.solvers.lp import Floats
 
 _ROUNDS, _TOLERANCE, _STEP = 100, 1e-8, 0.99
 #: What is good enough where rounding stops it early.

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduling.published import kind_numbers, published_table
+from scheduling.throughput.published import kind_numbers, published_table
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 #: The type that stands for those that nobody measured.

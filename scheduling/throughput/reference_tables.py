@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from scheduling.estimator import Floats
-from scheduling.published import published_table
+from scheduling.throughput.estimator import Floats
+from scheduling.throughput.published import published_table
 
 
 def family(kind: str) -> str:

@@ -14,9 +14,9 @@ from functools import cache
 import numpy as np
 
 from scheduling.domain import Job
-from scheduling.estimator import RETAINED, Estimator, Floats
-from scheduling.published import kind_numbers, published_table
-from scheduling.references import family, retained
+from scheduling.throughput.estimator import RETAINED, Estimator, Floats
+from scheduling.throughput.published import kind_numbers, published_table
+from scheduling.throughput.reference_tables import family, retained
 
 #: Distinct (workload, gang) that pairs are worked out for in one round, the most frequent ones.
 MOST_WORKLOADS = 64

@@ -19,7 +19,7 @@ import pulp
 from numpy.typing import NDArray
 
 from scheduling.errors import SolverError
-from scheduling.policies._work import iterations
+from scheduling.solvers.budget import iterations
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from scheduling.domain import Curve
-from scheduling.throughput import envelope, factors_by_count
+from scheduling.throughput.curves import envelope, factors_by_count
 
 FILE = Path(__file__).parent / "profiles" / "published" / "gavel.json"
 Floats = np.ndarray[Any, np.dtype[np.float64]]

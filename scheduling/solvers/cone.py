@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import block_diag, csc_matrix, diags_array
 
-from scheduling.policies._lp import Floats
+from scheduling.solvers.lp import Floats
 
 _J = np.array([1.0, -1.0, -1.0])
 

@@ -1,0 +1,35 @@
+"""Integer programs by the solver that is installed."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import pulp
+
+from scheduling.errors import SolverError
+
+
+def solve_integers(program: pulp.LpProblem, seconds: float, nodes: int) -> bool:
+    """Whether it has a solution, which is then proven. Raises SolverError where its limits end the search."""
+    try:
+        status = pulp.LpStatus[program.solve(_integer_solver(seconds, nodes))]
+    except KeyError:  # PuLP has no word for the status of HiGHS at its limit of nodes
+        raise SolverError("its limit of nodes") from None
+    if status == "Infeasible":
+        return False
+    if status != "Optimal" or program.sol_status != pulp.LpSolutionOptimal:
+        raise SolverError(f"{status.lower()} after its limits")
+    return True
+
+
+def _integer_solver(seconds: float, nodes: int) -> Any:
+    """HiGHS, or CBC where it is missing, with limits of the clock and of the nodes of its search."""
+    options = {"msg": False, "timeLimit": None if math.isinf(seconds) else seconds}
+    highs = pulp.HiGHS(gapRel=0.0, threads=1, mip_max_nodes=nodes, **options)
+    if highs.available():
+        return highs
+    with warnings.catch_warnings():  # the bundled CBC goes with PuLP 4, below which we are pinned
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return pulp.PULP_CBC_CMD(gapRel=0.0, threads=1, maxNodes=nodes, **options)
