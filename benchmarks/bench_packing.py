@@ -28,13 +28,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.coplacement import ahead, coplacement, interference  # noqa: E402
+from scheduling.capacity.cluster_view import view  # noqa: E402
+from scheduling.capacity.node_capacity import Demand, Yard  # noqa: E402
 from scheduling.domain import WHOLE, Gang, Job, Snapshot  # noqa: E402
 from scheduling.lifecycle import State  # noqa: E402
 from scheduling.policies import load_policy  # noqa: E402
 from scheduling.policies._fragments import Classes, fragmentation  # noqa: E402
 from scheduling.policies._packing import MEMORY  # noqa: E402
-from scheduling.policies._view import view  # noqa: E402
-from scheduling.policies._yard import Demand, Yard  # noqa: E402
 from scheduling.rounds import plan_round  # noqa: E402
 from scheduling.simulator import parse_policy  # noqa: E402
 from scheduling.simulator.clusters import load_cluster  # noqa: E402

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from scheduling._guaranteed import Book
+from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.guarantee_usage import Book
 from scheduling.domain import WHOLE, Gang, Guarantee, Job, Reason, Snapshot, plain_type
 from scheduling.domain.wording import counted
-from scheduling.policies._view import View, view
 from scheduling.policies.base import Policy
 
 

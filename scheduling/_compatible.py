@@ -14,11 +14,11 @@ from typing import Any
 from scheduling._hands import Hands, reasons_of
 from scheduling._ledger import EDGE_S, Ledger, compute, signature_of
 from scheduling._roll import roll_of
+from scheduling.capacity.cluster_view import View, queue_key
 from scheduling.domain import Allocation, Gang, Job, Snapshot
 from scheduling.policies._fraction_policy import FractionParameters
 from scheduling.policies._memory import MEMORY
 from scheduling.policies._reference import drawn_order, in_fixed_order
-from scheduling.policies._view import View, queue_key
 from scheduling.policies.base import Policy
 
 ROUND = "reference_round"

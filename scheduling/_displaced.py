@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduling import draining
+from scheduling.capacity import draining
+from scheduling.capacity.draining import Leaving
+from scheduling.capacity.memo import fleet
 from scheduling.domain import Drain, Job, Reason, Snapshot, Window
-from scheduling.draining import Leaving
 from scheduling.lifecycle import State
-from scheduling.policies._known import fleet
 
 _MOVABLE = frozenset({State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING})
 

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.free_capacity import TOO_LARGE, host_memory, processors
+from scheduling.capacity.memo import fleet
+from scheduling.capacity.node_capacity import UNBOUNDED
 from scheduling.domain import Job, Node, Reason, Snapshot
-from scheduling.policies._known import fleet
-from scheduling.policies._stock import TOO_LARGE, host_memory, processors
-from scheduling.policies._view import View, view
-from scheduling.policies._yard import UNBOUNDED
 from scheduling.policies.base import Policy
 
 #: Why a job waits whom no node has processors and memory for.

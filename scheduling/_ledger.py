@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from scheduling._roll import Roll
+from scheduling.capacity.cluster_view import View
 from scheduling.domain import Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.policies._books import Books
 from scheduling.policies._memory import MEMORY
-from scheduling.policies._view import View
 from scheduling.policies.base import Parameters, Policy
 from scheduling.solvers.lp import Floats
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
+from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.free_capacity import gpu_memory, host_memory, processors
+from scheduling.capacity.memo import Fleet, fleet
+from scheduling.capacity.node_pools import Pools
 from scheduling.domain import Job, Node, Reason, Snapshot
-from scheduling.policies._known import Fleet, fleet
-from scheduling.policies._stock import gpu_memory, host_memory, processors
-from scheduling.policies._view import View, view
-from scheduling.pools import Pools
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
 

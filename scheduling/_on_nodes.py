@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from scheduling._telling import Layout
+from scheduling.capacity.cluster_view import View
 from scheduling.domain import Gang, Job, Reason, Snapshot
-from scheduling.policies._view import View
 
 
 def keep_to_nodes(snapshot: Snapshot, field: View, layout: Layout) -> tuple[Layout, Reason | None]:

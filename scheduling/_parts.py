@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from scheduling._reclaim import in_order
 from scheduling._telling import Layout
+from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.free_capacity import gpu_memory
+from scheduling.capacity.memo import ByShape, fleet
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Yard
+from scheduling.capacity.node_pools import latest_end
+from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import WHOLE, Curve, Gang, Job, Node, Reason, Snapshot
 from scheduling.lifecycle import State
-from scheduling.policies._known import ByShape, fleet
-from scheduling.policies._limits import Rooms
 from scheduling.policies._packing import demands_of, part
-from scheduling.policies._stock import gpu_memory
-from scheduling.policies._view import View, view
-from scheduling.policies._yard import UNBOUNDED, Demand, Yard
 from scheduling.policies.base import Policy
-from scheduling.pools import latest_end
 from scheduling.throughput.curves import trial_curve
 
 #: Without the types whose GPUs have too little memory.

@@ -9,11 +9,11 @@ from typing import Any
 
 from scheduling._displaced import window_detail
 from scheduling._spanning import by_type, is_wide
+from scheduling.capacity.cluster_view import View
+from scheduling.capacity.free_capacity import no_type
+from scheduling.capacity.node_pools import Pool, Pools, latest_end
 from scheduling.domain import POOL_MARK, Gang, Job, Plan, Reason, Window, plain_type
 from scheduling.domain.wording import counted, span, words
-from scheduling.policies._stock import no_type
-from scheduling.policies._view import View
-from scheduling.pools import Pool, Pools, latest_end
 
 _KEY = re.compile(f"{POOL_MARK}[^{POOL_MARK}]*{POOL_MARK}")
 #: What keeps a job waiting for something else than GPUs.

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from scheduling._hosts import asks
+from scheduling.capacity.cluster_view import View
+from scheduling.capacity.node_pools import Pool, Pools
+from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import Gang, Job
 from scheduling.placement import Board, Request
-from scheduling.policies._limits import Rooms
-from scheduling.policies._view import View
-from scheduling.pools import Pool, Pools
 
 Gpus = tuple[int, ...]
 

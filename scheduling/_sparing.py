@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from scheduling._guaranteed import Book
+from scheduling.capacity.cluster_view import view
+from scheduling.capacity.guarantee_usage import Book
 from scheduling.domain import Allocation, Gang, Reason, Snapshot
 from scheduling.lifecycle import State
-from scheduling.policies._view import view
 from scheduling.policies.base import Policy
 
 SPARED = Reason("within_guarantee", "It runs within what its project is guaranteed, so it keeps its GPUs.")

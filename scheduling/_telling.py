@@ -12,13 +12,13 @@ from scheduling._never import Unable
 from scheduling._others import OthersWords
 from scheduling._pool_words import PoolWords
 from scheduling._reclaim import Reclaim
+from scheduling.capacity.cluster_view import View, queue_key
+from scheduling.capacity.draining import moments
+from scheduling.capacity.free_capacity import NO_TYPE, TOO_LARGE
+from scheduling.capacity.memo import fleet
 from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
 from scheduling.domain.lazy_reasons import Told
-from scheduling.draining import moments
 from scheduling.lifecycle import State
-from scheduling.policies._known import fleet
-from scheduling.policies._stock import NO_TYPE, TOO_LARGE
-from scheduling.policies._view import View, queue_key
 from scheduling.policies.base import Policy
 
 #: Why a job waits whose GPUs are free, but not together where it may be.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from scheduling._hosts import Hosts, asks
+from scheduling.capacity.memo import fleet
 from scheduling.domain import Gang, Job, Node, NodeBounds
-from scheduling.policies._known import fleet
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,17 +22,17 @@ from scheduling._reclaim import CLAIMS, Reclaim, in_order, reclaim
 from scheduling._spanning import start_across
 from scheduling._sparing import allocate
 from scheduling._telling import Layout, moves_of, next_wake_at, reasons_of
+from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.memo import fleet
+from scheduling.capacity.node_pools import Pools, divide
+from scheduling.capacity.quota_headroom import broken, cut_down
 from scheduling.domain import Allocation, Gang, Job, Plan, Reason, Snapshot
 from scheduling.domain.gpu_parts import overfull
 from scheduling.errors import SolverError
 from scheduling.placement import Board, Request, lay_out
-from scheduling.policies._known import fleet
-from scheduling.policies._limits import broken, cut_down
 from scheduling.policies._preemption import PUT_OUT
-from scheduling.policies._view import View, view
 from scheduling.policies.base import Policy
 from scheduling.policies.fallback import start_minimums
-from scheduling.pools import Pools, divide
 from scheduling.timesharing import share_time, with_least_gangs
 
 

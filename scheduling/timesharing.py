@@ -19,10 +19,10 @@ from scheduling._compatible import share_time_as_reference
 from scheduling._hands import Hands, reasons_of
 from scheduling._ledger import EDGE_S, Ledger, account, compute, rules_of, settle, signature_of
 from scheduling._roll import roll_of
+from scheduling.capacity.cluster_view import View, view
 from scheduling.domain import Allocation, Gang, Job, Snapshot
 from scheduling.policies._fraction_policy import FractionParameters
 from scheduling.policies._memory import MEMORY
-from scheduling.policies._view import View, view
 from scheduling.policies.base import Policy
 
 

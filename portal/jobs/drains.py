@@ -17,7 +17,7 @@ from portal.jobs.offers import describe_nodes, others_job
 from portal.jobs.posix import moment
 from portal.jobs.snapshots import as_holding, drain_of
 from scheduling import domain
-from scheduling.draining import expected_end, outlook, sentence
+from scheduling.capacity.draining import expected_end, outlook, sentence
 from scheduling.lifecycle import TERMINAL, State
 
 _LEAVING = frozenset({State.CHECKPOINTING, State.STOPPING})

@@ -12,8 +12,8 @@ from portal.jobs.launch_times import stands_a_limit
 from portal.jobs.models import Accelerator, Cluster, Job, Run
 from portal.jobs.schema import FieldProblem, JobFile, Problems
 from portal.jobs.site_limits import SiteLimits, problems_of
+from scheduling.capacity.engine_bounds import nodes_with
 from scheduling.domain import NodeBounds
-from scheduling.engine_bounds import nodes_with
 from scheduling.executors.base import EngineLimits
 from scheduling.lifecycle import LIVE, State
 from scheduling.throughput.curves import Profile

@@ -17,7 +17,7 @@ from portal.jobs.models import Cluster, Hold, Job
 from portal.jobs.schema import FieldProblem, JobFile
 from portal.jobs.services.times import from_posix
 from scheduling import domain
-from scheduling.engine_bounds import NO_BOUNDS, Bounds, Shared, bounds_of, nodes_with
+from scheduling.capacity.engine_bounds import NO_BOUNDS, Bounds, Shared, bounds_of, nodes_with
 
 #: A launch is in the engine's books a moment after it is in ours, and its end may be a while later.
 BEFORE_S, AFTER_S = 20.0, 2.0

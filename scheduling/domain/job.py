@@ -16,7 +16,7 @@ POOL_MARK = "\x1f"
 
 
 def plain_type(kind: str) -> str:
-    """The accelerator type of a pool (scheduling.pools); of a type, itself."""
+    """The accelerator type of a pool (scheduling.capacity.node_pools); of a type, itself."""
     return kind.partition(POOL_MARK)[0]
 
 

@@ -9,6 +9,7 @@ from random import Random
 
 import numpy as np
 
+from scheduling.capacity.cluster_view import queue_key
 from scheduling.domain import Gang, Job, Snapshot
 from scheduling.forecast.arrivals import Arrival, drawn
 from scheduling.forecast.future import Future, Times
@@ -16,7 +17,6 @@ from scheduling.forecast.reach import Reach
 from scheduling.forecast.road import Road
 from scheduling.forecast.run_times import Basis, History, RunTime
 from scheduling.lifecycle import QUEUED, State
-from scheduling.policies._view import queue_key
 from scheduling.policies.base import Policy
 
 #: So many jobs at the head of the queue are simulated, the others' starts follow from the work ahead of them.

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from scheduling.capacity.draining import moments
 from scheduling.domain import Curve, Gang, Job, Snapshot
-from scheduling.draining import moments
 from scheduling.forecast.run_times import RunTime
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy

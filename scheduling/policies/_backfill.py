@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from scheduling.capacity.cluster_view import View, present_gang
+from scheduling.capacity.free_capacity import Stock
+from scheduling.capacity.memo import fleet
+from scheduling.capacity.release_timetable import Timetable
 from scheduling.domain import WHOLE, Gang, Job, Reason, Snapshot
 from scheduling.domain.wording import span, words
 from scheduling.lifecycle import TRAINING
-from scheduling.policies._known import fleet
-from scheduling.policies._stock import Stock
-from scheduling.policies._timetable import Timetable
-from scheduling.policies._view import View, present_gang
 
 Kind = Literal["none", "easy", "conservative"]
 

@@ -14,11 +14,11 @@ from functools import cached_property
 
 import numpy as np
 
+from scheduling.capacity.cluster_view import queue_of
+from scheduling.capacity.memo import fleet
 from scheduling.domain import Curve, Job, Reason, Snapshot
 from scheduling.domain.wording import counted
 from scheduling.lifecycle import State
-from scheduling.policies._known import fleet
-from scheduling.policies._view import queue_of
 from scheduling.solvers.lp import INFINITY, Floats, Ints, LinearProgram
 from scheduling.throughput.curves import effective
 

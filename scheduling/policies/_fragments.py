@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduling.capacity.node_capacity import Demand, Ints, Yard
 from scheduling.domain import WHOLE, plain_type
-from scheduling.policies._yard import Demand, Ints, Yard
 
 Floats = NDArray[np.float64]
 #: Rarer classes of jobs are counted with none.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Yard
 from scheduling.domain import WHOLE, Job, Node, Reason
 from scheduling.domain.wording import span
 from scheduling.learning.images import (
@@ -22,7 +23,6 @@ from scheduling.learning.images import (
     usage_of,
 )
 from scheduling.policies._patience import Waiting
-from scheduling.policies._yard import UNBOUNDED, Demand, Yard
 
 if TYPE_CHECKING:
     from scheduling.policies._learned import LearnedPolicy

@@ -20,6 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, field_validator
 
+from scheduling.capacity.cluster_view import View
+from scheduling.capacity.node_capacity import Demand, Ints, Yard
 from scheduling.domain import WHOLE, Allocation, Job, Reason, Snapshot
 from scheduling.domain.wording import counted, span
 from scheduling.errors import InvalidInput
@@ -28,8 +30,6 @@ from scheduling.learning.network import Model, load
 from scheduling.policies._joining import HELD_BACK, Joining, held_back
 from scheduling.policies._packing import PackingPolicy, Planned
 from scheduling.policies._patience import Kept, Waiting, is_part, keep_for_the_overdue
-from scheduling.policies._view import View
-from scheduling.policies._yard import Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 
 MODELS = Path(__file__).parent / "models"

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
+from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.free_capacity import TOO_LARGE, gpu_memory, host_memory, no_type, processors, size
+from scheduling.capacity.node_capacity import Demand, Ints, Mask, Yard
+from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import WHOLE, Allocation, Gang, Job, Reason, Snapshot, plain_type
 from scheduling.domain.wording import words
 from scheduling.errors import SolverError
-from scheduling.policies._limits import Rooms
-from scheduling.policies._stock import TOO_LARGE, gpu_memory, host_memory, no_type, processors, size
-from scheduling.policies._view import View, view
-from scheduling.policies._yard import Demand, Ints, Mask, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 
 _TIMES = "\N{MULTIPLICATION SIGN}"

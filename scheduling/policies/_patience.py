@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from scheduling.capacity.node_capacity import Demand, Yard
+from scheduling.capacity.node_pools import latest_end
 from scheduling.domain import WHOLE, Job, Node, Snapshot
-from scheduling.policies._yard import Demand, Yard
-from scheduling.pools import latest_end
 
 
 @dataclass(frozen=True, slots=True, eq=False)

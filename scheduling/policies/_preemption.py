@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from scheduling._guaranteed import Book
+from scheduling.capacity.cluster_view import View
+from scheduling.capacity.free_capacity import Stock
+from scheduling.capacity.guarantee_usage import Book
 from scheduling.domain import Gang, Job, Qos, Reason, Snapshot
 from scheduling.domain.wording import words
 from scheduling.lifecycle import State
-from scheduling.policies._stock import Stock
-from scheduling.policies._view import View
 
 #: (place in the order of priority, priority)
 Rank = Mapping[str, tuple[int, int]]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from scheduling.capacity.cluster_view import View
+from scheduling.capacity.free_capacity import no_type
+from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import Gang, Job, Reason
 from scheduling.domain.lazy_reasons import Told
 from scheduling.domain.wording import words
-from scheduling.policies._limits import Rooms
-from scheduling.policies._stock import no_type
-from scheduling.policies._view import View
 
 
 def explain(

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from scheduling.capacity.cluster_view import queue_key
 from scheduling.domain import Job
 from scheduling.policies._fractions import Fractions
-from scheduling.policies._view import queue_key
 
 #: Seeds its generator as its recorded results had it.
 _SEED = 0

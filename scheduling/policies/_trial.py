@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scheduling.policies._yard import Demand, Ints, Mask, Yard
+from scheduling.capacity.node_capacity import Demand, Ints, Mask, Yard
 
 
 class Trial:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Ints, Yard
 from scheduling.policies._packing import PackingPolicy
-from scheduling.policies._yard import UNBOUNDED, Demand, Ints, Yard
 
 
 class BestFit(PackingPolicy):

@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from scheduling.capacity.cluster_view import Span, View, present_gang, view
+from scheduling.capacity.memo import fleet
+from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import Allocation, Gang, Job, Snapshot, plain_type
 from scheduling.domain.lazy_reasons import Told
 from scheduling.policies._greedy import LARGEST_VARIANCE, NEVER, UNITS, Greedy, Kind, Seat, at
-from scheduling.policies._known import fleet
-from scheduling.policies._limits import Rooms
 from scheduling.policies._reasons import explain
-from scheduling.policies._view import Span, View, present_gang, view
 from scheduling.policies.base import Parameters as BaseParameters
 
 #: Steps of the greedy that a settings form may wait for.

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.policies._exact import Choice, Work, best_plan
 from scheduling.policies._greedy import UNITS, Seat, at
-from scheduling.policies._view import view
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.f_scheduling import FScheduling, Problem, answer, pose, solve, useful
 from scheduling.policies.f_scheduling import Parameters as GreedyParameters

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from scheduling.capacity.cluster_view import view
+from scheduling.capacity.free_capacity import Stock
 from scheduling.domain import Allocation, Gang, Reason, Snapshot
 from scheduling.domain.wording import words
-from scheduling.policies._stock import Stock
-from scheduling.policies._view import view
 
 
 def start_minimums(snapshot: Snapshot, why: str) -> Allocation:

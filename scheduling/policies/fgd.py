@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
+from scheduling.capacity.cluster_view import View
+from scheduling.capacity.node_capacity import Demand, Ints, Yard
 from scheduling.domain import WHOLE, Job, Snapshot, plain_type
 from scheduling.policies._fragments import Classes, Floats
 from scheduling.policies._packing import PackingPolicy, demands_of, remembered
 from scheduling.policies._packing import Parameters as PackingParameters
-from scheduling.policies._view import View
-from scheduling.policies._yard import Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 
 #: Below it a class is forgotten.

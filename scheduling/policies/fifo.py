@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from scheduling.capacity.cluster_view import queue_key
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionPolicy
 from scheduling.policies._fractions import Fractions, build
@@ -17,7 +18,6 @@ from scheduling.policies._memory import promised, remembered
 from scheduling.policies._ordered import maximise_in_order
 from scheduling.policies._reference_queue import Queue
 from scheduling.policies._shares import Shares
-from scheduling.policies._view import queue_key
 
 _DRAWN = "drawn"
 

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.free_capacity import Stock
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.wording import words
-from scheduling.policies._stock import Stock
-from scheduling.policies._view import View, view
 from scheduling.policies.base import Parameters as BaseParameters
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from scheduling.capacity.node_capacity import Demand, Ints, Yard
 from scheduling.policies._packing import PackingPolicy
-from scheduling.policies._yard import Demand, Ints, Yard
 
 
 class FirstFit(PackingPolicy):

@@ -22,10 +22,10 @@ import numpy as np
 import pygad
 from pydantic import Field
 
+from scheduling.capacity.node_capacity import Demand, Ints, Yard
 from scheduling.domain import WHOLE, Snapshot
 from scheduling.policies._packing import PackingPolicy, Planned
 from scheduling.policies._trial import Trial
-from scheduling.policies._yard import Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.solvers.budget import seconds
 

@@ -13,12 +13,12 @@ import numpy as np
 from pydantic import Field
 from scipy.optimize import linear_sum_assignment
 
+from scheduling.capacity.cluster_view import queue_key
 from scheduling.domain import Snapshot
 from scheduling.policies._fraction_policy import FractionParameters, FractionPolicy
 from scheduling.policies._fractions import Fractions
 from scheduling.policies._memory import promised
 from scheduling.policies._shares import Shares
-from scheduling.policies._view import queue_key
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.solvers.lp import Floats, Ints
 

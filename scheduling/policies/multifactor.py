@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.free_capacity import Stock
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.lazy_reasons import Told
 from scheduling.policies._backfill import Backfill, Kind
 from scheduling.policies._preemption import make_room
-from scheduling.policies._stock import Stock
-from scheduling.policies._view import View, view
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.priority.fair_share import Form
 from scheduling.priority.multifactor import Weights

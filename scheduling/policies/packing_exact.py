@@ -17,10 +17,10 @@ import numpy as np
 import pulp
 from pydantic import Field
 
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Yard
 from scheduling.domain import Snapshot
 from scheduling.errors import SolverError
 from scheduling.policies._packing import Planned
-from scheduling.policies._yard import UNBOUNDED, Demand, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.best_fit import BestFit
 from scheduling.solvers.budget import seconds

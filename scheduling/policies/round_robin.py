@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from scheduling.capacity.cluster_view import View
+from scheduling.capacity.node_capacity import Demand, Ints, Yard
 from scheduling.domain import Snapshot
 from scheduling.policies._packing import PackingPolicy, remembered
-from scheduling.policies._view import View
-from scheduling.policies._yard import Demand, Ints, Yard
 
 
 class RoundRobin(PackingPolicy):

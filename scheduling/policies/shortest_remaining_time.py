@@ -24,12 +24,12 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
+from scheduling.capacity.cluster_view import Span, View, fixed_gangs, view
+from scheduling.capacity.free_capacity import no_type
+from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.wording import words
 from scheduling.policies._choice import Option, ranked
-from scheduling.policies._limits import Rooms
-from scheduling.policies._stock import no_type
-from scheduling.policies._view import Span, View, fixed_gangs, view
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.solvers.budget import seconds
 from scheduling.solvers.lp import Engine

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from scheduling.capacity.cluster_view import View
+from scheduling.capacity.node_capacity import Demand, Ints, Yard
 from scheduling.domain import WHOLE, Allocation, Job, Snapshot
 from scheduling.policies._packing import PackingPolicy
-from scheduling.policies._view import View
-from scheduling.policies._yard import Demand, Ints, Yard
 
 
 class SjfExclusive(PackingPolicy):

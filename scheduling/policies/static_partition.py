@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.free_capacity import Stock, no_type
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.lazy_reasons import Told
 from scheduling.domain.wording import counted, words
-from scheduling.policies._stock import Stock, no_type
-from scheduling.policies._view import View, view
 from scheduling.policies.base import Parameters as BaseParameters
 
 

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
+from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Ints, Yard
 from scheduling.domain import Job, Snapshot
 from scheduling.policies._packing import PackingPolicy, Planned
 from scheduling.policies._packing import Parameters as PackingParameters
-from scheduling.policies._view import View, view
-from scheduling.policies._yard import UNBOUNDED, Demand, Ints, Yard
 from scheduling.policies.base import Parameters as BaseParameters
 
 _WINDOW = 64

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from scheduling.capacity.memo import fleet
 from scheduling.domain import Job, Snapshot, plain_type
-from scheduling.policies._known import fleet
 from scheduling.priority.fair_share import Form, Key, Leaf, Standing, standings
 from scheduling.priority.multifactor import Columns, Floats, Priorities, Weights, age_factor, priorities, size_factor
 from scheduling.priority.standing import leaves, tree_of

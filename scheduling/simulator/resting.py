@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from scheduling.capacity.cluster_view import view
 from scheduling.domain import Plan
 from scheduling.lifecycle import QUEUED
-from scheduling.policies._view import view
 from scheduling.rounds import plan_round
 from scheduling.simulator.excerpt import Floor, most_gpus
 from scheduling.simulator.run import Run

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from scheduling.capacity.engine_bounds import NO_BOUNDS, bounds_of
 from scheduling.domain import NodeBounds
-from scheduling.engine_bounds import NO_BOUNDS, bounds_of
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.limits import SHOW, KnownLimits, enforces_limits, parse_table
 from scheduling.executors.slurm.partitions import Partition

@@ -395,19 +395,19 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "True",
     ): "Nobody is added then.",
     (
-        "scheduling/policies/_limits.py",
+        "scheduling/capacity/quota_headroom.py",
         "Rooms.over",
         "job.limits",
         "True",
     ): "A job without limits is over none; this saves the time.",
     (
-        "scheduling/policies/_limits.py",
+        "scheduling/capacity/quota_headroom.py",
         "Rooms.most",
         'self.limits[key].kind == "running_jobs" and self.left[key] < 1',
         "(self.left[key] < 1)",
     ): "Where no GPU is left the job may have none either way.",
     (
-        "scheduling/policies/_limits.py",
+        "scheduling/capacity/quota_headroom.py",
         "broken",
         "job.gang is not None and job.gpu_ids",
         "(job.gpu_ids)",

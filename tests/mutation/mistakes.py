@@ -24,7 +24,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "limits are loosened by a failed taking",
     ),
     (
-        "scheduling/policies/_limits.py",
+        "scheduling/capacity/quota_headroom.py",
         "return any(left < min(0, before.left[key]) for key, left in after.left.items())",
         "return any(left < 0 for key, left in after.left.items())",
         "where a limit was lowered nothing moves",

@@ -38,7 +38,7 @@ GROUPS = {
             "scheduling/timesharing.py",
             "scheduling/_reclaim.py",
             "scheduling/policies/_backfill.py",
-            "scheduling/policies/_limits.py",
+            "scheduling/capacity/quota_headroom.py",
             "scheduling/simulator/meter.py",
             "scheduling/simulator/engine.py",
         ),

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduling.capacity.cluster_view import view
+from scheduling.capacity.free_capacity import Stock
 from scheduling.domain import Curve, Gang, Job, Limit, Snapshot
 from scheduling.domain.wording import span
 from scheduling.lifecycle import State
 from scheduling.policies._backfill import Backfill, Slot
-from scheduling.policies._stock import Stock
-from scheduling.policies._view import view
 from tests.builders import make_job, make_nodes, make_snapshot
 
 GPU = "titan_xp"

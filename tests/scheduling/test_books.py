@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scheduling import _roll
 from scheduling._ledger import Ledger, account
 from scheduling._roll import Roll, roll_of
+from scheduling.capacity.cluster_view import in_queue_order, queue_key, view
 from scheduling.domain import Job, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies._books import Books
@@ -22,7 +23,6 @@ from scheduling.policies._fractions import build
 from scheduling.policies._needs import Tangents, optimise
 from scheduling.policies._reach import Climb, highest
 from scheduling.policies._shares import even
-from scheduling.policies._view import in_queue_order, queue_key, view
 from scheduling.policies.max_min_fairness import steps_per_level
 from tests.builders import make_job, make_snapshot
 from tests.scheduling.strategies import snapshots

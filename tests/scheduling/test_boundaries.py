@@ -12,14 +12,14 @@ from scheduling._hands import Hands
 from scheduling._ledger import Ledger
 from scheduling._reclaim import _Reclaiming
 from scheduling._taking import Taking
+from scheduling.capacity.cluster_view import view
+from scheduling.capacity.free_capacity import Stock
+from scheduling.capacity.quota_headroom import Rooms, broken, cut_down
 from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, Snapshot
 from scheduling.lifecycle import State
 from scheduling.placement import Board, Request, lay_out
 from scheduling.policies import load_policy
 from scheduling.policies._backfill import Backfill
-from scheduling.policies._limits import Rooms, broken, cut_down
-from scheduling.policies._stock import Stock
-from scheduling.policies._view import view
 from scheduling.rounds import plan_round
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.meter import Meter

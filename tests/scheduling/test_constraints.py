@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.engine_bounds import nodes_with
+from scheduling.capacity.engine_bounds import nodes_with
 from scheduling.policies import POLICIES, load_policy
 from scheduling.rounds import plan_round
 from tests.builders import make_job, make_nodes, make_snapshot

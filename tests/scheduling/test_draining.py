@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduling.capacity.draining import MARGIN_S, expected_end, leaves_by
 from scheduling.domain import Drain, Job, Move, Node, Plan, Snapshot, Window
-from scheduling.draining import MARGIN_S, expected_end, leaves_by
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy
 from scheduling.policies.base import Policy

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduling.capacity.cluster_view import view
 from scheduling.errors import SolverError
 from scheduling.policies import f_scheduling_exact, load_policy
 from scheduling.policies._exact import Choice, Work, best_plan
-from scheduling.policies._view import view
 from scheduling.policies.f_scheduling import pose, solve
 from tests.builders import make_curve, make_job, make_snapshot
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduling.capacity.cluster_view import view
 from scheduling.policies import load_policy
 from scheduling.policies._greedy import UNITS, Greedy, Kind
-from scheduling.policies._view import view
 from scheduling.policies.f_scheduling import Parameters, bound_hint, pose
 from tests.builders import make_curve, make_job, make_snapshot
 from tests.scheduling.literal import scheduler

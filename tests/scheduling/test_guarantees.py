@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduling._guaranteed import Book
 from scheduling._reclaim import CLAIMS, LEAVE_S, _sizes
+from scheduling.capacity.cluster_view import view
+from scheduling.capacity.guarantee_usage import Book
 from scheduling.domain import Entity, Gang, Guarantee, Job, Limit, Plan, Qos, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.policies import POLICIES, load_policy
-from scheduling.policies._view import view
 from scheduling.policies.base import Policy
 from scheduling.rounds import plan_round
 from scheduling.simulator.engine import Engine

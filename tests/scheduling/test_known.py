@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from scheduling.policies._known import ByShape, fleet
+from scheduling.capacity.memo import ByShape, fleet
 from tests.builders import make_job, make_nodes
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduling.capacity.cluster_view import view
+from scheduling.capacity.quota_headroom import Rooms, broken, cut_down
 from scheduling.domain import Gang, Job, Limit, Snapshot
 from scheduling.lifecycle import State
-from scheduling.policies._limits import Rooms, broken, cut_down
-from scheduling.policies._view import view
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 TYPES = {"a": make_curve(), "b": make_curve()}

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduling.capacity.release_timetable import Timetable
 from scheduling.domain import Curve, Entity, Gang, Job, Node, Plan, Qos, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
-from scheduling.policies._timetable import Timetable
 from scheduling.policies.multifactor import PRESETS
 from scheduling.priority.multifactor import Weights
 from scheduling.priority.scoring import Formula, score

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling._never import could_hold
+from scheduling.capacity.node_capacity import Demand, Yard
 from scheduling.domain import WHOLE, Curve, Guarantee, Job, Limit, Node, Snapshot, Window
 from scheduling.errors import InvalidParameters
 from scheduling.policies import load_policy
 from scheduling.policies._fragments import Classes, fragmentation
 from scheduling.policies._trial import Trial
-from scheduling.policies._yard import Demand, Yard
 from scheduling.policies.base import Policy
 from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot

@@ -11,12 +11,12 @@ import pytest
 from scheduling import rounds, timesharing
 from scheduling._hands import Hands
 from scheduling._telling import Layout
+from scheduling.capacity.cluster_view import view
+from scheduling.capacity.free_capacity import Stock
+from scheduling.capacity.quota_headroom import _least, cut_down
 from scheduling.domain import WHOLE, Curve, Gang, Job, Snapshot
 from scheduling.domain.wording import span
 from scheduling.policies._backfill import Backfill
-from scheduling.policies._limits import _least, cut_down
-from scheduling.policies._stock import Stock
-from scheduling.policies._view import view
 from scheduling.simulator.meter import Meter
 from tests.builders import make_job, make_nodes, make_snapshot
 from tests.scheduling.test_boundaries import limited_to

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduling._reclaim import CLAIMS, LEAVE_S, Reclaim, _fewest, in_order, reclaim
+from scheduling.capacity.cluster_view import view
 from scheduling.domain import Entity, Guarantee, Job, Node, Qos, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
-from scheduling.policies._view import view
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 GPU = "titan_xp"

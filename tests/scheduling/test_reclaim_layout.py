@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from scheduling._reclaim import CLAIMS, Reclaim, _Reclaiming
 from scheduling._taking import Taking
+from scheduling.capacity.cluster_view import view
 from scheduling.domain import Gang, Guarantee, Limit
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
-from scheduling.policies._view import view
 from tests.builders import make_curve, make_job, make_nodes
 from tests.scheduling.test_reclaim import GPU, NOW, SPEECH, borrower, cluster, found, leaving, names, owner, protected
 

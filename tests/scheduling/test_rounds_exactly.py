@@ -10,12 +10,12 @@ import pytest
 
 from scheduling import rounds
 from scheduling._reclaim import CLAIMS
+from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, Node, Plan, Qos, Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies._preemption import PUT_OUT
-from scheduling.policies._view import view
 from scheduling.policies.base import Parameters
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from scheduling.capacity.cluster_view import view
+from scheduling.capacity.free_capacity import Stock
 from scheduling.domain import Allocation, Curve, Gang, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import Event, State
 from scheduling.policies import load_policy
-from scheduling.policies._stock import Stock
-from scheduling.policies._view import view
 from scheduling.policies.base import Parameters
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options

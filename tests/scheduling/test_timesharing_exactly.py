@@ -13,13 +13,13 @@ import pytest
 from scheduling import timesharing
 from scheduling._hands import Hands
 from scheduling._ledger import EDGE_S, Ledger
+from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Curve, Gang, Job, Limit, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies._books import Books
 from scheduling.policies._memory import MEMORY
-from scheduling.policies._view import view
 from scheduling.policies.max_min_fairness import MaxMinFairness
 from scheduling.rounds import plan_round
 from scheduling.timesharing import round_end, with_least_gangs

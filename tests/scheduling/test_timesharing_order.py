@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from scheduling import timesharing
 from scheduling._hands import Hands
 from scheduling._ledger import Ledger
+from scheduling.capacity.cluster_view import view
 from scheduling.domain import Curve, Gang, Job, Limit
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies._books import Books
-from scheduling.policies._view import view
 from scheduling.policies.base import Policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.scheduling.test_timesharing import ROUND_S, Cluster, jobs_of

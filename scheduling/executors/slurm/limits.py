@@ -1,4 +1,4 @@
-"""GPUs and nodes that Slurm's QOS, associations and partitions leave to jobs, as a table (scheduling.engine_bounds).
+"""GPUs and nodes that Slurm's QOS, associations and partitions leave to jobs, as a table (scheduling.capacity.engine_bounds).
 
 `scontrol show assoc_mgr` says what slurmctld holds to and what is used of it, but of limits for each user or account
 of a QOS only where somebody has something; those are slurmdbd's to say (`sacctmgr show qos`).
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from scheduling.engine_bounds import upwards
+from scheduling.capacity.engine_bounds import upwards
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.inventory import type_name
 from scheduling.executors.slurm.commands import Commands

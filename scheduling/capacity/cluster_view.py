@@ -8,9 +8,9 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
+from scheduling.capacity.memo import ByCurves, Seen, fleet
 from scheduling.domain import WHOLE, Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
 from scheduling.lifecycle import LOCKED, QUEUED, State
-from scheduling.policies._known import ByCurves, Seen, fleet
 from scheduling.throughput.curves import effective, trial_curve
 
 

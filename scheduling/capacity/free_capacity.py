@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from scheduling.capacity.cluster_view import View, fixed_gangs
+from scheduling.capacity.memo import fleet
+from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import Gang, Job, Reason, Snapshot
 from scheduling.domain.wording import words
-from scheduling.policies._known import fleet
-from scheduling.policies._limits import Rooms
-from scheduling.policies._view import View, fixed_gangs
 
 
 class Stock:

@@ -10,9 +10,9 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection
 
+from scheduling.capacity.cluster_view import present_gang
+from scheduling.capacity.memo import fleet
 from scheduling.domain import WHOLE, Gang, Guarantee, Job, Snapshot, plain_type
-from scheduling.policies._known import fleet
-from scheduling.policies._view import present_gang
 
 
 class Book:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from scheduling.capacity.cluster_view import View, limited, name_of, spent_reason
 from scheduling.domain import Gang, Job, Reason
 from scheduling.domain.wording import counted
-from scheduling.policies._view import View, limited, name_of, spent_reason
 
 _NO_LIMIT = 2**40
 

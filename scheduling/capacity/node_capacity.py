@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduling.capacity.memo import Fleet, fleet
 from scheduling.domain import WHOLE, Job, Node, Snapshot
-from scheduling.policies._known import Fleet, fleet
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
