@@ -33,8 +33,8 @@ from scheduling.capacity.node_capacity import Demand, Yard  # noqa: E402
 from scheduling.domain import WHOLE, Gang, Job, Snapshot  # noqa: E402
 from scheduling.lifecycle import State  # noqa: E402
 from scheduling.policies import load_policy  # noqa: E402
-from scheduling.policies._fragments import Classes, fragmentation  # noqa: E402
-from scheduling.policies._packing import MEMORY  # noqa: E402
+from scheduling.policies.packing.base import MEMORY  # noqa: E402
+from scheduling.policies.packing.fragmentation import Classes, fragmentation  # noqa: E402
 from scheduling.rounds import plan_round  # noqa: E402
 from scheduling.simulator import parse_policy  # noqa: E402
 from scheduling.simulator.clusters import load_cluster  # noqa: E402

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from scheduling.domain import Curve, Entity, Gang, Job, Node, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
-from scheduling.policies.multifactor import Multifactor
+from scheduling.policies.queue.multifactor import Multifactor
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.trace import Cluster, TraceJob
 

@@ -20,9 +20,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scheduling.learning.images import Placed, Sight, sight, usage_of  # noqa: E402
 from scheduling.policies import load_policy  # noqa: E402
-from scheduling.policies.dqn_gpu import DqnGpu  # noqa: E402
+from scheduling.policies.learned.dqn_gpu import DqnGpu  # noqa: E402
+from scheduling.policies.learned.images import Placed, Sight, sight, usage_of  # noqa: E402
 from scheduling.simulator.applications import WORKLOADS, declared_at_peak, make_workload, one_gpu  # noqa: E402
 from scheduling.simulator.engine import Engine  # noqa: E402
 from scheduling.throughput.interference import fit, predicted  # noqa: E402

@@ -16,10 +16,10 @@ from scheduling._ledger import EDGE_S, Ledger, compute, signature_of
 from scheduling._roll import roll_of
 from scheduling.capacity.cluster_view import View, queue_key
 from scheduling.domain import Allocation, Gang, Job, Snapshot
-from scheduling.policies._fraction_policy import FractionParameters
-from scheduling.policies._memory import MEMORY
-from scheduling.policies._reference import drawn_order, in_fixed_order
 from scheduling.policies.base import Policy
+from scheduling.policies.time_shares.base import FractionParameters
+from scheduling.policies.time_shares.gavel.objective import drawn_order, in_fixed_order
+from scheduling.policies.time_shares.programs.last_answer import MEMORY
 
 ROUND = "reference_round"
 #: What stands for an infinite priority where nobody has had time on a type yet.

@@ -15,9 +15,9 @@ from scheduling._roll import Roll
 from scheduling.capacity.cluster_view import View
 from scheduling.domain import Reason, Snapshot
 from scheduling.errors import SolverError
-from scheduling.policies._books import Books
-from scheduling.policies._memory import MEMORY
 from scheduling.policies.base import Parameters, Policy
+from scheduling.policies.time_shares.programs.deficits import Books
+from scheduling.policies.time_shares.programs.last_answer import MEMORY
 from scheduling.solvers.lp import Floats
 
 #: Rounds end this much early rather than a hair too late.

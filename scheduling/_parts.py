@@ -25,8 +25,8 @@ from scheduling.capacity.node_pools import latest_end
 from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import WHOLE, Curve, Gang, Job, Node, Reason, Snapshot
 from scheduling.lifecycle import State
-from scheduling.policies._packing import demands_of, part
 from scheduling.policies.base import Policy
+from scheduling.policies.packing.base import demands_of, part
 from scheduling.throughput.curves import trial_curve
 
 #: Without the types whose GPUs have too little memory.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scheduling.capacity.cluster_view import View
 from scheduling.domain import Job, Snapshot
 from scheduling.lifecycle import State
-from scheduling.policies._fractions import steps_per_s
+from scheduling.policies.time_shares.programs.groups import steps_per_s
 from scheduling.solvers.lp import Floats, Ints
 
 #: A throughput that changed by less than about this much is no reason to compute anew.

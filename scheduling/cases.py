@@ -13,7 +13,7 @@ from scheduling.domain import Curve, Entity, Job, Node, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.input_files import read_json
 from scheduling.lifecycle import State
-from scheduling.policies._memory import MEMORY
+from scheduling.policies.time_shares.programs.last_answer import MEMORY
 from scheduling.validation import StrictNumbers, problem
 
 _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from scheduling.domain import POOL_MARK, Allocation, Entity, Job, Snapshot
 from scheduling.policies import POLICIES, load_policy, policy_class
-from scheduling.policies._fractions import participants, reach_of, room_of, steps_per_s
-from scheduling.policies._memory import MEMORY, promised
 from scheduling.policies.base import Policy
+from scheduling.policies.time_shares.programs.groups import participants, reach_of, room_of, steps_per_s
+from scheduling.policies.time_shares.programs.last_answer import MEMORY, promised
 from scheduling.rounds import plan_round
 
 

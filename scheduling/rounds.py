@@ -30,9 +30,9 @@ from scheduling.domain import Allocation, Gang, Job, Plan, Reason, Snapshot
 from scheduling.domain.gpu_parts import overfull
 from scheduling.errors import SolverError
 from scheduling.placement import Board, Request, lay_out
-from scheduling.policies._preemption import PUT_OUT
 from scheduling.policies.base import Policy
-from scheduling.policies.fallback import start_minimums
+from scheduling.policies.queue.fallback import start_minimums
+from scheduling.policies.queue.preemption import PUT_OUT
 from scheduling.timesharing import share_time, with_least_gangs
 
 

@@ -21,9 +21,9 @@ from scheduling._ledger import EDGE_S, Ledger, account, compute, rules_of, settl
 from scheduling._roll import roll_of
 from scheduling.capacity.cluster_view import View, view
 from scheduling.domain import Allocation, Gang, Job, Snapshot
-from scheduling.policies._fraction_policy import FractionParameters
-from scheduling.policies._memory import MEMORY
 from scheduling.policies.base import Policy
+from scheduling.policies.time_shares.base import FractionParameters
+from scheduling.policies.time_shares.programs.last_answer import MEMORY
 
 
 def share_time(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:

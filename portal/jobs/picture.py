@@ -17,7 +17,7 @@ from portal.jobs.snapshots import nodes_of, partitions_of, project_tree, qos_lev
 from scheduling import domain
 from scheduling.lifecycle import LIVE, TRAINING, WAITING, State
 from scheduling.policies import load_policy
-from scheduling.policies.multifactor import Multifactor
+from scheduling.policies.queue.multifactor import Multifactor
 from scheduling.priority.scoring import Formula, Scores
 
 

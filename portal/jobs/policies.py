@@ -14,8 +14,8 @@ from portal.jobs.models import Cluster, PolicyChange
 from portal.jobs.snapshots import take_snapshot
 from scheduling.policies import POLICIES, policy_class
 from scheduling.policies.base import Policy
-from scheduling.policies.f_scheduling import Parameters as BoundParameters
-from scheduling.policies.f_scheduling import bound_hint
+from scheduling.policies.elastic.f_scheduling import Parameters as BoundParameters
+from scheduling.policies.elastic.f_scheduling import bound_hint
 
 
 def describe_policies() -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from portal.jobs.models import Cluster, Job
 from portal.jobs.picture import picture, score_waiting
 from portal.jobs.selectors import in_states
 from scheduling.lifecycle import WAITING
-from scheduling.policies.multifactor import Multifactor
+from scheduling.policies.queue.multifactor import Multifactor
 
 _ORDER = (F("priority").desc(), F("submitted_at").asc(), F("id").asc())
 #: For more jobs than a page has, the whole queue is read as fast as theirs is picked out of it.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduling.learning.images import CROWDED, Bounds, Choices, Placed, Sight, Usage, sight, uses
+from scheduling.policies.learned.images import CROWDED, Bounds, Choices, Placed, Sight, Usage, sight, uses
 
 #: Between two looks at the queue where nothing ends.
 STEP_S = 30.0

@@ -34,7 +34,7 @@ from torch import nn
 from scheduling.domain.usage_history import ResourceHistory, history_json
 from scheduling.errors import InvalidInput
 from scheduling.learning.emulator import Choose, Episode, Rules, cost, play
-from scheduling.learning.images import (
+from scheduling.policies.learned.images import (
     INPUTS,
     MOST_WORTH,
     PRICE,
@@ -46,7 +46,7 @@ from scheduling.learning.images import (
     Usage,
     usage_of,
 )
-from scheduling.learning.network import LARGEST_BYTES, SCHEMA, Model, save
+from scheduling.policies.learned.network import LARGEST_BYTES, SCHEMA, Model, save
 from scheduling.simulator.applications import JOBS, WORKLOADS, make_workload
 
 #: Seeds of the job sets: those of training and of choosing the best model; tests and benchmarks use those below.

@@ -30,13 +30,13 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "where a limit was lowered nothing moves",
     ),
     (
-        "scheduling/policies/_backfill.py",
+        "scheduling/policies/queue/backfill.py",
         "elif job.gpu_ids and at > shared.get(job.gpu_ids[0], (0.0, job))[0]:",
         "elif job.gpu_ids and job.gpu_ids[0] not in shared:",
         "a shared GPU is free when the first leaves",
     ),
     (
-        "scheduling/policies/_backfill.py",
+        "scheduling/policies/queue/backfill.py",
         "if at == math.inf or (at <= now and not self.stock.allows(job, gang)):",
         "if at == math.inf:",
         "starts on a type whose limit is used up",

@@ -37,7 +37,7 @@ GROUPS = {
             "scheduling/placement.py",
             "scheduling/timesharing.py",
             "scheduling/_reclaim.py",
-            "scheduling/policies/_backfill.py",
+            "scheduling/policies/queue/backfill.py",
             "scheduling/capacity/quota_headroom.py",
             "scheduling/simulator/meter.py",
             "scheduling/simulator/engine.py",

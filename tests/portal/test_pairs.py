@@ -14,7 +14,7 @@ from portal.jobs.pairs import pairs_for
 from portal.jobs.selectors import described_jobs
 from portal.jobs.services import administration
 from portal.jobs.snapshots import take_snapshot
-from scheduling.policies._fractions import colocated
+from scheduling.policies.time_shares.programs.groups import colocated
 from scheduling.throughput.colocation import pairs_of
 from tests.portal.world import World, check_invariants
 

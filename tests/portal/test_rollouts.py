@@ -23,7 +23,7 @@ from portal.rollouts.models import GuardCheck, Rollout, ShadowDecision
 from portal.rollouts.tasks import guard_rollouts, prune_rollouts, shadow_round
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
-from scheduling.policies.fifo_gang import FifoGang
+from scheduling.policies.queue.fifo_gang import FifoGang
 from tests.portal.api import Api
 from tests.portal.notices import destination, tell
 from tests.portal.test_simulations import MIX, run

@@ -17,8 +17,8 @@ from portal.jobs.models import Decision, Job
 from portal.jobs.services.administration import set_policy
 from portal.lab import replays
 from portal.lab.rounds import export_case
-from scheduling.policies._books import Books
-from scheduling.policies._memory import MEMORY
+from scheduling.policies.time_shares.programs.deficits import Books
+from scheduling.policies.time_shares.programs.last_answer import MEMORY
 from tests.portal.api import Api
 from tests.portal.world import World
 

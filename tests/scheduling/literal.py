@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from scheduling.policies._greedy import UNITS, Kind, at, groups_of
+from scheduling.policies.elastic.variance_greedy import UNITS, Kind, at, groups_of
 
 
 def scheduler(

@@ -14,7 +14,7 @@ from scheduling.capacity.free_capacity import Stock
 from scheduling.domain import Curve, Gang, Job, Limit, Snapshot
 from scheduling.domain.wording import span
 from scheduling.lifecycle import State
-from scheduling.policies._backfill import Backfill, Slot
+from scheduling.policies.queue.backfill import Backfill, Slot
 from tests.builders import make_job, make_nodes, make_snapshot
 
 GPU = "titan_xp"

@@ -18,12 +18,12 @@ from scheduling._roll import Roll, roll_of
 from scheduling.capacity.cluster_view import in_queue_order, queue_key, view
 from scheduling.domain import Job, Snapshot
 from scheduling.lifecycle import State
-from scheduling.policies._books import Books
-from scheduling.policies._fractions import build
-from scheduling.policies._needs import Tangents, optimise
-from scheduling.policies._reach import Climb, highest
-from scheduling.policies._shares import even
-from scheduling.policies.max_min_fairness import steps_per_level
+from scheduling.policies.time_shares.max_min_fairness import steps_per_level
+from scheduling.policies.time_shares.programs.cutting_planes import Tangents, optimise
+from scheduling.policies.time_shares.programs.deficits import Books
+from scheduling.policies.time_shares.programs.groups import build
+from scheduling.policies.time_shares.programs.max_min import Climb, highest
+from scheduling.policies.time_shares.programs.ungroup import even
 from tests.builders import make_job, make_snapshot
 from tests.scheduling.strategies import snapshots
 

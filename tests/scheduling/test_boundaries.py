@@ -19,7 +19,7 @@ from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, Sn
 from scheduling.lifecycle import State
 from scheduling.placement import Board, Request, lay_out
 from scheduling.policies import load_policy
-from scheduling.policies._backfill import Backfill
+from scheduling.policies.queue.backfill import Backfill
 from scheduling.rounds import plan_round
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.meter import Meter

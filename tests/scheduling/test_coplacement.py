@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from scheduling.domain.usage_history import RESOURCES, history_json, parse_history
 from scheduling.errors import InvalidInput
-from scheduling.learning.images import (
+from scheduling.policies import load_policy
+from scheduling.policies.learned.images import (
     BINS,
     CONSIDERED,
     CROWDS,
@@ -28,7 +29,6 @@ from scheduling.learning.images import (
     sight,
     usage_of,
 )
-from scheduling.policies import load_policy
 from scheduling.simulator.applications import (
     APPLICATIONS,
     GPU_TYPE,

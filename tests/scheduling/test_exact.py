@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from scheduling.capacity.cluster_view import view
 from scheduling.errors import SolverError
-from scheduling.policies import f_scheduling_exact, load_policy
-from scheduling.policies._exact import Choice, Work, best_plan
-from scheduling.policies.f_scheduling import pose, solve
+from scheduling.policies import load_policy
+from scheduling.policies.elastic import f_scheduling_exact
+from scheduling.policies.elastic.f_scheduling import pose, solve
+from scheduling.policies.elastic.variance_program import Choice, Work, best_plan
 from tests.builders import make_curve, make_job, make_snapshot
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from scheduling.capacity.cluster_view import view
 from scheduling.policies import load_policy
-from scheduling.policies._greedy import UNITS, Greedy, Kind
-from scheduling.policies.f_scheduling import Parameters, bound_hint, pose
+from scheduling.policies.elastic.f_scheduling import Parameters, bound_hint, pose
+from scheduling.policies.elastic.variance_greedy import UNITS, Greedy, Kind
 from tests.builders import make_curve, make_job, make_snapshot
 from tests.scheduling.literal import scheduler
 

@@ -14,7 +14,7 @@ from scheduling.capacity.release_timetable import Timetable
 from scheduling.domain import Curve, Entity, Gang, Job, Node, Plan, Qos, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
-from scheduling.policies.multifactor import PRESETS
+from scheduling.policies.queue.multifactor import PRESETS
 from scheduling.priority.multifactor import Weights
 from scheduling.priority.scoring import Formula, score
 from scheduling.rounds import plan_round

@@ -17,9 +17,9 @@ from scheduling.capacity.node_capacity import Demand, Yard
 from scheduling.domain import WHOLE, Curve, Guarantee, Job, Limit, Node, Snapshot, Window
 from scheduling.errors import InvalidParameters
 from scheduling.policies import load_policy
-from scheduling.policies._fragments import Classes, fragmentation
-from scheduling.policies._trial import Trial
 from scheduling.policies.base import Policy
+from scheduling.policies.packing.fragmentation import Classes, fragmentation
+from scheduling.policies.packing.genetic_fitness import Trial
 from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 

@@ -16,7 +16,7 @@ from scheduling.capacity.free_capacity import Stock
 from scheduling.capacity.quota_headroom import _least, cut_down
 from scheduling.domain import WHOLE, Curve, Gang, Job, Snapshot
 from scheduling.domain.wording import span
-from scheduling.policies._backfill import Backfill
+from scheduling.policies.queue.backfill import Backfill
 from scheduling.simulator.meter import Meter
 from tests.builders import make_job, make_nodes, make_snapshot
 from tests.scheduling.test_boundaries import limited_to

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from scheduling.errors import InvalidInput, InvalidParameters
 from scheduling.learning.emulator import SLOWDOWN, Choose, Episode, Rules, cost, play
-from scheduling.learning.images import CROWDS, INPUTS, PRICE, SAVED, Bounds, Profile, Sight, Usage, usage_of
-from scheduling.learning.network import load, save
 from scheduling.policies import load_policy
-from scheduling.policies._learned import MODELS
+from scheduling.policies.learned.base import MODELS
+from scheduling.policies.learned.images import CROWDS, INPUTS, PRICE, SAVED, Bounds, Profile, Sight, Usage, usage_of
+from scheduling.policies.learned.network import load, save
 from scheduling.simulator.applications import make_workload
 from tests.scheduling.histories import every
 

@@ -8,8 +8,8 @@ from scheduling.domain import Gang, Job, Limit, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import parse_parameters
-from scheduling.policies.f_scheduling import FScheduling
-from scheduling.policies.fallback import start_minimums
+from scheduling.policies.elastic.f_scheduling import FScheduling
+from scheduling.policies.queue.fallback import start_minimums
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 

@@ -12,18 +12,18 @@ from scipy.optimize import linprog
 
 from scheduling.domain import Curve, Entity, Snapshot
 from scheduling.policies import load_policy
-from scheduling.policies._choices import Alike, Choices
-from scheduling.policies._filling import Active, fill
-from scheduling.policies._fractions import ByJob, Fractions, build
-from scheduling.policies._needs import Tangents, optimise
-from scheduling.policies._pouring import pour
-from scheduling.policies._prices import Market, optimise_market
-from scheduling.policies._ratio import best_ratio, best_value, cost_of_columns
-from scheduling.policies._reach import Climb, Race, highest, soonest
-from scheduling.policies._shares import achieved, expand
-from scheduling.policies._sums import Offers
-from scheduling.policies.hierarchical import share_out, tree, vessel_of
-from scheduling.policies.max_min_fairness import steps_per_level
+from scheduling.policies.time_shares.hierarchical import share_out, tree, vessel_of
+from scheduling.policies.time_shares.max_min_fairness import steps_per_level
+from scheduling.policies.time_shares.programs.column_prices import Market, optimise_market
+from scheduling.policies.time_shares.programs.cutting_planes import Tangents, optimise
+from scheduling.policies.time_shares.programs.groups import ByJob, Fractions, build
+from scheduling.policies.time_shares.programs.max_min import Climb, Race, highest, soonest
+from scheduling.policies.time_shares.programs.max_sum import Offers
+from scheduling.policies.time_shares.programs.pricing_problem import Alike, Choices
+from scheduling.policies.time_shares.programs.throughput_per_cost import best_ratio, best_value, cost_of_columns
+from scheduling.policies.time_shares.programs.ungroup import achieved, expand
+from scheduling.policies.time_shares.programs.water_filling import Active, fill
+from scheduling.policies.time_shares.programs.water_filling_by_price import pour
 from scheduling.solvers.lp import Engine, Floats
 from tests.builders import make_job, make_nodes, make_snapshot
 from tests.scheduling.test_fractions import problems as with_few_kinds

@@ -10,9 +10,9 @@ import pytest
 from scipy.optimize import linprog
 
 from scheduling.domain import Curve, Job, Node
-from scheduling.policies._fractions import build
-from scheduling.policies._reference import drawn_order
-from scheduling.policies._reference_queue import Queue
+from scheduling.policies.time_shares.gavel.fifo_queue import Queue
+from scheduling.policies.time_shares.gavel.objective import drawn_order
+from scheduling.policies.time_shares.programs.groups import build
 from scheduling.simulator import simulate
 from scheduling.simulator.trace import Cluster, TraceJob
 from scheduling.solvers.interior_point import centre

@@ -15,8 +15,8 @@ from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, No
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
-from scheduling.policies._preemption import PUT_OUT
 from scheduling.policies.base import Parameters
+from scheduling.policies.queue.preemption import PUT_OUT
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 GPU = "titan_xp"

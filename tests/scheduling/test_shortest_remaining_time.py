@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scheduling.domain import Curve, Gang, Job, Node
 from scheduling.policies import load_policy
-from scheduling.policies.shortest_remaining_time import ShortestRemainingTime
+from scheduling.policies.elastic.shortest_remaining_time import ShortestRemainingTime
 from scheduling.simulator import run_policy, simulate
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.trace import Cluster, TraceJob

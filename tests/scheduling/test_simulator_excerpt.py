@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduling.domain import Curve
 from scheduling.policies import load_policy
-from scheduling.policies.fifo_gang import FifoGang
+from scheduling.policies.queue.fifo_gang import FifoGang
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options, Outcome
 from scheduling.simulator.trace import Cluster, TraceJob

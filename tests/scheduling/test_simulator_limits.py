@@ -12,7 +12,7 @@ import pytest
 from scheduling.domain import Allocation, Curve, Snapshot
 from scheduling.errors import InvalidInput
 from scheduling.policies import load_policy
-from scheduling.policies.max_min_fairness import MaxMinFairness
+from scheduling.policies.time_shares.max_min_fairness import MaxMinFairness
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.limits import read_limits
 from scheduling.simulator.outcome import Options

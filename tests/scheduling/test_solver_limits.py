@@ -16,7 +16,9 @@ import pytest
 
 from scheduling.domain import Snapshot
 from scheduling.errors import SolverError
-from scheduling.policies import _exact, f_scheduling_exact, genetic, load_policy
+from scheduling.policies import load_policy
+from scheduling.policies.elastic import f_scheduling_exact, variance_program
+from scheduling.policies.packing import genetic
 from scheduling.rounds import plan_round
 from scheduling.simulator import Options
 from scheduling.simulator.readers import own
@@ -54,7 +56,7 @@ def _slow_down(patch: pytest.MonkeyPatch) -> None:
 
     ticks: Iterator[float] = itertools.count(0.0, 3_600.0)
     patch.setattr(highspy.Highs, "setOptionValue", scaled)
-    for module in (_exact, f_scheduling_exact, genetic):
+    for module in (variance_program, f_scheduling_exact, genetic):
         patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
 
 

@@ -16,7 +16,7 @@ from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
-from scheduling.policies.max_min_fairness import MaxMinFairness
+from scheduling.policies.time_shares.max_min_fairness import MaxMinFairness
 from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 

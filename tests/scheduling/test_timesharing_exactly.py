@@ -18,9 +18,9 @@ from scheduling.domain import Allocation, Curve, Gang, Job, Limit, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
-from scheduling.policies._books import Books
-from scheduling.policies._memory import MEMORY
-from scheduling.policies.max_min_fairness import MaxMinFairness
+from scheduling.policies.time_shares.max_min_fairness import MaxMinFairness
+from scheduling.policies.time_shares.programs.deficits import Books
+from scheduling.policies.time_shares.programs.last_answer import MEMORY
 from scheduling.rounds import plan_round
 from scheduling.timesharing import round_end, with_least_gangs
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot

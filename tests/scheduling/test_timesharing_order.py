@@ -19,8 +19,8 @@ from scheduling.capacity.cluster_view import view
 from scheduling.domain import Curve, Gang, Job, Limit
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
-from scheduling.policies._books import Books
 from scheduling.policies.base import Policy
+from scheduling.policies.time_shares.programs.deficits import Books
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.scheduling.test_timesharing import ROUND_S, Cluster, jobs_of
 from tests.scheduling.test_timesharing_exactly import NOW, ONE, books, policy

@@ -15,7 +15,7 @@ from scheduling.cases import Case, read_case, snapshot_of
 from scheduling.domain import Allocation, Reason
 from scheduling.errors import SchedulingError, SolverError
 from scheduling.policies import POLICIES, load_policy, policy_class
-from scheduling.policies._ratio import UNPRICED
+from scheduling.policies.time_shares.programs.throughput_per_cost import UNPRICED
 
 
 class Command(BaseCommand):

@@ -12,8 +12,8 @@ import click
 from django.core.management.base import BaseCommand, CommandError
 
 from scheduling.errors import SchedulingError
-from scheduling.learning.images import CONSIDERED, Profile
-from scheduling.learning.network import MOST_CHOICES
+from scheduling.policies.learned.images import CONSIDERED, Profile
+from scheduling.policies.learned.network import MOST_CHOICES
 
 #: What each is shown of a job's history.
 PROFILES: dict[str, Profile] = {"dqn_gpu": "series", "deeprm_max": "max", "deeprm_mean": "mean"}

@@ -1,0 +1,305 @@
+"""Shortest remaining time first on several accelerator types: elastic, restarts paid for, slowdown bounded.
+
+Every decision maximises sum_m w_m s_m(gang)^0.6 / t_m(gang)^0.4 over one gang per job within the GPUs of each type. s_m
+is the speed relative to the fastest gang, t_m the time to the end with what starting there would cost; of a job that
+runs there it is shortened by what leaving and coming back would cost, so that nobody is moved for less than that, and
+it counts somewhat more, so that jobs of about the same worth do not take turns; the more the shorter ago it came, so
+that it has what its restart cost first.
+Length says best who runs (shortest remaining processing time has the least mean completion time on one machine:
+Schrage 1968), and relative speed says best who runs where: an hour of a fast GPU saves as much whoever's it is. w_m
+is the job's weight until its slowdown (time in the system by time alone on the fastest gang) reaches `bound`, or what
+is usual here if that is more, and grows with the fourth power of it from there on, against starvation. GPUs that are
+left go to whoever gains the most from one more, where the time it saves exceeds a restart. Gangs that span nodes are
+brought together where that pays (scheduling._gathering).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import groupby
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from scheduling.capacity.cluster_view import Span, View, fixed_gangs, view
+from scheduling.capacity.free_capacity import no_type
+from scheduling.capacity.quota_headroom import Rooms
+from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
+from scheduling.domain.wording import words
+from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.elastic.gang_assignment import Option, ranked
+from scheduling.solvers.budget import seconds
+from scheduling.solvers.lp import Engine
+
+#: Of a gang beyond the minimum a job has to have half, to be given all of it.
+_SOME = 0.5
+#: A job is never closer to its end than this, for its weight to stay finite.
+_LEAST_S = 1.0
+#: 1: the length of a job decides all; 0: only how much faster it is on one gang than on another.
+_BY_LENGTH = 0.4
+#: By which power of its slowdown beyond the bound a job weighs more.
+_STEEPNESS = 4.0
+#: Whoever runs is worth so much more where it is, lest jobs of about the same worth take turns; more if it can grow,
+#: since who comes back is small again and pays a second restart for growing.
+_STAYING, _STAYING_ELASTIC = 1.05, 1.25
+#: Of a job that cannot grow, for what its restart took of the time since: weights that rise while they wait make
+#: jobs change places for ever otherwise.
+_AMORTISED = 10.0
+#: The bound is so many times the geometric mean of slowdowns at least: where all wait long, who waited longest counts.
+_TYPICAL = 1.75
+#: A slowdown is looked at again once it may have changed by this part.
+_CHANGE = 0.01
+
+
+class Parameters(BaseParameters):
+    bound: float = Field(
+        default=1.5, ge=1.0, le=1_000.0, description="Slowdown from which on a job weighs more than its length says."
+    )
+    review_seconds: float = Field(
+        default=360.0, gt=0, le=86_400, description="While jobs wait, their slowdown is looked at this often at most."
+    )
+    solver: Engine = Field(default="highs", description="Linear programming engine.")
+    solver_time_limit_s: float = Field(default=30.0, gt=0, le=600, description="Then nobody is moved.")
+
+
+class ShortestRemainingTime:
+    name: ClassVar[str] = "shortest_remaining_time"
+    title: ClassVar[str] = "Shortest remaining time, slowdown bounded"
+    Parameters: ClassVar[type[BaseParameters]] = Parameters
+    elastic: ClassVar[bool] = False  # it weighs restarts itself
+    timed: ClassVar[bool] = False
+    preempts: ClassVar[bool] = True
+    gathers: ClassVar[bool] = True
+
+    def __init__(self, parameters: Any = None) -> None:
+        self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        field = view(snapshot)
+        hands = _Hands(field, self._weights(field, snapshot.now), snapshot.now)
+        limits = self.parameters.solver, seconds(snapshot, self.parameters.solver_time_limit_s)
+        for _, level in groupby(field.taking_part, key=lambda job: job.priority):
+            hands.choose(list(level), limits)
+        hands.grow()
+        waiting = [job for job in field.taking_part if job.id not in hands.counts]
+        return Allocation(
+            counts=hands.counts | fixed_gangs(snapshot, field),
+            reasons={**field.reasons, **hands.reasons()},
+            figures={"free_gpus": float(sum(hands.free.values()))},
+            next_wake_at=self._review_at(field, waiting, snapshot.now) if waiting else None,
+        )
+
+    def _review_at(self, field: View, waiting: Sequence[Job], now: float) -> float:
+        soonest_s = min(now - job.submitted_at + _left_s(field, job) for job in waiting)
+        return now + max(self.parameters.review_seconds, _CHANGE * soonest_s)
+
+    def _weights(self, field: View, now: float) -> dict[str, float]:
+        slowdowns = {job.id: _slowdown(field, job, now) for job in field.taking_part}
+        typical = float(np.exp(np.mean(np.log([*slowdowns.values(), 1.0]))))
+        bound = max(self.parameters.bound, _TYPICAL * typical)
+        return {job.id: job.weight * max(1.0, slowdowns[job.id] / bound) ** _STEEPNESS for job in field.taking_part}
+
+
+def _slowdown(field: View, job: Job, now: float) -> float:
+    """If it ran on its fastest gang from now on."""
+    alone, steps = field.alone(job), job.done_steps + job.remaining_steps
+    if alone <= 0.0 or steps <= 0.0:
+        return 1.0
+    return max(1.0, float((now - job.submitted_at + _left_s(field, job)) / (steps / alone)))
+
+
+def _left_s(field: View, job: Job) -> float:
+    """On its fastest gang; 0 where there is none."""
+    alone = field.alone(job)
+    return job.remaining_steps / alone if alone > 0.0 else 0.0
+
+
+class _Hands:
+    """What is given out, within GPUs and limits."""
+
+    def __init__(self, field: View, weights: Mapping[str, float], now: float) -> None:
+        self.field, self.weights, self.now = field, weights, now
+        self.free, self.rooms = dict(field.free), Rooms(field)
+        self.counts: dict[str, Gang] = {}
+        self._jobs = {job.id: job for job in field.taking_part}
+
+    # Who runs, and on which type --------------------------------------------------------------------
+
+    def choose(self, jobs: Sequence[Job], limits: tuple[Engine, float]) -> None:
+        """The gangs that are worth most together in what is left: minimums, and larger ones once all have those."""
+        free = dict(self.free)
+        options = [
+            Option(job, Gang(kind, span.low), self._worth(job, kind, span, span.low))
+            for job in jobs
+            for kind, span in self.field.spans(job).items()
+            if span.low <= free[kind]
+        ]
+        for option, _ in ranked(options, self.free, *limits):
+            if option.job.id not in self.counts and self._fits(option.job, option.gang):
+                self._give(option.job, option.gang)
+        larger = [option for job in jobs if job.id in self.counts for option in self._larger(job, free)]
+        if larger and all(job.id in self.counts for job in jobs):
+            self._exchange(ranked(options + larger, free, *limits, all_run=True))
+
+    def _exchange(self, ranked: Sequence[tuple[Option, float]]) -> None:
+        """From the minimums to the gangs of the program. Twice, since some wait for GPUs that others give up."""
+        wished = [option for option, share in ranked if share >= _SOME]
+        for option in (*wished, *wished):
+            before = self.counts[option.job.id]
+            self._give_back(option.job, None)
+            self._give(option.job, option.gang if self._fits(option.job, option.gang) else before)
+
+    def _larger(self, job: Job, free: Mapping[str, int]) -> list[Option]:
+        """Gangs beyond the minimums: what it holds, and each some half larger than the one before."""
+        options = []
+        for kind, span in self.field.spans(job).items():
+            most = min(span.high, len(span.steps_per_s) - 1, free[kind])
+            held = job.gang.count if job.gang is not None and job.gang.type == kind else 0
+            count, counts = span.low, {held}
+            while count < most:
+                count = min(most, count + max(1, count // 2))
+                counts.add(count)
+            # The least count that is as fast.
+            least = {
+                next(n for n in range(span.low, count + 1) if span.at(n) == span.at(count))
+                for count in counts
+                if span.low < count <= most
+            }
+            options += [Option(job, Gang(kind, n), self._worth(job, kind, span, n)) for n in least if n > span.low]
+        return options
+
+    def _worth(self, job: Job, kind: str, span: Span, count: int) -> float:
+        staying = 1.0
+        if job.gang is None:
+            extra_s = job.launch_s
+        elif job.gang.type == kind and count in (job.gang.count, span.low):  # from the least it may grow back
+            extra_s, staying = -job.restart_cost_s, self._staying(job, span)
+        else:
+            extra_s = job.restart_cost_s
+        here_s = max(job.remaining_steps / span.at(count), _LEAST_S)
+        best_s = max(job.remaining_steps / self.field.alone(job), _LEAST_S)
+        relative_speed = best_s / here_s
+        urgency = 1.0 / max(here_s + extra_s, _LEAST_S)
+        return float(self.weights[job.id] * staying * relative_speed ** (1.0 - _BY_LENGTH) * urgency**_BY_LENGTH)
+
+    def _staying(self, job: Job, span: Span) -> float:
+        if span.high > span.low:
+            return _STAYING_ELASTIC
+        held_s = math.inf if job.held_since is None else max(self.now - job.held_since, 1.0)
+        return _STAYING + _AMORTISED * job.restart_cost_s / held_s
+
+    # How many GPUs each has -------------------------------------------------------------------------
+
+    def grow(self) -> None:
+        """Whoever held more goes back to that first, by what it is worth; then one more wherever it pays most."""
+        held = [job for job in self.field.running if self._may_keep(job)]
+        for job in sorted(held, key=lambda job: (-self._slope(job, job.gang.count if job.gang else 0), job.id)):
+            assert job.gang is not None
+            extra = min(job.gang.count - self.counts[job.id].count, self.free[job.gang.type])
+            self._raise(job, self.counts[job.id].count + extra)
+        settled: set[str] = set()
+        while True:
+            before = dict(self.counts)
+            self._grow_all(settled)
+            given_up = [job for job in self._moved(before) if not self._pays(job)]
+            if not given_up:
+                return
+            for job in given_up:
+                assert job.gang is not None
+                settled.add(job.id)
+                self._give_back(job, job.gang)
+
+    def _may_keep(self, job: Job) -> bool:
+        gang = self.counts.get(job.id)
+        return gang is not None and job.gang is not None and job.gang.type == gang.type and job.gang.count > gang.count
+
+    def _grow_all(self, settled: set[str]) -> None:
+        heap = [step for key in self.counts if key not in settled and (step := self._next(self._jobs[key]))]
+        heapify(heap)
+        while heap:
+            _, key, count = heappop(heap)
+            job = self._jobs[key]
+            if self._raise(job, count) and (step := self._next(job)):
+                heappush(heap, step)
+
+    def _next(self, job: Job) -> tuple[float, str, int] | None:
+        """The next count at which the job is faster, with what each of those GPUs is worth, negated."""
+        gang = self.counts[job.id]
+        span = self.field.spans(job)[gang.type]
+        now = span.at(gang.count)
+        most = min(span.high, len(span.steps_per_s) - 1, gang.count + self.free[gang.type])
+        faster = next((n for n in range(gang.count + 1, most + 1) if span.at(n) > now), None)
+        return (-self._slope(job, faster), job.id, faster) if faster is not None else None
+
+    def _slope(self, job: Job, count: int) -> float:
+        gang = self.counts[job.id]
+        span = self.field.spans(job)[gang.type]
+        gain = span.at(count) - span.at(gang.count)
+        return self.weights[job.id] * gain / max(job.remaining_steps, 1.0) / max(count - gang.count, 1)
+
+    def _moved(self, before: Mapping[str, Gang]) -> list[Job]:
+        """Running jobs that grew beyond what they hold."""
+        grown = (job for job in self.field.running if self.counts.get(job.id) != before.get(job.id))
+        return [job for job in grown if job.gang is not None and job.gang.type == self.counts[job.id].type]
+
+    def _pays(self, job: Job) -> bool:
+        """Whether the time that growing saves the job exceeds its restart."""
+        assert job.gang is not None
+        span = self.field.spans(job)[job.gang.type]
+        gang = self.counts[job.id]
+        if gang.count <= job.gang.count:
+            return True
+        saved = job.remaining_steps / span.at(job.gang.count) - job.remaining_steps / span.at(gang.count)
+        return saved > job.restart_cost_s
+
+    # GPUs and limits --------------------------------------------------------------------------------
+
+    def _fits(self, job: Job, gang: Gang) -> bool:
+        return gang.count <= self.free[gang.type] and self.rooms.over(job, gang) is None
+
+    def _give(self, job: Job, gang: Gang) -> None:
+        self.counts[job.id] = gang
+        self.free[gang.type] -= gang.count
+        self.rooms.book(job, gang)
+
+    def _give_back(self, job: Job, gang: Gang | None) -> None:
+        """Down to `gang`; None: to nothing."""
+        now = self.counts.pop(job.id)
+        self.free[now.type] += now.count
+        self.rooms.book(job, now, sign=-1)
+        if gang is not None:
+            self._give(job, gang)
+
+    def _raise(self, job: Job, count: int) -> bool:
+        now = self.counts[job.id]
+        if count <= now.count or count - now.count > self.free[now.type]:
+            return False
+        self._give_back(job, None)
+        fits = self._fits(job, Gang(now.type, count))
+        self._give(job, Gang(now.type, count) if fits else now)
+        return fits
+
+    # Words ------------------------------------------------------------------------------------------
+
+    def reasons(self) -> dict[str, Reason]:
+        return {job.id: self._reason(job) for job in self.field.taking_part}
+
+    def _reason(self, job: Job) -> Reason:
+        gang = self.counts.get(job.id)
+        if gang is not None:
+            text = f"Of the jobs here it is among those that end soonest for what they hold, so it has {words(gang)}."
+            return Reason("ends_soon", text, {"weight": self.weights[job.id]})
+        spans = self.field.spans(job)
+        if not spans:
+            return no_type(job)
+        over = self.rooms.reason(job, [Gang(kind, span.low) for kind, span in spans.items()])
+        if over is not None:
+            return over
+        text = (
+            "Jobs that end sooner for the GPUs they hold, or have been slowed down more, are ahead; "
+            "it counts more the longer it waits for its length."
+        )
+        return Reason("others_end_sooner", text, {"weight": self.weights[job.id]})

@@ -1,0 +1,208 @@
+"""What learned co-placement policies share: parts of GPUs are placed as a trained network says, GPU by GPU.
+
+For each GPU that takes parts the first jobs of the queue that may go there fill the slots; of their combinations those
+that would pass the device's memory or PCIe at any moment, or `oversubscription` times its time or cores, are left out,
+those that earn most at once are weighed, and the best is placed, until holding is best. `unslowed_worth` says how much
+it is to leave somebody alone. A job without a history is taken to use its share and its memory constantly. Memory is
+kept also where sharing makes runs take up to `stretch` times as long. What asks for whole GPUs goes to the first node
+that fits, before the parts where it is ahead of all of them. For the first of those that have waited for `patience_s`,
+be it for a part or for whole GPUs of one node, what will be empty soonest is kept: nobody else gets it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from scheduling.capacity.cluster_view import View
+from scheduling.capacity.node_capacity import Demand, Ints, Yard
+from scheduling.domain import WHOLE, Allocation, Job, Reason, Snapshot
+from scheduling.domain.wording import counted, span
+from scheduling.errors import InvalidInput
+from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.learned.colocation import HELD_BACK, Joining, held_back
+from scheduling.policies.learned.images import MOST_OVERSUBSCRIPTION, MOST_WORTH, Bounds, Profile, Sight
+from scheduling.policies.learned.network import Model, load
+from scheduling.policies.learned.starvation import Kept, Waiting, is_part, keep_for_the_overdue
+from scheduling.policies.packing.base import PackingPolicy, Planned
+
+MODELS = Path(__file__).parent / "models"
+#: Why the one waits for whom GPUs are kept, and those who would have room there.
+KEPT_FOR, KEPT_FROM = "kept_for", "kept_from"
+
+
+class Parameters(BaseParameters):
+    model: str = Field(
+        default="",
+        max_length=500,
+        description="Path of a file that train-placement wrote; empty: the one that comes with the policy.",
+    )
+    stretch: float = Field(
+        default=1.75,
+        ge=1.0,
+        le=10.0,
+        description="Memory suffices though runs that share take so many times as long, or oversubscription times.",
+    )
+    oversubscription: float = Field(
+        default=1.25,
+        ge=1.0,
+        le=MOST_OVERSUBSCRIPTION,
+        description="What jobs on one GPU are expected to use of its time, in which they take turns, may come to so "
+        "many times what there is; of its memory never to more. Parts that they ask for never come to more than a GPU.",
+    )
+    unslowed_worth: float = Field(
+        default=0.4,
+        ge=0.0,
+        le=MOST_WORTH,
+        description="What it is worth to leave a job alone on its GPU, in mean run lengths: 0 packs tightly.",
+    )
+    look_again_s: float = Field(
+        default=30.0,
+        ge=1.0,
+        le=3_600.0,
+        description="Seconds after which jobs that were held back are looked at again.",
+    )
+    patience_s: float = Field(
+        default=14_400.0,
+        ge=0.0,
+        le=2_592_000.0,
+        description="Seconds of waiting after which the GPUs that will be empty soonest are kept for a job.",
+    )
+
+    @field_validator("model")
+    @classmethod
+    def _can_be_read(cls, value: str) -> str:
+        if value:
+            try:
+                load(Path(value))
+            except InvalidInput as error:
+                raise ValueError(str(error)) from None
+        return value
+
+
+class LearnedPolicy(PackingPolicy):
+    """Subclasses give `name`, `title` and `profile`."""
+
+    Parameters: ClassVar[type[BaseParameters]] = Parameters
+    reads_histories: ClassVar[bool] = True
+    profile: ClassVar[Profile]
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__(parameters)
+        self.model: Model = load(Path(self.parameters.model) if self.parameters.model else MODELS / f"{self.name}.npz")
+        oversubscription = self.parameters.oversubscription
+        self.bounds = Bounds(max(self.parameters.stretch, oversubscription), oversubscription)
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        found = super().allocate(snapshot)
+        parts = {job.id for job in snapshot.jobs if job.gpu_milli < WHOLE}
+        # What is kept for whole GPUs changes only as jobs end.
+        if not any(r.token == HELD_BACK or (r.token == KEPT_FOR and key in parts) for key, r in found.reasons.items()):
+            return found
+        # Moments that all rounds agree on, so that wakes do not add up.
+        every = self.parameters.look_again_s
+        return replace(found, next_wake_at=(snapshot.now // every + 1) * every)
+
+    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
+        jobs = {job.id: job for job in snapshot.jobs}
+        queue = [Waiting(jobs[key], demand) for key, demand in wanted.items()]
+        trial, parts = yard.copy(), [one for one in queue if one.is_part]
+        joining = Joining(self, trial, _holding(snapshot), parts)
+        found = dict[str, tuple[int, ...]]()
+        kept = keep_for_the_overdue(queue, snapshot, trial, self.parameters.patience_s, joining)
+        if kept:
+            one = kept.one
+            started = joining.start(one) if one.is_part else self._start(one, trial, found)
+            if started:
+                kept = None
+            else:
+                trial.keep(one.demand, kept.gpus)
+        for one in queue if parts else ():
+            if one.is_part:
+                break
+            if one.job.id not in found and one is not (kept and kept.one):
+                self._start(one, trial, found)
+        joining.run()
+        found |= joining.found
+        if not kept:
+            return Planned(found, joining.reasons())
+        reasons = joining.reasons() | self._waits_for_kept(kept, yard, trial, snapshot.now, queue, found)
+        return Planned(found, reasons, (kept.one.demand, kept.gpus))
+
+    def _start(self, one: Waiting, yard: Yard, found: dict[str, tuple[int, ...]]) -> bool:
+        rows = yard.fitting(one.demand)
+        if len(rows):
+            found[one.job.id] = self.choose(yard, one.demand, rows, None)
+            yard.book(one.demand, found[one.job.id])
+        return bool(len(rows))
+
+    def _waits_for_kept(
+        self,
+        kept: Kept,
+        yard: Yard,
+        after: Yard,
+        now: float,
+        queue: Sequence[Waiting],
+        found: Mapping[str, tuple[int, ...]],
+    ) -> dict[str, Reason]:
+        """Of the one that it is kept for, and of those that would have room there."""
+        first, node = kept.one, yard.nodes[yard.place[kept.gpus[0]][0]].name
+        what, waited = f"{counted(len(kept.gpus), 'GPU')} of {node}", span(first.waited_s(now))
+        when = f", to be empty in about {span(kept.empty_in_s)}" if 0 < kept.empty_in_s < math.inf else ""
+        text = f"It has waited for {waited}, so nobody else is given {what}{when}."
+        reasons = {first.job.id: Reason(KEPT_FOR, text, {"node": node})}
+        # What goes to whole GPUs afterwards is in nobody's way for being kept.
+        given, without = dict(found), yard.copy()
+        for one in queue:
+            if one.job.id not in given and one is not first and not one.is_part:
+                self._start(one, after, given)
+        for one in queue:
+            if one.job.id in given:
+                without.book(one.demand, given[one.job.id])
+        then = f"; that is to be empty in about {span(kept.empty_in_s)}" if when else ""
+        text = f"Nobody but #{first.job.number}, which has waited for {waited}, is given {what}, where this has room"
+        left = [one for one in queue if one.job.id not in given and one is not first]
+        barred = {d for d in {one.demand for one in left} if not len(after.fitting(d)) and len(without.fitting(d))}
+        reasons |= {
+            one.job.id: Reason(KEPT_FROM, f"{text}{then}.", {"node": node, "by": first.job.id})
+            for one in left
+            if one.demand in barred
+        }
+        return reasons
+
+    def pick(self, seen: Sight) -> int:
+        """The best of the actions."""
+        return int(seen.actions[np.argmax(self.model.scores(seen.inputs))])
+
+    def _place(
+        self, yard: Yard, demand: Demand, planned: tuple[int, ...] | None, memory: Any
+    ) -> tuple[int, ...] | None:
+        if planned is None and is_part(demand):
+            return None
+        return super()._place(yard, demand, planned, memory)
+
+    def why_not(self, yard: Yard, demand: Demand) -> Reason:
+        if not is_part(demand) or not len(yard.fitting(demand)):
+            return super().why_not(yard, demand)
+        return held_back("None of the GPUs that are looked at first takes it now.", self.parameters.look_again_s)
+
+    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        return yard.tightest(int(rows[0]), demand)
+
+    def order(self, field: View, queue: Sequence[Job]) -> Sequence[Job]:
+        return queue
+
+
+def _holding(snapshot: Snapshot) -> dict[int, list[Job]]:
+    """By GPU."""
+    found: dict[int, list[Job]] = {}
+    for job in sorted(snapshot.jobs, key=lambda job: job.number):
+        for gpu in job.gpu_ids:
+            found.setdefault(gpu, []).append(job)
+    return found

@@ -1,0 +1,244 @@
+"""Who joins whom on GPUs that are shared, as a trained network says, GPU by GPU, and why others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Yard
+from scheduling.domain import WHOLE, Job, Node, Reason
+from scheduling.domain.wording import span
+from scheduling.policies.learned.images import (
+    Choices,
+    Placed,
+    Sight,
+    constant,
+    first_short,
+    sight,
+    stretched,
+    turns_s,
+    usage_of,
+)
+from scheduling.policies.learned.starvation import Waiting
+
+if TYPE_CHECKING:
+    from scheduling.policies.learned.base import LearnedPolicy
+
+#: Why a part waits that the network, or what jobs are expected to use, keeps off GPUs with room for what it asks for.
+HELD_BACK = "held_back"
+#: GPUs that are looked at in a round: those that are shared first; and so many of these are the emptiest of all.
+_MOST_DEVICES, _EMPTIEST = 128, 32
+#: Of those that wait, whose mean length is taken.
+_MEAN_OF = 32
+#: Where neither steps nor a history say how long a run is.
+_UNKNOWN_S = 3_600.0
+#: Why somebody does not go to a GPU; what comes later says more, where GPUs differ.
+_BEHIND, _CAPACITY, _COMPANY = range(3)
+_NAMES = {"gpu": "GPU time", "gpu_memory": "GPU memory", "gpu_cores": "room on its cores", "pcie": "PCIe throughput"}
+
+
+class Joining:
+    """`holding`: by GPU who is there, in order of their numbers. Books in `yard`; whoever waits, here, wants a part."""
+
+    def __init__(
+        self, policy: LearnedPolicy, yard: Yard, holding: Mapping[int, Sequence[Job]], waiting: Sequence[Waiting]
+    ) -> None:
+        self.policy, self.yard, self.holding, self.waiting = policy, yard, holding, list(waiting)
+        self.choices: Choices = policy.model.choices
+        self.found: dict[str, tuple[int, ...]] = {}
+        self._mean_s: float | None = None  # of those that wait
+        self._here: dict[int, list[Placed]] = {}  # of the GPUs that were looked at
+        self._beside: dict[int, list[Job]] = {}
+        self._turns: dict[int, float] = {}  # by GPU, of those that hold it
+        self._short: dict[int, list[tuple[str, float]]] = {}  # by GPU, of who was looked at last
+        #: By job why it does not go to which GPU, who was looked at with it, and which of them it is.
+        self._notes: dict[str, tuple[int, int, Sequence[Placed], int]] = {}
+
+    def start(self, one: Waiting) -> bool:
+        """Before all others, where it may go at once. Where it may not, it waits no longer here."""
+        for device in _devices(self.yard, [one]):
+            self._fill(device, one)
+            if one.job.id in self.found:
+                return True
+        self.waiting.remove(one)
+        return False
+
+    def run(self) -> None:
+        for device in _devices(self.yard, self.waiting):
+            self._fill(device, None)
+            if not self.waiting:
+                break
+
+    def _fill(self, device: int, first: Waiting | None) -> None:
+        """Nobody before `first`, or without it."""
+        row, column = self.yard.place[device]
+        if device not in self._here:
+            self._beside[device] = list(self.holding.get(device, ()))
+            self._here[device] = [self.placed(job, device) for job in self._beside[device]]
+        here, beside = self._here[device], self._beside[device]
+        while True:
+            left = [one for one in self.waiting if _fits(self.yard, one.demand, row, column)]
+            if first is not None:
+                left = [first, *(one for one in left if one is not first)] if first in left else []
+            shown = left[: self.choices.slots]
+            if not shown:
+                return
+            runs = [self.placed(one.job, device) for one in shown]
+            seen = self._see(device, here, runs, [one.demand for one in shown], len(left), only_first=first is not None)
+            action = int(seen.legal[0]) if len(seen.legal) == 1 else self.policy.pick(seen)
+            if action == 0:
+                if first is None:
+                    self._note(device, left, runs, seen)
+                return
+            taken = [n for n in range(len(shown)) if self.choices.members()[action, n]]
+            for number in taken:
+                self.yard.book(shown[number].demand, (device,))
+                self.found[shown[number].job.id] = (device,)
+                here.append(runs[number])
+                beside.append(shown[number].job)
+            self.waiting = [one for one in self.waiting if one.job.id not in self.found]
+            first = first if first in self.waiting else None
+
+    def _see(
+        self,
+        device: int,
+        here: Sequence[Placed],
+        runs: Sequence[Placed],
+        demands: Sequence[Demand],
+        count: int,
+        *,
+        only_first: bool,
+    ) -> Sight:
+        row, column = self.yard.place[device]
+        room = _room(self.yard, row, column, demands, self.choices)
+        if only_first:
+            room[1:] &= self.choices.members()[1:, 0] > 0
+        if self._mean_s is None:
+            lengths = [self.placed(one.job, device).usage.duration_s for one in self.waiting[:_MEAN_OF]]
+            self._mean_s = float(np.mean(lengths))
+        wishes = self.policy.parameters
+        return sight(
+            here, runs, count - len(runs), self.choices, self.policy.bounds, wishes.unslowed_worth, self._mean_s, room
+        )
+
+    def placed(self, job: Job, device: int) -> Placed:
+        """How much of its run is done, by its steps."""
+        node = self.yard.nodes[self.yard.place[device][0]]
+        curve, total = job.curves.get(node.type), job.done_steps + job.remaining_steps
+        speed = curve.at(max(1, len(job.gpu_ids))) if curve else 0.0
+        length = total / speed if speed > 0 and total > 0 else 0.0
+        if job.history is not None:
+            usage = usage_of(job.history, self.policy.profile)
+            usage = stretched(usage, length) if length and abs(length - usage.duration_s) > 1e-3 else usage
+        else:
+            share = min(1.0, job.gpu_milli / WHOLE)
+            memory = job.gpu_memory_mib / node.gpu_memory_mib if job.gpu_memory_mib and node.gpu_memory_mib else share
+            usage = constant(share, min(1.0, memory), length or _UNKNOWN_S)
+        return Placed(usage, usage.duration_s * (job.done_steps / total if total > 0 else 0.0))
+
+    def left_s(self, gpu: int) -> float:
+        """For scheduling.policies.learned.starvation.Ends."""
+        return max((self._left_s(job, gpu) for job in self.holding.get(gpu, ())), default=0.0) + self._turns_s(gpu)
+
+    def users(self, node: Node) -> list[tuple[float, int, int]]:
+        """For scheduling.policies.learned.starvation.Ends."""
+        there = {job.id: (job, gpu) for gpu in node.gpu_ids for job in self.holding.get(gpu, ())}
+        return [
+            (self._left_s(job, gpu) + self._turns_s(gpu), job.cpu_milli, job.memory_mib) for job, gpu in there.values()
+        ]
+
+    def _turns_s(self, gpu: int) -> float:
+        """For how long those on the GPU will have waited for their turns."""
+        if gpu not in self._turns:
+            self._turns[gpu] = turns_s([self.placed(job, gpu) for job in self.holding.get(gpu, ())])
+        return self._turns[gpu]
+
+    def _left_s(self, job: Job, device: int) -> float:
+        known = job.history is not None or job.done_steps + job.remaining_steps > 0
+        return self.placed(job, device).left_s if known else float("inf")
+
+    # Why others wait ----------------------------------------------------------------------------------
+
+    def _note(self, device: int, left: Sequence[Waiting], runs: Sequence[Placed], seen: Sight) -> None:
+        legal, alone = set(seen.legal.tolist()), _alone(self.choices)
+        for number, one in enumerate(left):
+            why = _BEHIND if number >= len(runs) else _COMPANY if alone[number] in legal else _CAPACITY
+            if why >= self._notes.get(one.job.id, (why,))[0]:
+                self._notes[one.job.id] = why, device, runs, number
+
+    def reasons(self) -> dict[str, Reason]:
+        """Of those that are left though some GPU has room for what they ask for."""
+        left = [one.job.id for one in self.waiting if one.job.id in self._notes]
+        return {key: self._reason(*self._notes[key]) for key in left}
+
+    def _reason(self, why: int, device: int, runs: Sequence[Placed], number: int) -> Reason:
+        node, names = self.yard.nodes[self.yard.place[device][0]].name, _names(self._beside[device])
+        again_s = self.policy.parameters.look_again_s
+        if why == _BEHIND:
+            return held_back(f"It is behind the first {self.choices.slots} that may go to {node}.", again_s)
+        if why == _COMPANY:
+            text = f"It would fit beside {names} on {node}, but leaving them alone, or other company, is worth more."
+            return held_back(text, again_s, node=node)
+        if device not in self._short:
+            self._short[device] = first_short(self._here[device], runs, self.policy.bounds)
+        resource, in_s = self._short[device][number]
+        when = "now" if in_s <= 0 else f"in {span(in_s)}"
+        text = (
+            f"By what they are expected to use there would be too little {_NAMES[resource]} {when} beside {names} on "
+            f"{node}."
+        )
+        return held_back(text, again_s, node=node, short_of=resource)
+
+
+def held_back(text: str, look_again_s: float, **detail: Any) -> Reason:
+    return Reason(HELD_BACK, f"{text} It is looked at again within {look_again_s:g} s.", detail)
+
+
+def _names(jobs: Sequence[Job]) -> str:
+    numbers = [f"#{job.number}" for job in jobs[:3]]
+    if len(jobs) > 3:
+        numbers.append(f"{len(jobs) - 3} more")
+    return " and ".join([", ".join(numbers[:-1]), numbers[-1]] if len(numbers) > 1 else numbers)
+
+
+@cache
+def _alone(choices: Choices) -> tuple[int, ...]:
+    """By slot the action that places it alone."""
+    members = choices.members()
+    return tuple(int(np.flatnonzero((members.sum(axis=1) == 1) & (members[:, n] > 0))[0]) for n in range(choices.slots))
+
+
+def _devices(yard: Yard, waiting: Sequence[Waiting]) -> list[int]:
+    """Those on which one of them has room: shared ones first, the fullest of them first."""
+    fits = np.zeros(yard.gpu.shape, dtype=bool)
+    for demand in {one.demand for one in waiting}:
+        rows = np.zeros(len(yard.nodes), dtype=bool)
+        rows[yard.fitting(demand)] = True
+        fits |= yard.devices(demand) & rows[:, None]
+    rows, columns = np.nonzero(fits)
+    order = np.argsort(yard.gpu[rows, columns], kind="stable")
+    if len(order) > _MOST_DEVICES:
+        order = np.append(order[: _MOST_DEVICES - _EMPTIEST], order[-_EMPTIEST:])
+    return [yard.nodes[row].gpu_ids[column] for row, column in zip(rows[order].tolist(), columns[order].tolist())]  # noqa: B905
+
+
+def _fits(yard: Yard, demand: Demand, row: int, column: int) -> bool:
+    kind, gpu = yard.nodes[row].type, yard.nodes[row].gpu_ids[column]
+    return (
+        (not demand.types or kind in demand.types)
+        and gpu not in demand.excluded
+        and bool(yard.gpu[row, column] >= demand.milli and yard.gpu_memory[row, column] >= demand.gpu_memory)
+        and bool(yard.cpu[row] >= demand.cpu and yard.memory[row] >= demand.memory)
+    )
+
+
+def _room(yard: Yard, row: int, column: int, demands: Sequence[Demand], choices: Choices) -> Any:
+    """By action: whether what its jobs ask for is free on the device and its node."""
+    asked = np.zeros((choices.slots, 4))
+    for number, demand in enumerate(demands):
+        asked[number] = demand.milli, demand.gpu_memory, demand.cpu, demand.memory
+    free = (yard.gpu[row, column], yard.gpu_memory[row, column], yard.cpu[row], yard.memory[row])
+    return (choices.members() @ asked <= np.minimum(np.array(free), UNBOUNDED)).all(axis=1)

@@ -1,0 +1,27 @@
+"""Each job goes to the node that is left with the least of GPUs, processors and memory.
+
+Objective: minimise, over the nodes that fit, what is free after it, summed over the three as parts of the node's own
+capacity. On the node the devices with the least left that suffice. The usual greedy for vector bin packing; Weng et
+al., "Beware of Fragmentation" (ATC 2023), section 6.1, has it as a baseline.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Ints, Yard
+from scheduling.policies.packing.base import PackingPolicy
+
+
+class BestFit(PackingPolicy):
+    name: ClassVar[str] = "best_fit"
+    title: ClassVar[str] = "Best fit"
+
+    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        left = yard.free(rows) - demand.total
+        capacity = yard.capacity[rows]
+        parts = np.where((capacity > 0) & (capacity < UNBOUNDED), left / np.maximum(capacity, 1), 0.0)
+        row = int(rows[np.argmin(parts.sum(axis=1))])
+        return yard.tightest(row, demand)

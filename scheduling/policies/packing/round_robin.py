@@ -1,0 +1,33 @@
+"""Each job goes to the next node in turn that fits it, so that load is spread.
+
+Objective: none. The node after the one that was given last is asked first, over rounds too. Baseline of spec:
+genetic-packing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from scheduling.capacity.cluster_view import View
+from scheduling.capacity.node_capacity import Demand, Ints, Yard
+from scheduling.domain import Snapshot
+from scheduling.policies.packing.base import PackingPolicy, remembered
+
+
+class RoundRobin(PackingPolicy):
+    name: ClassVar[str] = "round_robin"
+    title: ClassVar[str] = "Round robin"
+
+    def begin(self, snapshot: Snapshot, field: View, yard: Yard) -> dict[str, str]:
+        return {"last": str(remembered(snapshot).get("last", ""))}
+
+    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: dict[str, str]) -> tuple[int, ...]:
+        # By name, since nodes come and go between rounds.
+        fitting = rows.tolist()
+        later = [row for row in fitting if yard.nodes[row].name > memory["last"]]
+        row = min(later or fitting, key=lambda row: yard.nodes[row].name)
+        memory["last"] = yard.nodes[row].name
+        return yard.first(row, demand)
+
+    def end(self, memory: dict[str, str]) -> dict[str, Any]:
+        return memory

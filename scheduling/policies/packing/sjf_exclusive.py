@@ -1,0 +1,40 @@
+"""Every job has its GPUs to itself, whatever part it asks for; those that will be done soonest go first.
+
+Objective: minimise mean completion time without sharing. Constraints: whole devices, processors and memory of one node.
+Baseline of spec: co-placement (the thesis's SJF).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from scheduling.capacity.cluster_view import View
+from scheduling.capacity.node_capacity import Demand, Ints, Yard
+from scheduling.domain import WHOLE, Allocation, Job, Snapshot
+from scheduling.policies.packing.base import PackingPolicy
+
+
+class SjfExclusive(PackingPolicy):
+    name: ClassVar[str] = "sjf_exclusive"
+    title: ClassVar[str] = "Shortest job first, exclusive"
+    #: Holds whole GPUs of which only a part was asked for.
+    exclusive: ClassVar[bool] = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        jobs = tuple(replace(job, gpu_milli=WHOLE) if job.gpu_milli < WHOLE else job for job in snapshot.jobs)
+        return super().allocate(replace(snapshot, jobs=jobs))
+
+    def order(self, field: View, queue: Sequence[Job]) -> Sequence[Job]:
+        return sorted(queue, key=lambda job: (-job.priority, seconds_left(field, job)))
+
+    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        return yard.tightest(int(rows[0]), demand)
+
+
+def seconds_left(field: View, job: Job) -> float:
+    """On its least gang where that is fastest; infinite where nothing can run it."""
+    speeds = [span.at(span.low) for span in field.spans(job).values()]
+    return min((job.remaining_steps / speed for speed in speeds if speed > 0), default=math.inf)

@@ -1,0 +1,95 @@
+"""Each job goes to the node whose free capacities point most in the direction of its demand.
+
+Objective: maximise the dot product of demand and what is free, both as parts of the node's own capacity, over
+processors, memory and GPUs (alignment); of jobs of equal priority those with less work left are placed first
+(`shortest_first`). With `joint` the next job and its node are chosen among all: the greatest alignment, GPU memory
+included, less the work left of it, weighed so that both count alike on average. Source: Grandl et al., "Multi-Resource
+Packing for Cluster Schedulers" (SIGCOMM 2014), sections 3.2 (alignment) and 3.3 (one score for both).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Ints, Yard
+from scheduling.domain import Job, Snapshot
+from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.packing.base import PackingPolicy, Planned
+from scheduling.policies.packing.base import Parameters as PackingParameters
+
+_WINDOW = 64
+
+
+class Parameters(PackingParameters):
+    shortest_first: bool = Field(
+        default=True, description="Jobs of equal priority with less work left (GPU-seconds) are placed first."
+    )
+    joint: bool = Field(
+        default=False,
+        description="The next is chosen among the first 64 that wait, by alignment and work left in one score.",
+    )
+
+
+class Tetris(PackingPolicy):
+    name: ClassVar[str] = "tetris"
+    title: ClassVar[str] = "Tetris"
+    Parameters: ClassVar[type[BaseParameters]] = Parameters
+
+    def order(self, field: View, queue: Sequence[Job]) -> Sequence[Job]:
+        if not self.parameters.shortest_first:
+            return queue
+        return sorted(queue, key=lambda job: (-job.priority, work(field, job)))
+
+    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
+        if not self.parameters.joint:
+            return Planned()
+        jobs = {job.id: job for job in snapshot.jobs}
+        left = {key: wanted[key] for key in list(wanted)[:_WINDOW]}
+        field, trial, found = view(snapshot), yard.copy(), dict[str, tuple[int, ...]]()
+        works = {key: work(field, jobs[key]) for key in left}
+        while True:
+            best = {key: fit for key, demand in left.items() if (fit := best_aligned(trial, demand)) is not None}
+            if not best:
+                return Planned(found)
+            level = max(jobs[key].priority for key in best)
+            best = {key: fit for key, fit in best.items() if jobs[key].priority == level}
+            mean_work = float(np.mean([works[key] for key in best])) or 1.0
+            mean_fit = float(np.mean([fit for fit, _ in best.values()]))
+            scores = {key: fit - mean_fit * works[key] / mean_work for key, (fit, _) in best.items()}
+            key = max(scores, key=lambda key: (scores[key], -jobs[key].number))
+            found[key] = trial.tightest(best[key][1], left[key])
+            trial.book(left.pop(key), found[key])
+
+    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        capacity = yard.capacity[rows].astype(float)
+        capacity[(capacity <= 0) | (capacity >= UNBOUNDED)] = np.inf
+        row = int(rows[np.argmax((yard.free(rows) / capacity * (demand.total / capacity)).sum(axis=1))])
+        return yard.tightest(row, demand)
+
+
+def best_aligned(yard: Yard, demand: Demand) -> tuple[float, int] | None:
+    """(alignment, row) of the node where it is greatest; None where it fits nowhere. GPU memory counts by device."""
+    rows = yard.fitting(demand)
+    if not len(rows):
+        return None
+    capacity = yard.capacity[rows].astype(float)
+    capacity[(capacity <= 0) | (capacity >= UNBOUNDED)] = np.inf
+    fits = (yard.free(rows) / capacity * (demand.total / capacity)).sum(axis=1)
+    if demand.gpu_memory:
+        of_each = yard.ground_memory(rows)
+        fits = fits + (yard.gpu_memory[rows] / of_each[:, None]).max(axis=1) * demand.gpu_memory / of_each
+    at = int(np.argmax(fits))
+    return float(fits[at]), int(rows[at])
+
+
+def work(field: View, job: Job) -> float:
+    """GPU-seconds left on its least gang where that is fastest; infinite where nothing can run it."""
+    gangs = [(span.low, span.at(span.low)) for span in field.spans(job).values()]
+    seconds = [job.remaining_steps / speed * count for count, speed in gangs if speed > 0]
+    return min(seconds, default=math.inf) * job.gpu_milli

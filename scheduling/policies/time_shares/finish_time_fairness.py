@@ -1,0 +1,58 @@
+"""The smallest largest rho: how much later than on a share of the cluster of its own a job ends.
+
+minimise max_m rho_m, rho_m = (t_m + steps_m / throughput(m, X)) / (t_isolated_m + steps_m / throughput(m, X_isolated)),
+X valid; exactly, without a search (see _needs). Source: Themis (NSDI 2020); Gavel (OSDI 2020), section 4.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from scheduling.domain import Snapshot
+from scheduling.policies.time_shares.base import FractionPolicy
+from scheduling.policies.time_shares.gavel.programs import least_late
+from scheduling.policies.time_shares.programs.groups import Fractions
+from scheduling.policies.time_shares.programs.last_answer import remembered
+from scheduling.policies.time_shares.programs.max_min import Race, soonest
+from scheduling.policies.time_shares.programs.ungroup import Shares, expand
+from scheduling.solvers.lp import Floats
+
+
+class FinishTimeFairness(FractionPolicy):
+    name: ClassVar[str] = "finish_time_fairness"
+    title: ClassVar[str] = "Finish-time fairness"
+
+    def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
+        isolated = _isolated(found)
+        steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
+        spent = np.array([max(0.0, snapshot.now - job.submitted_at) for job in found.jobs])
+        race = Race(steps, _needed(snapshot, found, isolated) + steps / isolated, spent)
+        if self.parameters.compatible:
+            return least_late(found, race)
+        rho, values = soonest(found, race, *self.limits(snapshot))
+        return rho, expand(found, values, race.needs(rho)[0])
+
+    def memory(self, snapshot: Snapshot, found: Fractions) -> dict[str, Any]:
+        isolated = _isolated(found)
+        rows = zip(found.jobs, _needed(snapshot, found, isolated).tolist(), isolated.tolist(), strict=True)
+        return {job.id: [needed, job.done_steps, speed] for job, needed, speed in rows}
+
+
+def _isolated(found: Fractions) -> Floats:
+    """Steps/s of each job on its own part of the cluster."""
+    return np.asarray((found.throughput * found.isolated).sum(axis=1)[found.group_of])
+
+
+def _needed(snapshot: Snapshot, found: Fractions, isolated: Floats) -> Floats:
+    """t_isolated: seconds that the steps done would have taken each job on its own part, as large as that was then."""
+    known = remembered(snapshot)
+    return np.array(
+        [
+            known[job.id][0] + (job.done_steps - known[job.id][1]) / known[job.id][2]
+            if job.id in known
+            else job.done_steps / speed
+            for job, speed in zip(found.jobs, isolated.tolist(), strict=True)
+        ]
+    )

@@ -1,0 +1,167 @@
+"""The best theta that all jobs reach together: a level as high as can be, or a time as short as can be.
+
+With few groups by the rows of `_needs`; where there are many, and so most rows say nothing, by the prices of `_prices`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+
+from scheduling.errors import SolverError
+from scheduling.policies.time_shares.programs.column_prices import Market, optimise_market
+from scheduling.policies.time_shares.programs.cutting_planes import Tangents, optimise
+from scheduling.policies.time_shares.programs.groups import ByJob, Fractions
+from scheduling.policies.time_shares.programs.pricing_problem import MOST_TYPES, Alike, Choices
+from scheduling.policies.time_shares.programs.ungroup import even
+from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints, LinearProgram
+
+#: From so many columns on prices are faster than rows.
+_MANY = 1_000
+_ROUGH, _SAME = 1e-3, 1e-12
+#: Of its time a job needs at least this at the best level, for numbers that an engine can tell from none.
+_LEAST = 1e-8
+
+
+class Demand(Protocol):
+    """What jobs need in steps/s, and how fast that changes with theta."""
+
+    @property
+    def keys(self) -> tuple[Floats, ...]:
+        """By job: what sets the needs of jobs with equal throughputs apart."""
+
+    def of(self, jobs: Ints) -> Self: ...
+
+    def needs(self, theta: float) -> tuple[Floats, Floats]: ...
+
+    def alone(self, fastest: Floats) -> float:
+        """A theta that nobody can pass, even with its fastest column all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """By job: `per_level` * theta steps/s reach the level theta."""
+
+    per_level: Floats
+
+    @property
+    def keys(self) -> tuple[Floats, ...]:
+        return (self.per_level,)
+
+    def of(self, jobs: Ints) -> Climb:
+        return Climb(self.per_level[jobs])
+
+    def needs(self, theta: float) -> tuple[Floats, Floats]:
+        return self.per_level * theta, self.per_level
+
+    def alone(self, fastest: Floats) -> float:
+        return float(np.min(fastest / self.per_level))
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """By job: `steps` / (`rate` * theta - `spent`) steps/s reach theta."""
+
+    steps: Floats
+    rate: Floats
+    spent: Floats
+
+    @property
+    def keys(self) -> tuple[Floats, ...]:
+        return self.steps, self.rate, self.spent
+
+    def of(self, jobs: Ints) -> Race:
+        return Race(self.steps[jobs], self.rate[jobs], self.spent[jobs])
+
+    def needs(self, theta: float) -> tuple[Floats, Floats]:
+        left = self.rate * theta - self.spent
+        return self.steps / left, -self.steps * self.rate / left**2
+
+    def alone(self, fastest: Floats) -> float:
+        return float(np.max((self.steps / fastest + self.spent) / self.rate, initial=0.0))
+
+
+def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
+    """(level, who gets what) with the highest level that everybody reaches."""
+    fastest = found.fastest[found.group_of]
+    alone = climb.alone(fastest)
+    climb = Climb(np.maximum(climb.per_level, _LEAST * fastest / alone))
+    start, priced = _unshared(found, climb, alone, engine, time_limit_s, maximise=True)
+    if priced is not None:
+        return priced
+    width = len(found.columns)
+    costs = np.zeros(width + 1)
+    costs[width] = 1.0
+    program = found.program(costs, extra=1)
+    if not found.paired and even(found, climb.per_level):
+        _let_all_reach(found, climb.per_level, program, alone)
+        solution = program.solve(engine, time_limit_s)
+        return float(solution.values[width]), solution.values[:width]
+    program.add_row([width], [1.0], 0.0, alone)
+    level, values, _ = optimise(Tangents(found, program), climb.needs, start, engine, time_limit_s)
+    return level, values
+
+
+def _let_all_reach(found: Fractions, per_level: Floats, program: LinearProgram, start: float) -> None:
+    """A row for every group whose members need the same: what they get is at least what the level takes. `start`, a
+    level near it, is for numbers near 1."""
+    entries, scale, groups = found.entries, max(start, 1.0), len(found.gang)
+    needs: Floats = np.zeros(groups)
+    needs[found.group_of] = per_level
+    offers = entries.steps_per_s * entries.mass / (needs * found.count * scale)[entries.group]
+    ends = entries.start[1:]
+    columns, values = np.insert(entries.column, ends, len(found.columns)), np.insert(offers, ends, -1.0 / scale)
+    starts = entries.start + np.arange(groups + 1)
+    program.add_rows(starts, columns, values, np.zeros(groups), np.full(groups, INFINITY))
+
+
+def soonest(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
+    """(theta, who gets what) with the least theta that everybody reaches."""
+    alone = race.alone(found.fastest[found.group_of])
+    start, priced = _unshared(found, race, alone, engine, time_limit_s, maximise=False)
+    if priced is not None:
+        return priced
+    width = len(found.columns)
+    costs = np.zeros(width + 1)
+    costs[width] = 1.0
+    program = found.program(costs, extra=1, maximise=False)
+    program.add_row([width], [1.0], 1.0, INFINITY)
+    theta, values, _ = optimise(Tangents(found, program, alone), race.needs, start, engine, time_limit_s)
+    return theta, values
+
+
+def _unshared(
+    found: Fractions, demand: Demand, alone: float, engine: Engine, time_limit_s: float, *, maximise: bool
+) -> tuple[float, tuple[float, ByJob] | None]:
+    """(a theta to start from, the best by prices): None where rows are to decide, as there are few columns, or somebody
+    gains by sharing GPUs. `alone`: what nobody can pass."""
+    if not (found.paired or len(found.columns) >= _MANY) or len(found.types) > MOST_TYPES:
+        return alone, None
+    alike, market = _market(found, demand, maximise=maximise)
+    equal = np.full(market.choices.types, 1.0 / market.choices.types)
+    start = market.limit(equal, market.bound, _ROUGH)[0]
+    # Sharing slows jobs down, so where one job alone decides nobody needs to.
+    if found.paired and abs(start - alone) > _SAME * alone:
+        return start, None
+    priced = _by_prices(alike, market, engine, time_limit_s)
+    if priced is not None and found.paired and abs(priced[0] - alone) > _SAME * alone:
+        return start, None
+    return start, priced
+
+
+def _market(found: Fractions, demand: Demand, *, maximise: bool) -> tuple[Alike, Market]:
+    """Of the jobs without partners."""
+    alike = Alike.by(found.group_of, *demand.keys)
+    choices, units = Choices(found, alike), demand.of(alike.first)
+    return alike, Market(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
+
+
+def _by_prices(alike: Alike, market: Market, engine: Engine, time_limit_s: float) -> tuple[float, ByJob] | None:
+    """None where prices do not suffice, and rows decide."""
+    try:
+        reached = optimise_market(market, engine, time_limit_s)
+    except SolverError:
+        return None
+    return reached.theta, ByJob(reached.shares[:, alike.unit_of])

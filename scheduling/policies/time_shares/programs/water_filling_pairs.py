@@ -1,0 +1,107 @@
+"""Water filling where jobs share GPUs: how high the levels can be poured, by the rows of `_needs`.
+
+At given needs the largest part of them that can be met at once is a linear program. Its dual values are a bound that
+holds at all levels: what the rows weigh of the needs is never more than what they weigh of all that there is. So the
+volume falls to where the bound allows it, until all needs can be met there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduling.errors import SolverError
+from scheduling.policies.time_shares.programs.cutting_planes import Needs, Tangents, flat
+from scheduling.policies.time_shares.programs.groups import Fractions
+from scheduling.policies.time_shares.programs.pricing_problem import Alike
+from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints
+
+_ROUNDS, _STEPS = 200, 100
+_MET, _BINDS, _SAME = 1e-9, 1e-9, 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """sum(weight * max(need - level, 0)) <= most, over entries that name a unit each."""
+
+    unit: Ints
+    weight: Floats
+    level: Floats
+    most: float
+
+    def excess(self, needs: Floats, slope: Floats) -> tuple[float, float]:
+        """By how much needs pass the bound, and how fast that grows where they grow by `slope`."""
+        above = np.maximum(needs[self.unit] - self.level, 0.0)
+        return float(self.weight @ above) - self.most, float((self.weight * (above > 0)) @ slope[self.unit])
+
+    def free(self, needs: Floats, fastest: Floats) -> Floats:
+        """The most that each unit may need where the bound is reached."""
+        free = fastest.copy()
+        np.minimum.at(free, self.unit, np.maximum(self.level, needs[self.unit] * (self.level < needs[self.unit])))
+        return np.maximum(free, needs)
+
+
+class Bounding:
+    """The program of one problem, kept between volumes."""
+
+    def __init__(self, found: Fractions, alike: Alike, engine: Engine, time_limit_s: float) -> None:
+        self.found, self.alike, self.limits = found, alike, (engine, time_limit_s)
+        width = len(found.columns)
+        self.program = found.program((np.arange(width + 1) == width).astype(float), extra=1)
+        self.program.options = {"presolve": "off"}  # it is solved again and again from its last basis
+        self.program.add_row([width], [1.0], -INFINITY, 1.0)
+        self.fixed = self.program.rows
+        self.tangents = Tangents(found, self.program)
+
+    def reach(self, needs: Needs, most: float, least: float) -> tuple[float, Floats, Bound | None]:
+        """(volume, value of each column, what keeps it from being more): at most `most`; `least` can be met."""
+        tangents, width, bound = self.tangents, len(self.found.columns), None
+        volume, part, values = most, 1.0, np.zeros(width)
+        for _ in range(_ROUNDS):
+            demand = _parts_of(needs(volume)[0][self.alike.unit_of])
+            tangents.renew(demand, 1.0)
+            # A bound holds whatever rows are missing, so they are only all looked for where it seems to be met.
+            met = part >= 1.0 - _MET or volume <= least
+            more = tangents.add(demand, part, values) or (met and tangents.add_cuts(demand, part, values))
+            if met and not more:
+                return volume, values, bound
+            solution = self.program.solve(*self.limits)
+            values, part = solution.values[:width], float(solution.values[width])
+            if part < 1.0 - _MET and volume > least:
+                bound = self._bound(solution.duals)
+                volume = _fall(bound, needs, volume, least)
+        raise SolverError("no convergence")
+
+    def _bound(self, duals: Floats) -> Bound:
+        price = np.abs(duals)
+        most = float(price[: self.fixed - 1].sum())  # a type without GPUs has no columns in use
+        least = _BINDS * float(price[self.fixed :].max(initial=0.0))
+        rows = [row for row in self.tangents.rows if price[row.index] > least]
+        worth = np.array([price[row.index] / row.scale for row in rows])
+        most += sum(row.constant * value for row, value in zip(rows, worth.tolist(), strict=True))
+        number, members, weight, level = flat(rows)
+        # Members of a unit need the same.
+        _, first, place = np.unique(
+            number * len(self.alike.first) + self.alike.unit_of[members], return_index=True, return_inverse=True
+        )
+        total = np.bincount(place, weights=weight * worth[number]).astype(float)
+        return Bound(self.alike.unit_of[members[first]], total, level[first], most)
+
+
+def _parts_of(wanted: Floats) -> Needs:
+    return lambda part: (wanted * part, wanted)
+
+
+def _fall(bound: Bound, needs: Needs, high: float, low: float) -> float:
+    """The largest volume that the bound allows, by Newton's method between `low` and `high`."""
+    volume = high
+    for _ in range(_STEPS):
+        over, slope = bound.excess(*needs(volume))
+        if abs(over) <= _SAME * bound.most or high - low <= _SAME * high:
+            return volume
+        low, high = (volume, high) if over < 0.0 else (low, volume)
+        volume = volume - over / slope if slope > 0.0 else low
+        if not low < volume < high:
+            volume = (low + high) / 2
+    return high
