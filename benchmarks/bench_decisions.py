@@ -12,8 +12,8 @@ import time
 from typing import Any
 
 from scheduling.domain import Curve, Job, Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.policies import POLICIES, load_policy
-from scheduling.rounds import plan_round
 from tests.builders import make_job, make_nodes, make_snapshot
 
 TYPES = ("v100", "k80")

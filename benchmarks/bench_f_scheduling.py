@@ -21,9 +21,9 @@ sys.path.insert(0, str(ROOT))
 
 from scheduling.capacity.cluster_view import view  # noqa: E402
 from scheduling.domain import Curve, Snapshot  # noqa: E402
+from scheduling.engine.rounds import plan_round  # noqa: E402
 from scheduling.policies import load_policy  # noqa: E402
 from scheduling.policies.elastic.f_scheduling import pose, solve  # noqa: E402
-from scheduling.rounds import plan_round  # noqa: E402
 from tests.builders import make_job, make_nodes, make_snapshot  # noqa: E402
 from tests.scheduling.literal import scheduler  # noqa: E402
 

@@ -31,11 +31,11 @@ from benchmarks.coplacement import ahead, coplacement, interference  # noqa: E40
 from scheduling.capacity.cluster_view import view  # noqa: E402
 from scheduling.capacity.node_capacity import Demand, Yard  # noqa: E402
 from scheduling.domain import WHOLE, Gang, Job, Snapshot  # noqa: E402
+from scheduling.engine.rounds import plan_round  # noqa: E402
 from scheduling.lifecycle import State  # noqa: E402
 from scheduling.policies import load_policy  # noqa: E402
 from scheduling.policies.packing.base import MEMORY  # noqa: E402
 from scheduling.policies.packing.fragmentation import Classes, fragmentation  # noqa: E402
-from scheduling.rounds import plan_round  # noqa: E402
 from scheduling.simulator import parse_policy  # noqa: E402
 from scheduling.simulator.clusters import load_cluster  # noqa: E402
 from scheduling.simulator.engine import Engine  # noqa: E402

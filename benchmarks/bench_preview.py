@@ -124,8 +124,8 @@ def measure(api: httpx.Client, name: str, requests: int, forecasts: int) -> list
 
     from portal.jobs.models import Cluster
     from portal.jobs.snapshots import take_snapshot
+    from scheduling.engine.rounds import plan_round
     from scheduling.policies import load_policy
-    from scheduling.rounds import plan_round
 
     Cluster.objects.update(policy_name=name, policy_parameters=load_policy(name, {}).parameters.model_dump(mode="json"))
     cluster = Cluster.objects.get()

@@ -11,10 +11,10 @@ from typing import Literal
 
 from scheduling.domain import WHOLE, Gang, Job, Move, Plan, Reason, Snapshot
 from scheduling.domain.gpu_parts import taken
+from scheduling.engine.rounds import plan_round
 from scheduling.forecast.forecast import in_order
 from scheduling.forecast.sim import speed_on
 from scheduling.policies.base import Policy
-from scheduling.rounds import plan_round
 
 Verdict = Literal["now", "later", "never"]
 #: Reasons of rounds that nothing but a change of the cluster or of the job file takes away.

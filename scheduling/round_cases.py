@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 from scheduling.domain import POOL_MARK, Allocation, Entity, Job, Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import Policy
 from scheduling.policies.time_shares.programs.groups import participants, reach_of, room_of, steps_per_s
 from scheduling.policies.time_shares.programs.last_answer import MEMORY, promised
-from scheduling.rounds import plan_round
 
 
 class _Shown(Exception):

@@ -17,8 +17,8 @@ from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import Cluster, Decision, DecisionBase
 from portal.jobs.snapshots import ClusterView
 from scheduling.domain import Plan, Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
-from scheduling.rounds import plan_round
 
 _MAX_SNAPSHOT_BYTES = 512 * 1024 * 1024
 #: A difference larger than this share of its base pays for a new one.

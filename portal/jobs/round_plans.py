@@ -9,8 +9,8 @@ from portal.jobs.loops import Loop, LoopName, of_job
 from portal.jobs.models import Cluster, Job
 from portal.jobs.snapshots import ClusterView, jobs_to_plan, snapshot_of
 from scheduling.domain import Plan
+from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
-from scheduling.rounds import plan_round
 
 
 def plan_cluster(cluster: Cluster, now: datetime) -> tuple[ClusterView, Plan]:

@@ -27,12 +27,12 @@ from portal.jobs.starts import Said
 from portal.jobs.what_if import JobQuestion, NodeQuestion
 from scheduling.domain import Curve, Gang, Snapshot
 from scheduling.domain import Job as SeenJob
+from scheduling.engine.rounds import plan_round
 from scheduling.forecast.calibration import Calibration, calibrate
 from scheduling.forecast.forecast import Budget, Forecast, Known, foresee
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
 from scheduling.preview import Planned
-from scheduling.rounds import plan_round
 from scheduling.what_if import run_time_s, sized, with_job, with_node
 
 #: Of all variants together: milliseconds as reckoned beforehand, and the emergency brake in seconds of this thread.

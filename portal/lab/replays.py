@@ -23,10 +23,10 @@ from portal.jobs.models import Cluster, Decision
 from portal.jobs.schema import FieldProblem, Problems
 from portal.lab.rounds import boards, gang_of, in_view, named, round_of, who
 from scheduling.domain import Plan, Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.errors import InvalidParameters, SchedulingError
 from scheduling.policies import POLICIES, load_policy
 from scheduling.policies.base import Policy
-from scheduling.rounds import plan_round
 
 logger = logging.getLogger(__name__)
 #: Seconds that a plan may take, of whatever policy; answers are kept so long; a message that is lost is sent again.

@@ -27,9 +27,9 @@ from portal.lab.packing import pack
 from portal.rollouts.comparing import Comparison, compare_plans
 from portal.rollouts.models import Phase, Rollout, ShadowDecision
 from scheduling.domain import Plan, Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
-from scheduling.rounds import plan_round
 from scheduling.throughput.colocation import pairs_of
 
 logger = logging.getLogger(__name__)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from scheduling._never import Unable, could_hold_gang
 from scheduling.capacity.cluster_view import view
 from scheduling.capacity.node_pools import Pool, divide, latest_end
 from scheduling.domain import Job, Reason, Snapshot
+from scheduling.engine.explain.unschedulable import Unable, could_hold_gang
 
 _NEVER = Reason("never", "")
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Plan
+from scheduling.engine.rounds import plan_round
+from scheduling.engine.time_sharing.rounds import round_end
 from scheduling.lifecycle import QUEUED
-from scheduling.rounds import plan_round
 from scheduling.simulator.excerpt import Floor, most_gpus
 from scheduling.simulator.run import Run
 from scheduling.simulator.sight import LEAVING, Ordered, Whole
-from scheduling.timesharing import round_end
 
 if TYPE_CHECKING:
     from scheduling.simulator.engine import Engine

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from scheduling.domain import Node, Plan, Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.lifecycle import QUEUED, State
-from scheduling.rounds import plan_round
 from scheduling.simulator.excerpt import FIRST, Floor, Queue, most_gpus
 from scheduling.simulator.limits import by_key
 from scheduling.simulator.pairs import PairBook

@@ -17,8 +17,8 @@ from django.core.management import call_command, get_commands
 
 from portal.celery import app
 from portal.jobs.decisions import plan_text, snapshot_from_text
+from scheduling.engine.rounds import plan_round
 from scheduling.policies import POLICIES, load_policy
-from scheduling.rounds import plan_round
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).parent

@@ -6,7 +6,7 @@ The text that was must be in its module once.
 
 MISTAKES: list[tuple[str, str, str, str]] = [
     (
-        "scheduling/rounds.py",
+        "scheduling/engine/rounds.py",
         "rejected = _beyond_limits(field, layout) or _not_worth_it(",
         "rejected = _not_worth_it(",
         "last word on limits",
@@ -18,7 +18,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "shows steps that are lost",
     ),
     (
-        "scheduling/_reclaim.py",
+        "scheduling/engine/reclaim/reclaim.py",
         "            self.stock.rooms.left = before\n            self.board.occupy(gone)\n",
         "            self.board.occupy(gone)\n",
         "limits are loosened by a failed taking",
@@ -72,7 +72,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "the scheduler is woken before the commit",
     ),
     (
-        "scheduling/timesharing.py",
+        "scheduling/engine/time_sharing/rounds.py",
         "job for job in recent if job.id not in field.reasons and job.gang and",
         "job for job in recent if job.gang and",
         "lease of who may not run",
@@ -228,13 +228,13 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "week begins on Sunday",
     ),
     (
-        "scheduling/placement.py",
+        "scheduling/engine/placement.py",
         "bad = request.job.excluded_gpus - set(request.held)",
         "bad = request.job.excluded_gpus",
         "who runs on an excluded GPU cannot stay",
     ),
     (
-        "scheduling/timesharing.py",
+        "scheduling/engine/time_sharing/rounds.py",
         "if span is None or span.low > least:",
         "if span is None:",
         "a gang that cannot train there",

@@ -33,10 +33,10 @@ def _client_tests(*names: str) -> tuple[str, ...]:
 GROUPS = {
     "scheduling": Group(
         (
-            "scheduling/rounds.py",
-            "scheduling/placement.py",
-            "scheduling/timesharing.py",
-            "scheduling/_reclaim.py",
+            "scheduling/engine/rounds.py",
+            "scheduling/engine/placement.py",
+            "scheduling/engine/time_sharing/rounds.py",
+            "scheduling/engine/reclaim/reclaim.py",
             "scheduling/policies/queue/backfill.py",
             "scheduling/capacity/quota_headroom.py",
             "scheduling/simulator/meter.py",

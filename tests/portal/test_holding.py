@@ -18,10 +18,10 @@ from portal.jobs.services.holds import hold_job, release_job
 from portal.jobs.services.submission import JobHasEnded, cancel_job
 from portal.jobs.services.transfer import move_job
 from portal.jobs.snapshots import take_snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
-from scheduling.rounds import plan_round
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
 

@@ -15,11 +15,11 @@ from portal.jobs.selectors import described_jobs
 from portal.jobs.services import observation, plans, reports
 from portal.jobs.services.submission import JobHasEnded, cancel_job
 from portal.jobs.snapshots import take_snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
-from scheduling.rounds import plan_round
 from tests.portal.world import World, check_invariants
 
 pytestmark = pytest.mark.django_db

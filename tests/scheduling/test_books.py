@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling import _roll
-from scheduling._ledger import Ledger, account
-from scheduling._roll import Roll, roll_of
 from scheduling.capacity.cluster_view import in_queue_order, queue_key, view
 from scheduling.domain import Job, Snapshot
+from scheduling.engine.time_sharing import job_columns
+from scheduling.engine.time_sharing.job_columns import Roll, roll_of
+from scheduling.engine.time_sharing.shares_ledger import Ledger, account
 from scheduling.lifecycle import State
 from scheduling.policies.time_shares.max_min_fairness import steps_per_level
 from scheduling.policies.time_shares.programs.cutting_planes import Tangents, optimise
@@ -137,12 +137,12 @@ def as_plain(roll: Roll) -> tuple[object, ...]:
 
 
 def afresh(snapshot: Snapshot) -> Roll:
-    before = _roll._Latest.roll
-    _roll._Latest.roll = Roll((), (), *_roll._empty(0), True, ())
+    before = job_columns._Latest.roll
+    job_columns._Latest.roll = Roll((), (), *job_columns._empty(0), True, ())
     try:
         return roll_of(snapshot, view(snapshot))
     finally:
-        _roll._Latest.roll = before
+        job_columns._Latest.roll = before
 
 
 @given(snapshots(), st.data())

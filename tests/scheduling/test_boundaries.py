@@ -7,20 +7,21 @@ from typing import Any
 
 import pytest
 
-from scheduling import rounds, timesharing
-from scheduling._hands import Hands
-from scheduling._ledger import Ledger
-from scheduling._reclaim import _Reclaiming
-from scheduling._taking import Taking
 from scheduling.capacity.cluster_view import view
 from scheduling.capacity.free_capacity import Stock
 from scheduling.capacity.quota_headroom import Rooms, broken, cut_down
 from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, Snapshot
+from scheduling.engine import rounds
+from scheduling.engine.placement import Board, Request, lay_out
+from scheduling.engine.reclaim.reasons import Taking
+from scheduling.engine.reclaim.reclaim import _Reclaiming
+from scheduling.engine.rounds import plan_round
+from scheduling.engine.time_sharing import rounds as timesharing
+from scheduling.engine.time_sharing.allocation_builder import Hands
+from scheduling.engine.time_sharing.shares_ledger import Ledger
 from scheduling.lifecycle import State
-from scheduling.placement import Board, Request, lay_out
 from scheduling.policies import load_policy
 from scheduling.policies.queue.backfill import Backfill
-from scheduling.rounds import plan_round
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.meter import Meter
 from scheduling.simulator.outcome import Options

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduling.capacity.engine_bounds import nodes_with
+from scheduling.engine.rounds import plan_round
 from scheduling.policies import POLICIES, load_policy
-from scheduling.rounds import plan_round
 from tests.builders import make_job, make_nodes, make_snapshot
 
 FEATURES = {"nvlink": ["a", "b"], "big": ["b", "c"], "rack1": ["a"], "rack2": ["b", "c"]}

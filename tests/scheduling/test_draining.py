@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from scheduling.capacity.draining import MARGIN_S, expected_end, leaves_by
 from scheduling.domain import Drain, Job, Move, Node, Plan, Snapshot, Window
+from scheduling.engine.rounds import plan_round
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy
 from scheduling.policies.base import Policy
-from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.scheduling.strategies import ONE_OF_EACH_KIND
 

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.reference_traces import Recorded, cluster, recorded, run
 from scheduling.domain import Curve, Job
+from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
-from scheduling.rounds import plan_round
 from tests.builders import make_job, make_nodes, make_snapshot
 
 CONTINUOUS, STATIC, SHORT = "cont_single_300_lam2400", "static_multi_150", "max_min_fairness"

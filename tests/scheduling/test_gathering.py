@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling._gathering import gather
 from scheduling.domain import Gang, Move
-from scheduling.placement import Board, Request
+from scheduling.engine.consolidation import gather
+from scheduling.engine.placement import Board, Request
+from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
-from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 NODES = make_nodes(4, 4)  # GPUs 0 to 3 and 4 to 7

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduling._reclaim import CLAIMS, LEAVE_S, _sizes
 from scheduling.capacity.cluster_view import view
 from scheduling.capacity.guarantee_usage import Book
 from scheduling.domain import Entity, Gang, Guarantee, Job, Limit, Plan, Qos, Snapshot
+from scheduling.engine.reclaim.reclaim import CLAIMS, LEAVE_S, _sizes
+from scheduling.engine.rounds import plan_round
 from scheduling.errors import InvalidInput
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.policies import POLICIES, load_policy
 from scheduling.policies.base import Policy
-from scheduling.rounds import plan_round
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.trace import TraceJob, read_cluster

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling._hosts import NO_HOST
 from scheduling.domain import Entity, Guarantee, Job, Node, Plan, Qos, Snapshot, Window
+from scheduling.engine.constraints.host_resources import NO_HOST
+from scheduling.engine.rounds import plan_round
 from scheduling.forecast.reach import Reach
 from scheduling.policies import POLICIES, load_policy
-from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 GIB = 1024

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from scheduling.domain import Curve, Job, Limit, Move, Plan, Reason, Window
 from scheduling.domain.wording import span
+from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
 from scheduling.policies.learned.images import Bounds, Placed, legal_actions, usage_of
-from scheduling.rounds import plan_round
 from scheduling.simulator.applications import WORKLOADS, make_workload, one_gpu
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.trace import TraceJob

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from scheduling.capacity.release_timetable import Timetable
 from scheduling.domain import Curve, Entity, Gang, Job, Node, Plan, Qos, Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.queue.multifactor import PRESETS
 from scheduling.priority.multifactor import Weights
 from scheduling.priority.scoring import Formula, score
-from scheduling.rounds import plan_round
 
 NOW = 1_000_000.0
 HOUR = 3_600.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scheduling.domain import Gang, NodeBounds, Snapshot
-from scheduling.placement import Board, Request
+from scheduling.engine.placement import Board, Request
+from scheduling.engine.rounds import plan_round
 from scheduling.policies import POLICIES, load_policy
-from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 TWO = NodeBounds("partition main", 2)

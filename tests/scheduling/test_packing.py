@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling._never import could_hold
 from scheduling.capacity.node_capacity import Demand, Yard
 from scheduling.domain import WHOLE, Curve, Guarantee, Job, Limit, Node, Snapshot, Window
+from scheduling.engine.explain.unschedulable import could_hold
+from scheduling.engine.rounds import plan_round
 from scheduling.errors import InvalidParameters
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
 from scheduling.policies.packing.fragmentation import Classes, fragmentation
 from scheduling.policies.packing.genetic_fitness import Trial
-from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 PACKING = ("first_fit", "best_fit", "round_robin", "tetris", "fgd", "genetic", "packing_exact")

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import WHOLE, Guarantee, Job, Limit, Partition, Qos, Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.preview import Planned, preview
-from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 WHOLES = sorted(name for name in POLICIES if not getattr(policy_class(name), "shares_gpus", False))

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from scheduling import rounds, timesharing
-from scheduling._hands import Hands
-from scheduling._telling import Layout
 from scheduling.capacity.cluster_view import view
 from scheduling.capacity.free_capacity import Stock
 from scheduling.capacity.quota_headroom import _least, cut_down
 from scheduling.domain import WHOLE, Curve, Gang, Job, Snapshot
 from scheduling.domain.wording import span
+from scheduling.engine import rounds
+from scheduling.engine.explain.outcome import Layout
+from scheduling.engine.time_sharing import rounds as timesharing
+from scheduling.engine.time_sharing.allocation_builder import Hands
 from scheduling.policies.queue.backfill import Backfill
 from scheduling.simulator.meter import Meter
 from tests.builders import make_job, make_nodes, make_snapshot

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Curve, Gang, Job, Node
-from scheduling.placement import Board, Request, lay_out
+from scheduling.engine.placement import Board, Request, lay_out
 from tests.builders import make_job, make_nodes
 
 GPU = "titan_xp"

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Gang, Plan, Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import Parameters, Policy
-from scheduling.rounds import plan_round
 from tests.builders import make_job, make_snapshot
 from tests.scheduling.strategies import COUNTING, snapshots
 

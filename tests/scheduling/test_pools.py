@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from scheduling.capacity.node_pools import OVERHEAD_S, divide
 from scheduling.domain import Gang, Guarantee, Job, Limit, Move, Partition, Plan, Qos, Snapshot, Window
+from scheduling.engine.rounds import plan_round
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import Policy
-from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.scheduling.strategies import ONE_OF_EACH_KIND, snapshots
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling._reclaim import CLAIMS, LEAVE_S, Reclaim, _fewest, in_order, reclaim
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Entity, Guarantee, Job, Node, Qos, Snapshot
+from scheduling.engine.reclaim.reclaim import CLAIMS, LEAVE_S, Reclaim, _fewest, in_order, reclaim
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot

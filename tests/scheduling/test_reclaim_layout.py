@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling._reclaim import CLAIMS, Reclaim, _Reclaiming
-from scheduling._taking import Taking
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Gang, Guarantee, Limit
+from scheduling.engine.reclaim.reasons import Taking
+from scheduling.engine.reclaim.reclaim import CLAIMS, Reclaim, _Reclaiming
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from tests.builders import make_curve, make_job, make_nodes

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import pytest
 
 from scheduling.domain import Allocation, Job, Move, Node, Plan, Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.base import Parameters
-from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 

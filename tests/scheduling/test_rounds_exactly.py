@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from scheduling import rounds
-from scheduling._reclaim import CLAIMS
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, Node, Plan, Qos, Reason, Snapshot
+from scheduling.engine import rounds
+from scheduling.engine.reclaim.reclaim import CLAIMS
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy

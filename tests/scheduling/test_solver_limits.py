@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from scheduling.domain import Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.errors import SolverError
 from scheduling.policies import load_policy
 from scheduling.policies.elastic import f_scheduling_exact, variance_program
 from scheduling.policies.packing import genetic
-from scheduling.rounds import plan_round
 from scheduling.simulator import Options
 from scheduling.simulator.readers import own
 from scheduling.simulator.readers._jobs import Context

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Allocation, Curve, Job, Limit, Plan, Snapshot
+from scheduling.engine.rounds import plan_round
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
 from scheduling.policies.time_shares.max_min_fairness import MaxMinFairness
-from scheduling.rounds import plan_round
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 ROUND_S = 100.0

@@ -10,19 +10,19 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from scheduling import timesharing
-from scheduling._hands import Hands
-from scheduling._ledger import EDGE_S, Ledger
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Curve, Gang, Job, Limit, Snapshot
+from scheduling.engine.rounds import plan_round
+from scheduling.engine.time_sharing import rounds
+from scheduling.engine.time_sharing.allocation_builder import Hands
+from scheduling.engine.time_sharing.rounds import round_end, with_least_gangs
+from scheduling.engine.time_sharing.shares_ledger import EDGE_S, Ledger
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.time_shares.max_min_fairness import MaxMinFairness
 from scheduling.policies.time_shares.programs.deficits import Books
 from scheduling.policies.time_shares.programs.last_answer import MEMORY
-from scheduling.rounds import plan_round
-from scheduling.timesharing import round_end, with_least_gangs
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.scheduling.test_timesharing import ROUND_S, Cluster, jobs_of
 
@@ -280,9 +280,9 @@ def test_the_deviation_is_what_is_owed_most() -> None:
     cluster.wait(ROUND_S)
     assert cluster.step().figures["deviation"] == pytest.approx(ROUND_S / 2)
     ledger = Ledger(computed_at=NOW, books=books({"x": {"a": (0.5, 10.0)}, "y": {"a": (0.0, 0.0), "b": (0.25, 0.0)}}))
-    assert timesharing._most_owed(ledger, NOW + 100.0) == 40.0
-    assert timesharing._most_owed(ledger, NOW - 100.0) == 0.0
-    assert timesharing._most_owed(Ledger(books=books({"x": {"a": (0.0, -9.0)}})), NOW) == 0.0
+    assert rounds._most_owed(ledger, NOW + 100.0) == 40.0
+    assert rounds._most_owed(ledger, NOW - 100.0) == 0.0
+    assert rounds._most_owed(Ledger(books=books({"x": {"a": (0.0, -9.0)}})), NOW) == 0.0
 
 
 # Who keeps its GPUs ----------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def lease(job: Job, *, share: float, given_at: float | None, **more: Any) -> lis
         ledger.began[job.id] = given_at
     snapshot = make_snapshot(job, nodes=make_nodes(2, type="a"), **more)
     settings: Any = policy().parameters
-    return [one.id for one in timesharing._on_lease(ledger, snapshot, view(snapshot), settings)]
+    return [one.id for one in rounds._on_lease(ledger, snapshot, view(snapshot), settings)]
 
 
 def test_on_lease_is_who_is_promised_time_on_what_it_was_given_lately() -> None:
@@ -348,9 +348,9 @@ def test_since_when_each_has_its_gpus() -> None:
     hands.give(moved, Gang("a", 2))
     hands.give(new, Gang("a", 1))
     began = {kept.id: 1.0, moved.id: 2.0, fixed.id: 3.0, gone.id: 4.0}
-    found = timesharing._beginnings(Ledger(began=began), snapshot, field, hands)
+    found = rounds._beginnings(Ledger(began=began), snapshot, field, hands)
     assert found == {kept.id: 1.0, moved.id: NOW, fixed.id: 3.0, new.id: NOW}
-    found = timesharing._beginnings(Ledger(), snapshot, field, hands)
+    found = rounds._beginnings(Ledger(), snapshot, field, hands)
     assert found == {kept.id: NOW, moved.id: NOW, new.id: NOW}
 
 

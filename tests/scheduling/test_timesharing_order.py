@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling import timesharing
-from scheduling._hands import Hands
-from scheduling._ledger import Ledger
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Curve, Gang, Job, Limit
+from scheduling.engine.time_sharing import rounds
+from scheduling.engine.time_sharing.allocation_builder import Hands
+from scheduling.engine.time_sharing.shares_ledger import Ledger
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
@@ -37,7 +37,7 @@ def ranked(
     now: float = NOW + 100.0,
 ) -> list[tuple[str, str]]:
     ledger = Ledger(computed_at=NOW, books=books(shares) if shares else Books())
-    return [(job.id, kind) for job, kind in timesharing._ranked(ledger, now, jobs, free)]
+    return [(job.id, kind) for job, kind in rounds._ranked(ledger, now, jobs, free)]
 
 
 def of(name: str, **changes: Any) -> Job:
@@ -115,7 +115,7 @@ def given_out(
     field = view(snapshot)
     hands = Hands(field)
     ledger = Ledger(computed_at=NOW - 100.0, books=books(shares) if shares else Books())
-    timesharing._give(ledger, snapshot, field, rule or policy(), hands)
+    rounds._give(ledger, snapshot, field, rule or policy(), hands)
     return hands.counts
 
 

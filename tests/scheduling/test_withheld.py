@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduling.domain import Drain, Node
+from scheduling.engine.rounds import plan_round
 from scheduling.lifecycle import State
-from scheduling.rounds import plan_round
 from tests.builders import make_job, make_nodes, make_snapshot
 from tests.scheduling.strategies import ONE_OF_EACH_KIND
 from tests.scheduling.test_draining import HERE, load, move_of, on_it

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduling._reclaim import in_order
-from scheduling._telling import Layout
 from scheduling.capacity.cluster_view import View, view
 from scheduling.capacity.free_capacity import gpu_memory
 from scheduling.capacity.memo import ByShape, fleet
@@ -24,6 +22,8 @@ from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Yard
 from scheduling.capacity.node_pools import latest_end
 from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import WHOLE, Curve, Gang, Job, Node, Reason, Snapshot
+from scheduling.engine.explain.outcome import Layout
+from scheduling.engine.reclaim.reclaim import in_order
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 from scheduling.policies.packing.base import demands_of, part

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from scheduling._hosts import Hosts, asks
 from scheduling.capacity.memo import fleet
 from scheduling.domain import Gang, Job, Node, NodeBounds
+from scheduling.engine.constraints.host_resources import Hosts, asks
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduling._hosts import asks
-from scheduling.placement import Board, Request
+from scheduling.engine.constraints.host_resources import asks
+from scheduling.engine.placement import Board, Request
 
 #: What is saved has to be so many times what it costs.
 _MARGIN = 2.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduling._ledger import Ledger
 from scheduling.capacity.cluster_view import View
 from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import Gang, Job, Reason, Snapshot
 from scheduling.domain.lazy_reasons import Told
 from scheduling.domain.wording import words
+from scheduling.engine.time_sharing.shares_ledger import Ledger
 
 
 class Hands:

@@ -10,30 +10,30 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from scheduling._borrowing import keep_rigid_from_borrowing
-from scheduling._displaced import Displaced, displace
-from scheduling._gathering import gather
-from scheduling._hosts import crowded_out
-from scheduling._on_nodes import keep_to_nodes
-from scheduling._parking import park
-from scheduling._parts import as_whole, share
-from scheduling._pool_words import PoolWords, plan_in_plain_types
-from scheduling._reclaim import CLAIMS, Reclaim, in_order, reclaim
-from scheduling._spanning import start_across
-from scheduling._sparing import allocate
-from scheduling._telling import Layout, moves_of, next_wake_at, reasons_of
 from scheduling.capacity.cluster_view import View, view
 from scheduling.capacity.memo import fleet
 from scheduling.capacity.node_pools import Pools, divide
 from scheduling.capacity.quota_headroom import broken, cut_down
 from scheduling.domain import Allocation, Gang, Job, Plan, Reason, Snapshot
 from scheduling.domain.gpu_parts import overfull
+from scheduling.engine.consolidation import gather
+from scheduling.engine.constraints.borrowing import keep_rigid_from_borrowing
+from scheduling.engine.constraints.budget_parking import park
+from scheduling.engine.constraints.gpu_sharing import as_whole, share
+from scheduling.engine.constraints.host_resources import crowded_out
+from scheduling.engine.constraints.unavailable_nodes import Displaced, displace
+from scheduling.engine.constraints.victim_protection import allocate
+from scheduling.engine.cross_pool import start_across
+from scheduling.engine.explain.outcome import Layout, moves_of, next_wake_at, reasons_of
+from scheduling.engine.explain.partition_reasons import PoolWords, plan_in_plain_types
+from scheduling.engine.node_bounds import keep_to_nodes
+from scheduling.engine.placement import Board, Request, lay_out
+from scheduling.engine.reclaim.reclaim import CLAIMS, Reclaim, in_order, reclaim
+from scheduling.engine.time_sharing.rounds import share_time, with_least_gangs
 from scheduling.errors import SolverError
-from scheduling.placement import Board, Request, lay_out
 from scheduling.policies.base import Policy
 from scheduling.policies.queue.fallback import start_minimums
 from scheduling.policies.queue.preemption import PUT_OUT
-from scheduling.timesharing import share_time, with_least_gangs
 
 
 def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scheduling._telling import Layout
 from scheduling.capacity.cluster_view import View
 from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.engine.explain.outcome import Layout
 
 
 def keep_to_nodes(snapshot: Snapshot, field: View, layout: Layout) -> tuple[Layout, Reason | None]:

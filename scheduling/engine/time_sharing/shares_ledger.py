@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from scheduling._roll import Roll
 from scheduling.capacity.cluster_view import View
 from scheduling.domain import Reason, Snapshot
+from scheduling.engine.time_sharing.job_columns import Roll
 from scheduling.errors import SolverError
 from scheduling.policies.base import Parameters, Policy
 from scheduling.policies.time_shares.programs.deficits import Books

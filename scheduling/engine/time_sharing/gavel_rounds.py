@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduling._hands import Hands, reasons_of
-from scheduling._ledger import EDGE_S, Ledger, compute, signature_of
-from scheduling._roll import roll_of
 from scheduling.capacity.cluster_view import View, queue_key
 from scheduling.domain import Allocation, Gang, Job, Snapshot
+from scheduling.engine.time_sharing.allocation_builder import Hands, reasons_of
+from scheduling.engine.time_sharing.job_columns import roll_of
+from scheduling.engine.time_sharing.shares_ledger import EDGE_S, Ledger, compute, signature_of
 from scheduling.policies.base import Policy
 from scheduling.policies.time_shares.base import FractionParameters
 from scheduling.policies.time_shares.gavel.objective import drawn_order, in_fixed_order

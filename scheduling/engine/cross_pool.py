@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from scheduling._hosts import asks
 from scheduling.capacity.cluster_view import View
 from scheduling.capacity.node_pools import Pool, Pools
 from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import Gang, Job
-from scheduling.placement import Board, Request
+from scheduling.engine.constraints.host_resources import asks
+from scheduling.engine.placement import Board, Request
 
 Gpus = tuple[int, ...]
 

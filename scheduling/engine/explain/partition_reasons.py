@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from scheduling._displaced import window_detail
-from scheduling._spanning import by_type, is_wide
 from scheduling.capacity.cluster_view import View
 from scheduling.capacity.free_capacity import no_type
 from scheduling.capacity.node_pools import Pool, Pools, latest_end
 from scheduling.domain import POOL_MARK, Gang, Job, Plan, Reason, Window, plain_type
 from scheduling.domain.wording import counted, span, words
+from scheduling.engine.constraints.unavailable_nodes import window_detail
+from scheduling.engine.cross_pool import by_type, is_wide
 
 _KEY = re.compile(f"{POOL_MARK}[^{POOL_MARK}]*{POOL_MARK}")
 #: What keeps a job waiting for something else than GPUs.

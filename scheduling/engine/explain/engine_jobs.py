@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from scheduling._hosts import NO_HOST
 from scheduling.domain import Job, Node, Reason, Snapshot, plain_type
 from scheduling.domain.wording import counted
+from scheduling.engine.constraints.host_resources import NO_HOST
 
 #: Tokens of reasons that say that too little is free.
 _FULL = frozenset(

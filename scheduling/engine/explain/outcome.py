@@ -6,18 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from scheduling._displaced import Displaced
-from scheduling._hosts import asks
-from scheduling._never import Unable
-from scheduling._others import OthersWords
-from scheduling._pool_words import PoolWords
-from scheduling._reclaim import Reclaim
 from scheduling.capacity.cluster_view import View, queue_key
 from scheduling.capacity.draining import moments
 from scheduling.capacity.free_capacity import NO_TYPE, TOO_LARGE
 from scheduling.capacity.memo import fleet
 from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
 from scheduling.domain.lazy_reasons import Told
+from scheduling.engine.constraints.host_resources import asks
+from scheduling.engine.constraints.unavailable_nodes import Displaced
+from scheduling.engine.explain.engine_jobs import OthersWords
+from scheduling.engine.explain.partition_reasons import PoolWords
+from scheduling.engine.explain.unschedulable import Unable
+from scheduling.engine.reclaim.reclaim import Reclaim
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 

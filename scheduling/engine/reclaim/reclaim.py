@@ -13,14 +13,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from scheduling._taking import Later, Taking, gpus_of, reclaimed, reclaiming, reclaims
 from scheduling.capacity.cluster_view import View, view
 from scheduling.capacity.free_capacity import Stock
 from scheduling.capacity.guarantee_usage import Book, urgency
 from scheduling.capacity.memo import fleet
 from scheduling.domain import WHOLE, Gang, Guarantee, Job, Reason, Snapshot
+from scheduling.engine.placement import Board, Request
+from scheduling.engine.reclaim.reasons import Later, Taking, gpus_of, reclaimed, reclaiming, reclaims
 from scheduling.lifecycle import State
-from scheduling.placement import Board, Request
 from scheduling.policies.base import Policy
 
 #: So long before its time is over a borrower has to be told, to write its checkpoint and be gone.

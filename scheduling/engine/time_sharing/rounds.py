@@ -15,12 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from scheduling._compatible import share_time_as_reference
-from scheduling._hands import Hands, reasons_of
-from scheduling._ledger import EDGE_S, Ledger, account, compute, rules_of, settle, signature_of
-from scheduling._roll import roll_of
 from scheduling.capacity.cluster_view import View, view
 from scheduling.domain import Allocation, Gang, Job, Snapshot
+from scheduling.engine.time_sharing.allocation_builder import Hands, reasons_of
+from scheduling.engine.time_sharing.gavel_rounds import share_time_as_reference
+from scheduling.engine.time_sharing.job_columns import roll_of
+from scheduling.engine.time_sharing.shares_ledger import (
+    EDGE_S,
+    Ledger,
+    account,
+    compute,
+    rules_of,
+    settle,
+    signature_of,
+)
 from scheduling.policies.base import Policy
 from scheduling.policies.time_shares.base import FractionParameters
 from scheduling.policies.time_shares.programs.last_answer import MEMORY
