@@ -29,9 +29,9 @@ from portal.jobs.services.submission import Understood, Wish, understand
 from scheduling import domain
 from scheduling.domain.wording import span
 from scheduling.forecast.forecast import Budget, foresee
+from scheduling.forecast.next_round import Preview, preview
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
-from scheduling.preview import Preview, preview
 
 EARLIEST, CHEAPEST = "earliest", "cheapest"
 #: In a job file; `auto` is what is meant where nothing is said.

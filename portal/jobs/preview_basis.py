@@ -21,8 +21,8 @@ from portal.jobs.services.submission import Wish
 from portal.jobs.snapshots import newcomers_of, take_snapshot
 from scheduling import domain
 from scheduling.engine.rounds import plan_round
+from scheduling.forecast.next_round import Planned
 from scheduling.policies import load_policy
-from scheduling.preview import Planned
 
 logger = logging.getLogger(__name__)
 #: A snapshot serves for this many times what it took to make, within the two bounds, so that previews keep a twentieth

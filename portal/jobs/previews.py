@@ -33,9 +33,9 @@ from portal.jobs.services.administration import checked_policy
 from portal.jobs.snapshots import take_snapshot
 from scheduling import domain
 from scheduling.engine.rounds import plan_round
+from scheduling.forecast.next_round import Change, Effect, Planned, Preview, compare, preview
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
-from scheduling.preview import Change, Effect, Planned, Preview, compare, preview
 
 logger = logging.getLogger(__name__)
 _KEPT_S, _ASK_AGAIN_S = 600, 20

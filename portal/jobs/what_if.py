@@ -34,8 +34,8 @@ from portal.jobs.services.admission import Asked, foresee
 from portal.jobs.snapshots import newcomers_of
 from scheduling import domain
 from scheduling.domain import Gang, Snapshot
+from scheduling.forecast.what_if import NEW_NODE, with_node
 from scheduling.policies import load_policy
-from scheduling.what_if import NEW_NODE, with_node
 
 logger = logging.getLogger(__name__)
 MOST_OPTIONS, MOST_GPUS, MOST_KEPT = 24, 1_024, 10

@@ -30,10 +30,10 @@ from scheduling.domain import Job as SeenJob
 from scheduling.engine.rounds import plan_round
 from scheduling.forecast.calibration import Calibration, calibrate
 from scheduling.forecast.forecast import Budget, Forecast, Known, foresee
+from scheduling.forecast.next_round import Planned
+from scheduling.forecast.what_if import run_time_s, sized, with_job, with_node
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
-from scheduling.preview import Planned
-from scheduling.what_if import run_time_s, sized, with_job, with_node
 
 #: Of all variants together: milliseconds as reckoned beforehand, and the emergency brake in seconds of this thread.
 _BUDGET_MS, _LONGEST_S, _LEAST_MS = 2_400.0, 6.0, 100.0

@@ -10,7 +10,7 @@ from portal.lab.models import Simulation
 from portal.lab.packing import unpack
 from portal.lab.results import job_rows
 from scheduling.simulator.readers.own import SCHEMA
-from scheduling.simulator.trials import JOB_KEYS
+from scheduling.simulator.sweeps import JOB_KEYS
 
 COLUMNS = ("policy", "role", "seed", *JOB_KEYS)
 

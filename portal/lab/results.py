@@ -9,7 +9,7 @@ from typing import Any
 
 from portal.lab.models import Simulation, Trial
 from portal.lab.packing import unpack
-from scheduling.simulator.trials import JOB_KEYS, MOST_POINTS
+from scheduling.simulator.sweeps import JOB_KEYS, MOST_POINTS
 
 Row = dict[str, Any]
 COLUMNS: tuple[tuple[str, str, str, str], ...] = (

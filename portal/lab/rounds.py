@@ -14,10 +14,10 @@ from django.db.models.functions import Coalesce
 from portal.jobs.decisions import snapshot_of
 from portal.jobs.describe import iso
 from portal.jobs.models import Cluster, Decision, Job
+from scheduling.cases.round_case import case_of
 from scheduling.domain import Job as SeenJob
 from scheduling.domain import Snapshot
 from scheduling.lifecycle import coarse_state
-from scheduling.round_cases import case_of
 
 #: Of a round's jobs so many are shown, those that it moved first; of its nodes so many.
 MOST_JOBS, MOST_NODES = 500, 300

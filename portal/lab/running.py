@@ -20,7 +20,7 @@ from portal.lab.packing import pack, unpack
 from portal.lab.services import finish
 from scheduling.errors import InvalidInput
 from scheduling.policies import policy_class
-from scheduling.simulator import trials
+from scheduling.simulator import sweeps
 from scheduling.simulator.outcome import Options
 
 logger = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class _Running:
         Trial.objects.filter(pk__in=[trial.pk for trial in left]).update(state=State.RUNNING)
         todo = [trial_of(trial, inputs, self.row.spec["noise"]) for trial in left]
         watts = {node["type"]: node.get("watts") for node in inputs.document["cluster"]["nodes"]}
-        ended = trials.run_trials(todo, PROCESSES, lambda done: self._store(done, rows, watts), self._look)
+        ended = sweeps.run_trials(todo, PROCESSES, lambda done: self._store(done, rows, watts), self._look)
         if ended:
             failed = list(self.row.trials.filter(state=State.FAILED).values_list("label", "error")[:1])
             why = f"{failed[0][0]}: {failed[0][1]}" if failed else ""
@@ -139,7 +139,7 @@ class _Running:
             self.why = "stopping"
         return bool(self.why)
 
-    def _store(self, done: trials.Done, rows: dict[str, Trial], watts: dict[str, float | None]) -> None:
+    def _store(self, done: sweeps.Done, rows: dict[str, Trial], watts: dict[str, float | None]) -> None:
         if not self.mine.exists():
             return
         trial = rows[done.key]
@@ -160,11 +160,11 @@ def _is_told_to_end() -> bool:
     )
 
 
-def trial_of(trial: Trial, inputs: Inputs, noise: float) -> trials.Trial:
+def trial_of(trial: Trial, inputs: Inputs, noise: float) -> sweeps.Trial:
     cluster = inputs.own_cluster if trial.role == "as_it_was" else inputs.cluster
     coalesce_s = 0.0 if trial.role == "as_it_was" else COALESCE_S
     options = Options(trial.seed, noise, keep_holds=True, coalesce_s=coalesce_s)
-    return trials.Trial(str(trial.pk), inputs.jobs(trial.seed), cluster, trial.policy, trial.given, options)
+    return sweeps.Trial(str(trial.pk), inputs.jobs(trial.seed), cluster, trial.policy, trial.given, options)
 
 
 def _weight(policy: str) -> int:
@@ -181,7 +181,7 @@ _KEYS = (
 )  # fmt: skip
 
 
-def metrics_of(done: trials.Done, watts: dict[str, float | None]) -> dict[str, Any]:
+def metrics_of(done: sweeps.Done, watts: dict[str, float | None]) -> dict[str, Any]:
     held = done.detail["held_gpu_s"]
     known = [seconds * value for kind, seconds in held.items() if (value := watts.get(kind)) is not None]
     energy = sum(known) / 3.6e6 if held and len(known) == len(held) else None

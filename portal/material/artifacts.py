@@ -19,8 +19,8 @@ from portal.jobs.models import Hold, Run
 from portal.material import quotas
 from portal.material.models import Artifact, RunMaterial
 from scheduling.executors.base import Preparation, Progress
+from scheduling.executors.preparation_results import Listing
 from scheduling.lifecycle import TERMINAL
-from scheduling.preparation_results import Listing
 
 #: Runs that ended longer ago are not looked at any more.
 LOOK_BACK = timedelta(days=2)

@@ -22,8 +22,8 @@ from portal.material.claims import needs_preparation
 from portal.material.models import Environment, RunMaterial
 from portal.material.requirements import base_packages
 from scheduling.executors.base import Executor, ExitInfo, Preparation, Progress
+from scheduling.executors.preparation_results import checked_detail
 from scheduling.lifecycle import LIVE, State
-from scheduling.preparation_results import checked_detail
 
 PREPARING = observation.PREPARING
 LOOK_AGAIN_S = 1.0

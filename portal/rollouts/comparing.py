@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from scheduling.domain import Gang, Job, Move, Plan, Snapshot
-from scheduling.preview import Effect, Planned, compare
+from scheduling.forecast.next_round import Effect, Planned, compare
 
 #: Of the jobs that differ, those who lose the most first; and of the candidate's moves.
 MOST_JOBS, MOST_MOVES = 50, 200

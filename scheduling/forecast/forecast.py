@@ -12,10 +12,10 @@ import numpy as np
 from scheduling.capacity.cluster_view import queue_key
 from scheduling.domain import Gang, Job, Snapshot
 from scheduling.forecast.arrivals import Arrival, drawn
+from scheduling.forecast.feasibility import Reach
 from scheduling.forecast.future import Future, Times
-from scheduling.forecast.reach import Reach
-from scheduling.forecast.road import Road
 from scheduling.forecast.run_times import Basis, History, RunTime
+from scheduling.forecast.workload import Road
 from scheduling.lifecycle import QUEUED, State
 from scheduling.policies.base import Policy
 

@@ -18,8 +18,8 @@ from typing import Any
 from scheduling.domain import WHOLE, Gang, Job, Move, Plan, Snapshot
 from scheduling.domain.gpu_parts import taken as taken_parts
 from scheduling.engine.rounds import plan_round
+from scheduling.forecast.future_job import Sim, keeps, may_use, speed_on
 from scheduling.forecast.run_times import RunTime
-from scheduling.forecast.sim import Sim, keeps, may_use, speed_on
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 from scheduling.priority.decay import held

@@ -20,9 +20,9 @@ from scheduling.simulator.meter import Meter
 from scheduling.simulator.neighbours import Neighbours
 from scheduling.simulator.noise import draw_factors
 from scheduling.simulator.outcome import Options, Outcome
-from scheduling.simulator.resting import sight_of
 from scheduling.simulator.run import Run
 from scheduling.simulator.shares import NoShares, Shares
+from scheduling.simulator.skip_idle_rounds import sight_of
 from scheduling.simulator.trace import Cluster, TraceJob, sizes, speed_alone
 
 #: Rounds in a row in which everybody queues on an idle cluster; then nobody will ever start.

@@ -27,7 +27,7 @@ from scheduling.executors.local import facts, preparing, spooling
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.layout import Layout, RunRecord
-from scheduling.preparation_results import checked_detail
+from scheduling.executors.preparation_results import checked_detail
 from tests.executors.contract import ended, reason, requests_for, until
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="accounts of their own need root")

@@ -16,8 +16,8 @@ from portal.jobs.models import Accelerator, Cluster, Job, Node, Partition
 from portal.jobs.schema import parse_job_file
 from portal.jobs.services.submission import submit_job
 from scheduling.domain import Gang
+from scheduling.forecast.what_if import NEW_NODE, sized, with_node
 from scheduling.lifecycle import State
-from scheduling.what_if import NEW_NODE, sized, with_node
 from tests.builders import make_job, make_nodes, make_snapshot
 from tests.portal.api import Api
 from tests.portal.world import CURVES, World

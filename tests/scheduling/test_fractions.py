@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from scheduling.cases import read_case, snapshot_of
+from scheduling.cases.case_file import read_case, snapshot_of
 from scheduling.domain import Curve, Entity, Job, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy

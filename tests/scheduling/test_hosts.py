@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduling.domain import Entity, Guarantee, Job, Node, Plan, Qos, Snapshot, Window
 from scheduling.engine.constraints.host_resources import NO_HOST
 from scheduling.engine.rounds import plan_round
-from scheduling.forecast.reach import Reach
+from scheduling.forecast.feasibility import Reach
 from scheduling.policies import POLICIES, load_policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 

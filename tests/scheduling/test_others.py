@@ -11,8 +11,8 @@ from portal.jobs.decisions import snapshot_from_text, snapshot_text
 from scheduling.domain import Beside, Job, Node, Others, Partition, Plan, Snapshot, Window
 from scheduling.engine.rounds import plan_round
 from scheduling.forecast.forecast import foresee
+from scheduling.forecast.next_round import Planned, preview
 from scheduling.policies import POLICIES, load_policy
-from scheduling.preview import Planned, preview
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.scheduling.forecast.test_futures import AT_ONCE, known
 from tests.scheduling.strategies import ONE_OF_EACH_KIND

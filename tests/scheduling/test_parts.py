@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from scheduling.domain import WHOLE, Guarantee, Job, Limit, Partition, Qos, Snapshot
 from scheduling.engine.rounds import plan_round
+from scheduling.forecast.next_round import Planned, preview
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy, policy_class
-from scheduling.preview import Planned, preview
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 WHOLES = sorted(name for name in POLICIES if not getattr(policy_class(name), "shares_gpus", False))

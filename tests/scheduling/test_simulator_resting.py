@@ -11,7 +11,7 @@ from scheduling.domain import Curve
 from scheduling.policies import load_policy
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options, Outcome
-from scheduling.simulator.sight import Whole
+from scheduling.simulator.snapshot import Whole
 from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_nodes
 from tests.scheduling.test_simulator_excerpt import cases

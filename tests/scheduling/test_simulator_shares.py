@@ -20,7 +20,7 @@ from scheduling.simulator.holdings import Holdings
 from scheduling.simulator.outcome import Options, Outcome
 from scheduling.simulator.readers import load_trace
 from scheduling.simulator.report import summarise
-from scheduling.simulator.sight import Whole
+from scheduling.simulator.snapshot import Whole
 from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_nodes
 

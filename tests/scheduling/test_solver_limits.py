@@ -23,8 +23,8 @@ from scheduling.policies.packing import genetic
 from scheduling.simulator import Options
 from scheduling.simulator.readers import own
 from scheduling.simulator.readers._jobs import Context
+from scheduling.simulator.sweeps import Trial, run_trial
 from scheduling.simulator.trace import Cluster
-from scheduling.simulator.trials import Trial, run_trial
 from scheduling.solvers import lp
 from scheduling.solvers.budget import CLOCK
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import zstandard
 
-from scheduling.cases import read_case
+from scheduling.cases.case_file import read_case
 from scheduling.errors import InvalidInput
 from scheduling.input_files import unpack
 from scheduling.simulator.clusters import load_cluster

@@ -29,7 +29,7 @@ from scheduling.executors.base import Preparation, Progress
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout, checked_name
 from scheduling.executors.local.watching import end_holders, run_watched
-from scheduling.preparation_results import MAX_RESULT_BYTES, MAX_RESULT_NODES, checked_detail
+from scheduling.executors.preparation_results import MAX_RESULT_BYTES, MAX_RESULT_NODES, checked_detail
 
 log = logging.getLogger(__name__)
 

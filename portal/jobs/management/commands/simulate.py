@@ -18,10 +18,10 @@ from portal.jobs.management.outputs import STANDARD_OUTPUT, check_file, check_fo
 from scheduling.errors import SchedulingError
 from scheduling.simulator import Options, Simulation, parse_policy
 from scheduling.simulator.clusters import load_cluster
+from scheduling.simulator.never_runs import complaint, stranded
 from scheduling.simulator.pairs import read_pairs
 from scheduling.simulator.readers import FORMATS, load_trace
 from scheduling.simulator.report import SCHEMA, label, remarks, table
-from scheduling.simulator.stranded import complaint, stranded
 from scheduling.simulator.suite import Suite, run_suite
 from scheduling.simulator.tables import print_jobs, write_jobs
 from scheduling.simulator.trace import Cluster, TraceJob, read_throughputs

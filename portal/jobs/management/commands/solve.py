@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from scheduling.cases import Case, read_case, snapshot_of
+from scheduling.cases.case_file import Case, read_case, snapshot_of
 from scheduling.domain import Allocation, Reason
 from scheduling.errors import SchedulingError, SolverError
 from scheduling.policies import POLICIES, load_policy, policy_class

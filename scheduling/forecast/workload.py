@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from scheduling.domain import Gang, Job, Snapshot
+from scheduling.forecast.future_job import speed_on
 from scheduling.forecast.run_times import History, RunTime
-from scheduling.forecast.sim import speed_on
 
 #: Work of one job beyond this counts no more.
 _LONGEST_S = 365 * 86_400.0

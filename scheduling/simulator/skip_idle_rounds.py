@@ -11,9 +11,9 @@ from scheduling.domain import Plan
 from scheduling.engine.rounds import plan_round
 from scheduling.engine.time_sharing.rounds import round_end
 from scheduling.lifecycle import QUEUED
-from scheduling.simulator.excerpt import Floor, most_gpus
 from scheduling.simulator.run import Run
-from scheduling.simulator.sight import LEAVING, Ordered, Whole
+from scheduling.simulator.snapshot import LEAVING, Ordered, Whole
+from scheduling.simulator.window import Floor, most_gpus
 
 if TYPE_CHECKING:
     from scheduling.simulator.engine import Engine

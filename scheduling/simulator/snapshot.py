@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from scheduling.domain import Node, Plan, Snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.lifecycle import QUEUED, State
-from scheduling.simulator.excerpt import FIRST, Floor, Queue, most_gpus
 from scheduling.simulator.limits import by_key
 from scheduling.simulator.pairs import PairBook
 from scheduling.simulator.run import Run
+from scheduling.simulator.window import FIRST, Floor, Queue, most_gpus
 from scheduling.solvers.budget import CLOCK
 
 if TYPE_CHECKING:

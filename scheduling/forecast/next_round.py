@@ -13,7 +13,7 @@ from scheduling.domain import WHOLE, Gang, Job, Move, Plan, Reason, Snapshot
 from scheduling.domain.gpu_parts import taken
 from scheduling.engine.rounds import plan_round
 from scheduling.forecast.forecast import in_order
-from scheduling.forecast.sim import speed_on
+from scheduling.forecast.future_job import speed_on
 from scheduling.policies.base import Policy
 
 Verdict = Literal["now", "later", "never"]
