@@ -1,7 +1,8 @@
 """Co-placement on one GPU: the five workloads of the thesis under each policy, and how well interference is predicted.
 
 Parts `coplacement` and `interference` of bench_packing. Job sets are of seeds that training never uses; the histories
-are synthetic (scheduling.simulator.applications), interference is fitted to published pairs (scheduling.throughput.interference)
+are synthetic (scheduling.simulator.applications), interference is fitted to published pairs
+(scheduling.throughput.interference)
 and no policy sees it. Policies that know no histories are told each job's peaks.
 """
 

@@ -57,7 +57,7 @@ class Stock:
         return Reason("no_room", text, {"type": name, "needs": needs[name], "free": have})
 
 
-#: What policies say of a job that no gang here can run; rounds say which cause it is (scheduling.engine.explain.unschedulable).
+#: What policies say of a job that no gang here can run; rounds say the cause (scheduling.engine.explain.unschedulable).
 NO_TYPE = "no_type"
 #: And of one for which no node that it may use now is large enough. Others may be, or come back.
 TOO_LARGE = "too_large"

@@ -31,14 +31,16 @@ class Policy(Protocol):
     # A policy may also say `strict_order = True`: jobs that hold GPUs keep them to their end, nobody starts before
     # those ahead of it in the queue, and the reason of whoever waits for one ahead has that job's id under `by`.
     # `rests`: until the present round ends whoever holds GPUs keeps them, and a job that alone fits what is idle starts
-    # whatever the others do (scheduling.engine.time_sharing.rounds). `ages = False`: its answer depends on neither time nor steps.
+    # whatever the others do (scheduling.engine.time_sharing.rounds). `ages = False`: its answer depends on neither time
+    # nor steps.
     # `lasting`: whoever holds GPUs keeps them to its end (but for levels of service and guarantees), and where nobody
     # that waits fits what is idle, nobody starts; it has `start_sizes`.
     # `packs`: it reads the snapshot's pairs. `priced`: it reads the snapshot's prices.
     # `fair_share`: it reads members and usage, and its parameters have
     # half_life_days and usage_reset. `preempts`: with counts of its own, whoever runs may be left out; with
-    # `minds_guarantees` it leaves alone whom a guarantee keeps, else it is asked again (scheduling.engine.constraints.victim_protection).
-    # For guarantees (scheduling.engine.reclaim.reclaim): `start_sizes(field, job)`, the GPUs of each type on which it starts a job
+    # `minds_guarantees` it leaves alone whom a guarantee keeps, else it is asked again
+    # (scheduling.engine.constraints.victim_protection). For guarantees (scheduling.engine.reclaim.reclaim):
+    # `start_sizes(field, job)`, the GPUs of each type on which it starts a job
     # where that is not the least; `in_order(snapshot, jobs)`, its order where that is not the queue's.
     # `shares_gpus`: answers with placements, of parts of devices too (scheduling.domain.gpu_parts).
     # `reads_histories`: it reads what jobs used of a GPU when they were recorded (Job.history).

@@ -1,4 +1,4 @@
-"""GPUs and nodes that Slurm's QOS, associations and partitions leave to jobs, as a table (scheduling.capacity.engine_bounds).
+"""GPUs and nodes that QOS, associations and partitions leave to jobs (scheduling.capacity.engine_bounds).
 
 `scontrol show assoc_mgr` says what slurmctld holds to and what is used of it, but of limits for each user or account
 of a QOS only where somebody has something; those are slurmdbd's to say (`sacctmgr show qos`).
