@@ -1,4 +1,5 @@
-"""Make scheduling/throughput/profiles/published/gavel.json from the published table: `import_published_table.py TABLE LICENCE`."""
+"""Make scheduling/throughput/profiles/published/gavel.json from the published table:
+`import_published_table.py TABLE LICENCE`."""
 
 from __future__ import annotations
 
