@@ -18,7 +18,7 @@ def _run() -> None:
     from django.core.management import execute_from_command_line
     from django.db import OperationalError, connection
 
-    from portal.env import BadSetting
+    from portal.config.env import BadSetting
     from portal.supervisor.errors import SetupError, unreachable
 
     # Commands are named as people type them; their modules cannot be.

@@ -13,10 +13,10 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.urls import path  # noqa: E402
 
-from portal.bodies import BodyLimit  # noqa: E402
-from portal.handler import SynchronousHandler  # noqa: E402
 from portal.jobs.consumers import LiveConsumer  # noqa: E402
-from portal.socket_origin import OwnOrigin  # noqa: E402
+from portal.web.bodies import BodyLimit  # noqa: E402
+from portal.web.handler import SynchronousHandler  # noqa: E402
+from portal.web.socket_origin import OwnOrigin  # noqa: E402
 
 application = ProtocolTypeRouter(
     {

@@ -1,4 +1,4 @@
-"""Settings, read from the environment (portal/env.py); docs/operations.md lists the variables."""
+"""Settings, read from the environment (portal/config/env.py); docs/operations.md lists the variables."""
 
 from pathlib import Path
 from typing import Any
@@ -6,18 +6,18 @@ from typing import Any
 import django_stubs_ext
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 
-from portal import env
-from portal.clusters_file import read_clusters
-from portal.datasets import read_data_settings
-from portal.engines import (
+from portal.config import env
+from portal.config.clusters_file import read_clusters
+from portal.config.datasets import read_data_settings
+from portal.config.engines import (
     read_account_min_uid,
     read_accounts_registry,
     read_ray_options,
     read_run_network,
     read_slurm_options,
 )
+from portal.config.stores import read_checkpoint_store
 from portal.material.limits import read_limits, read_secret_keys
-from portal.stores import read_checkpoint_store
 from portal.supervisor.layout import Layout
 
 django_stubs_ext.monkeypatch()
@@ -128,14 +128,14 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "portal.middleware.NoStore",
+    "portal.web.middleware.NoStore",
     "accounts.origin.origin_middleware",
-    "portal.middleware.NoNulInPaths",
+    "portal.web.middleware.NoNulInPaths",
     "django.middleware.security.SecurityMiddleware",
-    "portal.middleware.ContentPolicy",
+    "portal.web.middleware.ContentPolicy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "portal.middleware.RateLimitHeaders",
+    "portal.web.middleware.RateLimitHeaders",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.http.ConditionalGetMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -390,10 +390,10 @@ LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "text": {"()": "portal.logs.TextLines", "format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
-        "json": {"()": "portal.logs.json_lines"},
+        "text": {"()": "portal.core.job_log.TextLines", "format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "json": {"()": "portal.core.job_log.json_lines"},
     },
-    "filters": {"context": {"()": "portal.logs.Context"}},
+    "filters": {"context": {"()": "portal.core.job_log.Context"}},
     "handlers": {
         "console": {"class": "logging.StreamHandler", "formatter": EVENKEEL_LOG_FORMAT, "filters": ["context"]}
     },

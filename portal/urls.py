@@ -1,8 +1,8 @@
 from django.contrib import admin
 from django.urls import include, path, re_path
 
-from portal import monitoring, views
 from portal.api import errors
+from portal.web import monitoring, views
 
 urlpatterns = [
     path("healthz", views.healthz),

@@ -42,11 +42,11 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.base import Role
 from portal.api.shapes.people import EXAMPLE_SECRET, AcceptedInvitation, InvitationPage, NewInvitation, OpenInvitation
+from portal.core.own_address import UnknownAddress, own_address
 from portal.jobs.describe import iso
 from portal.jobs.fields import OneLine
 from portal.jobs.schema import FieldProblem
 from portal.notices import mailing
-from portal.own_address import UnknownAddress, own_address
 
 logger = logging.getLogger(__name__)
 MANAGER = Membership.Role.MANAGER

@@ -19,7 +19,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal import logs
 from portal.api.access import Access
 from portal.api.denials import note_run_denial
 from portal.api.errors import Refused
@@ -28,6 +27,7 @@ from portal.api.operations import operation
 from portal.api.parsing import JsonParser, malformed, read_text
 from portal.api.rates import charge_address, charge_runs, standing_kept
 from portal.api.shapes.base import Shape
+from portal.core import job_log
 from portal.jobs import reporting
 from portal.jobs.models import Run
 from portal.jobs.run_tokens import is_run_token
@@ -127,7 +127,7 @@ class ReportsView(APIView):
         """A runner's steps, metrics and checkpoints. 409: another launch has taken over; checkpoint and stop."""
         said = read_body(request.data, NodeReport)
         scheme, _, token = get_authorization_header(request).decode("latin-1").partition(" ")
-        logs.note({"run_id": str(run), "epoch": said.epoch})
+        job_log.note({"run_id": str(run), "epoch": said.epoch})
         mine = Sent(run, token.strip() if scheme.lower() == "bearer" else "", said)
         _check(request, mine)
         with standing_kept(request):

@@ -13,9 +13,9 @@ from uuid import UUID
 from evenkeel.store import STORE_SECRET, StoreError
 from evenkeel.store.carrier import Address, ask_once
 
+from portal.config.stores import StoreSettings
 from portal.jobs.clusters import NoEngine, engine_of
 from portal.jobs.models import Job, Run
-from portal.stores import StoreSettings
 from scheduling.executors.base import CheckpointStore, Secret
 
 ASK_S = 15.0  # of somebody who waits for a page

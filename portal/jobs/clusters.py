@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import QuerySet
 
-from portal.engines import Engine
+from portal.config.engines import Engine
 from portal.jobs.models import Cluster
 from scheduling.errors import ExecutorError
 

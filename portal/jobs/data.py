@@ -7,7 +7,7 @@ from typing import Any
 
 from evenkeel.store import DATA_SECRET
 
-from portal.datasets import DataSettings
+from portal.config.datasets import DataSettings
 from portal.jobs.clusters import engine_of
 from portal.jobs.models import Job
 from portal.material.secrets import value_of

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
 
+from portal.core.own_address import leads_here
 from portal.jobs import describe
 from portal.jobs.describe import iso, people_state
 from portal.jobs.examining_access import shares_its_host
@@ -14,7 +15,6 @@ from portal.jobs.models import Checkpoint, Job, Run
 from portal.jobs.neighbours import sharing
 from portal.jobs.offers import describe_curve
 from portal.jobs.snapshots import job_profiles
-from portal.own_address import leads_here
 from scheduling.lifecycle import LIVE, TRAINING, WAITING, State
 from scheduling.throughput.curves import Profile
 

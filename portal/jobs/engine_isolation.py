@@ -9,7 +9,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from portal.engines import Engine
+from portal.config.engines import Engine
 from scheduling.executors.base import Finding
 
 #: Their nodes see the shared directory, and their jobs have the portal's own account.

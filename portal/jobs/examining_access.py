@@ -9,9 +9,9 @@ from pathlib import Path
 
 from django.conf import settings
 
+from portal.core.own_address import has_name_of_its_own
 from portal.jobs.clusters import engine_of
 from portal.jobs.engine_isolation import ENGINES, KEYS, jobs_account, shared_directory
-from portal.own_address import has_name_of_its_own
 from portal.supervisor.layout import Layout
 from scheduling.executors.base import Finding, Kept
 

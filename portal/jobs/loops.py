@@ -24,7 +24,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from accounts.models import Project
-from portal import logs
+from portal.core import job_log
 from portal.jobs.models import Cluster, FailingItem, FailureCount, Job, Node, Run
 
 logger = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class Item:
     key: str
     name: str
     job_id: UUID | None = None
-    about: logs.Fields = field(default_factory=dict)
+    about: job_log.Fields = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", _printable(self.key, _LONGEST_NAME))
@@ -136,12 +136,12 @@ class Item:
 
 
 def of_job(job: Job) -> Item:
-    return Item(str(job.pk), f"#{job.number} {job.name}", job.pk, logs.of_job(job))
+    return Item(str(job.pk), f"#{job.number} {job.name}", job.pk, job_log.of_job(job))
 
 
 def of_run(run: Run) -> Item:
     """`run.job` is at hand."""
-    return Item(str(run.pk), f"#{run.job.number} {run.job.name}", run.job_id, logs.of_run(run))
+    return Item(str(run.pk), f"#{run.job.number} {run.job.name}", run.job_id, job_log.of_run(run))
 
 
 def of_run_id(run_id: str) -> Item:
@@ -220,7 +220,7 @@ class Loop:
         if self._is_resting(item):
             return False, None
         try:
-            with logs.about(item.about), savepoint():
+            with job_log.about(item.about), savepoint():
                 done = do(*args, **kwargs)
         except Exception as error:
             self.failed(item, error)
@@ -288,7 +288,7 @@ class Loop:
         self._failed += 1
         self.last_error = in_a_sentence(error)
         trace = error if self._failed <= _TRACEBACKS else None
-        with logs.about(item.about):
+        with job_log.about(item.about):
             logger.error("loop %s, %s: %s", self.name, item.name, self.last_error, exc_info=trace)
         now, (before, _) = timezone.now(), self._known.get(item.key, (0, None))
         until = now + timedelta(seconds=min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(before, 20)))
@@ -362,7 +362,7 @@ def in_a_sentence(error: Exception) -> str:
         said = ""
     for pattern, instead in _SECRETS:
         said = pattern.sub(instead, said[:2_000])
-    said = logs.masked(said)
+    said = job_log.masked(said)
     kind = type(error).__name__
     return _printable(f"{kind}: {said}" if said else kind, _LONGEST_ERROR)
 

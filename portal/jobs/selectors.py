@@ -11,7 +11,7 @@ from django.db.models import BooleanField, F, Func, Q, QuerySet
 
 from accounts.models import Project, User
 from accounts.selectors import Array, visible_projects, writable_projects
-from portal import logs
+from portal.core import job_log
 from portal.jobs.models import Job, JobArray, JobEvent, Run
 from scheduling.lifecycle import QUEUED, State, coarse_state
 
@@ -61,7 +61,7 @@ def access_job(user: User | AnonymousUser, reference: str, *, write: bool = Fals
     job = visible_jobs(user).get(jobs_named([reference]))
     if write and not writable_projects(user).filter(pk=job.project_id).exists():
         raise PermissionError(why_not_writable(job.project))
-    logs.note(logs.of_job(job))
+    job_log.note(job_log.of_job(job))
     return job
 
 

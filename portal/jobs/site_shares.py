@@ -15,7 +15,7 @@ from django.core.cache import cache
 
 from accounts import slurm_names
 from accounts.models import User
-from portal.engines import Engine
+from portal.config.engines import Engine
 from portal.jobs.clusters import engine_of
 from portal.jobs.models import Cluster
 

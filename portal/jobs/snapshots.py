@@ -12,7 +12,7 @@ from typing import Any
 
 from accounts.ledger import current_prices
 from accounts.models import ClusterShare, Project
-from portal import logs
+from portal.core import job_log
 from portal.jobs import others, profiles, quota_use
 from portal.jobs.application_profiles import with_histories
 from portal.jobs.clusters import speedup
@@ -176,7 +176,7 @@ def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[st
             known[job.pk] = profiles.profiles_of(job, types, measured)
         except Exception:
             # One job's unreadable curves must stop neither the rounds nor the streams of all others.
-            logger.exception("the throughput of job %s cannot be read", job.pk, extra=logs.of_job(job))
+            logger.exception("the throughput of job %s cannot be read", job.pk, extra=job_log.of_job(job))
             known[job.pk] = {}
     return known
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from celery import shared_task
 from pydantic import ValidationError
 
-from portal import logs
+from portal.core import job_log
 from portal.jobs import spooling
 from portal.jobs.locks import project_slot, spool_lock
 from portal.jobs.models import Cluster, Hold, Run
@@ -43,7 +43,7 @@ def take_spooled(cluster_id: int, content: dict[str, Any]) -> None:
             spooling.expect(fact.run_id, fact.epoch)
             take_spooled.apply_async((cluster_id, content), countdown=COME_AGAIN_S)
         else:
-            with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}), spool_lock(fact.run_id) as alone:
+            with job_log.about({"run_id": fact.run_id, "epoch": fact.epoch}), spool_lock(fact.run_id) as alone:
                 if alone:
                     _take_all(cluster_id, fact)
 

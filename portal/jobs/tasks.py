@@ -21,7 +21,7 @@ from evenkeel.runner.grace import KILL_AFTER_S
 from evenkeel.store import StoreError
 
 from accounts.models import Project
-from portal import logs
+from portal.core import job_log
 from portal.jobs import (
     audit_heads,
     checkpoint_store,
@@ -197,7 +197,7 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
         engine_waits.note_waits(facts, cluster.pk)
         loop = Loop(LoopName.FACTS, cluster.pk)
         for fact in itertools.filterfalse(_is_all_said, facts):
-            with logs.about({"run_id": fact.run_id, "epoch": fact.epoch}):
+            with job_log.about({"run_id": fact.run_id, "epoch": fact.epoch}):
                 take_in_later_or_now(cluster, fact, loop)
         engine_contact.note_back(cluster, timezone.now())
         answered = True
@@ -426,7 +426,7 @@ def _claim_and_send(command: Command, cluster: Cluster) -> None:
         attempts=F("attempts") + 1, next_attempt_at=timezone.now() + timedelta(seconds=wait_s)
     )
     if claimed:
-        with logs.about({**logs.of_run(command.run), "epoch": command.epoch}):
+        with job_log.about({**job_log.of_run(command.run), "epoch": command.epoch}):
             _send(command, executor_for(cluster))
         if command.verb == Command.Verb.KILL:
             wakeups.wake(0.1, cluster.pk)
@@ -496,7 +496,7 @@ def hand_over(job_id: str) -> None:
         with savepoint():
             _give_files(executor_for(handover.job.cluster), handover.job.pk)
     except ExecutorError as error:
-        about = logs.of_job(handover.job)
+        about = job_log.of_job(handover.job)
         logger.warning("files of job %s, attempt %s: %s", job_id, handover.attempts + 1, error, extra=about)
         handovers.note_failed_handover(handover, str(error), timezone.now())
     except Exception as error:

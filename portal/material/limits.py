@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cryptography.fernet import Fernet
 
-from portal import env
+from portal.config import env
 
 MIB = 1 << 20
 _MOST_MIB = 1 << 30

@@ -19,13 +19,12 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
 
+from portal.config.engines import Engine
+from portal.core.job_log import json_lines
 from portal.database.base import close_idle
-from portal.engines import Engine
 from portal.jobs.clusters import environment_engine
 from portal.jobs.engine_isolation import refusals, who_jobs_run_as
 from portal.jobs.examining_access import shares_its_host
-from portal.listening import CannotListen, listen
-from portal.logs import json_lines
 from portal.supervisor.account import service_account
 from portal.supervisor.child import Child
 from portal.supervisor.errors import SetupError
@@ -33,6 +32,7 @@ from portal.supervisor.layout import Layout
 from portal.supervisor.postgres import Postgres
 from portal.supervisor.supervisor import Server, Supervisor
 from portal.supervisor.valkey import Valkey
+from portal.web.listening import CannotListen, listen
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.accounts import claim_accounts
 

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection
 from psycopg2.extensions import adapt
 
-from portal import env
+from portal.config import env
 from portal.supervisor.layout import Layout
 
 #: What a migration or a restore made belongs to the owner, who gives it away but for the audit log. Repeatable.

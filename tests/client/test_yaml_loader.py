@@ -15,8 +15,8 @@ from evenkeel.cli.main import cli
 from evenkeel.cli.submit import set_value
 from evenkeel.yaml_loader import MAX_DEPTH, MAX_VALUES, YamlProblem, load
 
-from portal import env
-from portal.clusters_file import read_clusters
+from portal.config import env
+from portal.config.clusters_file import read_clusters
 from portal.jobs.schema import Problems, load_yaml
 
 BOMB = "a: &a [x, x]\nb: [*a, *a]\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from portal.engines import read_run_network
+from portal.config.engines import read_run_network
 from scheduling.errors import ExecutorError
 from scheduling.executors.local import networks
 from scheduling.executors.local.accounts import Account

@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
 from portal.asgi import application
-from portal.handler import SynchronousHandler
+from portal.web.handler import SynchronousHandler
 
 pytestmark = pytest.mark.usefixtures("embedded_services")
 MIB = 1024 * 1024

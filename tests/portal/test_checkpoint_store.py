@@ -20,7 +20,7 @@ from evenkeel.store import STORE_SECRET
 from evenkeel.store.carrier import Address, Carrier
 
 from accounts.models import Project
-from portal import env, stores
+from portal.config import env, stores
 from portal.jobs import checkpoint_files, launching, tasks
 from portal.jobs.models import Checkpoint, Job, Run
 from portal.jobs.services import handovers, observation

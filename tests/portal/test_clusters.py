@@ -12,8 +12,8 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from accounts.models import Quota
-from portal.datasets import DataSettings
-from portal.engines import Engine
+from portal.config.datasets import DataSettings
+from portal.config.engines import Engine
 from portal.jobs import clusters, tasks, wakeups
 from portal.jobs.clusters import NoEngine, active_clusters, default_cluster, engine_of, files_of
 from portal.jobs.models import Cluster, Command, FailingItem, Hold, Job, Partition

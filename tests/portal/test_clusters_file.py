@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from portal import env
-from portal.clusters_file import MOST, read_clusters
-from portal.engines import Engine
+from portal.config import env
+from portal.config.clusters_file import MOST, read_clusters
+from portal.config.engines import Engine
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import Membership, Project
-from portal import datasets, env
-from portal.datasets import DataSettings
+from portal.config import datasets, env
+from portal.config.datasets import DataSettings
 from portal.jobs import launching
 from portal.jobs.clusters import environment_engine
 from portal.jobs.models import Job, Run

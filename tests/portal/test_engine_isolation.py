@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from portal.clusters_file import read_clusters
-from portal.engines import Engine, read_engine
+from portal.config.clusters_file import read_clusters
+from portal.config.engines import Engine, read_engine
 from portal.jobs import tasks
 from portal.jobs.clusters import engine_of
 from portal.jobs.engine_isolation import KEYS, refusals, who_jobs_run_as

@@ -12,8 +12,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from portal import env
-from portal.engines import read_engine, read_ray_options, read_slurm_options
+from portal.config import env
+from portal.config.engines import read_engine, read_ray_options, read_slurm_options
 from portal.jobs import tasks
 from portal.jobs.models import Cluster, Hold, Job, JobEvent, Node
 from portal.jobs.services import administration, drains

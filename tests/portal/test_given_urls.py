@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from portal import env
+from portal.config import env
 from portal.jobs.schema import Code
 from portal.jobs.services.reports import _is_address
 from portal.notices.addresses import check_url

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from portal import listening
-from portal.listening import CannotListen, listen
+from portal.web import listening
+from portal.web.listening import CannotListen, listen
 from tests.supervisor.running import free_port
 
 

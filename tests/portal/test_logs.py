@@ -13,7 +13,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from portal import env, logs
+from portal.config import env
+from portal.core import job_log
 from portal.jobs import tasks
 from portal.jobs.models import Command
 from scheduling.errors import ExecutorError
@@ -26,8 +27,8 @@ class Lines:
     def __init__(self) -> None:
         self.stream = io.StringIO()
         self.handler = logging.StreamHandler(self.stream)
-        self.handler.setFormatter(logs.json_lines())
-        self.handler.addFilter(logs.Context())
+        self.handler.setFormatter(job_log.json_lines())
+        self.handler.addFilter(job_log.Context())
 
     def all(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.stream.getvalue().splitlines()]
@@ -65,7 +66,7 @@ def test_an_exception_is_part_of_its_line(lines: Lines) -> None:
 
 def test_what_is_bound_ends_with_its_block(lines: Lines) -> None:
     log = logging.getLogger("portal.some")
-    with logs.about({"job": 12}), logs.about({"run_id": "r"}):
+    with job_log.about({"job": 12}), job_log.about({"run_id": "r"}):
         log.warning("inside")
         log.warning("of another", extra={"job": 13})
     log.warning("outside")
@@ -76,8 +77,8 @@ def test_what_is_bound_ends_with_its_block(lines: Lines) -> None:
 
 
 def test_outside_of_a_request_nothing_is_noted() -> None:
-    logs.note({"job": 12})
-    assert "job" not in logs.bound()
+    job_log.note({"job": 12})
+    assert "job" not in job_log.bound()
 
 
 @pytest.mark.django_db

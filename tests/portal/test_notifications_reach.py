@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from portal import env
+from portal.config import env
 from portal.notices import addresses, sending
 from portal.notices.sending import Outcome, Request, send_all, send_one
 from tests.portal.receiver import Receiver, receiving

@@ -29,7 +29,7 @@ from accounts.models import AuditEntry, Invitation, Membership, Project, User
 from accounts.people import deactivate_user
 from accounts.selectors import role_in
 from accounts.tokens import create_token
-from portal import env
+from portal.config import env
 from portal.notices.models import Delivery, Destination
 from tests.portal.api import Api
 from tests.portal.test_api_access import Browser

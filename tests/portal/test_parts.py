@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from portal import env
+from portal.config import env
 from portal.jobs import launching
 from portal.jobs.describe import describe_jobs
 from portal.jobs.details import describe_detail

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from accounts.models import AuditEntry, Discount, Membership, Project, Quota, Rate, User
 from accounts.people import create_service_account
-from portal import views
 from portal.jobs.models import Hold
+from portal.web import views
 from tests.portal.api import Api
 from tests.portal.test_api_access import GOOD, Browser
 from tests.portal.world import World

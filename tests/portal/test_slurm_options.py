@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from accounts.models import Project
-from portal.datasets import DataSettings
-from portal.engines import Engine
+from portal.config.datasets import DataSettings
+from portal.config.engines import Engine
 from portal.jobs.launching import launch_request
 from portal.jobs.models import Cluster, Job
 from portal.jobs.schema import Problems, parse_job_file

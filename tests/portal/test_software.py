@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from portal.datasets import DataSettings
-from portal.engines import Engine
+from portal.config.datasets import DataSettings
+from portal.config.engines import Engine
 from portal.jobs.clusters import engine_of
 from portal.jobs.launching import launch_request
 from portal.jobs.models import Cluster

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from portal import env
+from portal.config import env
 from portal.settings import BASE_DIR
 from portal.supervisor.errors import SetupError, unreachable
 from portal.supervisor.layout import LAYOUT_VERSION, Layout

@@ -13,11 +13,11 @@ import psycopg2
 import pytest
 import uvicorn
 
-from portal import web
 from portal.supervisor.control_plane import ControlPlane
 from portal.supervisor.layout import Layout
 from portal.supervisor.lock import DirectoryLock
 from portal.supervisor.process import alive
+from portal.web import __main__
 from tests.portal.test_listening import has_ipv6
 from tests.supervisor.running import ROOT, RunningPortal, free_port, portal_env
 
@@ -97,7 +97,7 @@ def test_everything_comes_back_after_kill_9(data: Path) -> None:
             subprocess.run(command, cwd=ROOT, env=portal.env, check=True)
 
         databases = portal.pid("postgres"), portal.pid("valkey")
-        web = portal.pid("web")
+        __main__ = portal.pid("web")
         portal.process.kill()
         portal.process.wait()
         portal.start()
@@ -105,7 +105,7 @@ def test_everything_comes_back_after_kill_9(data: Path) -> None:
         assert "PostgreSQL  found running" in portal.said()
         assert "with the password you have" in portal.said()
         assert (portal.pid("postgres"), portal.pid("valkey")) == databases
-        assert portal.pid("web") != web
+        assert portal.pid("web") != __main__
         processes = [psutil.Process(portal.pid(name)) for name in PARTS]
         assert portal.stop() == 0
         assert not [process for process in processes if alive(process)]
@@ -132,9 +132,9 @@ def test_a_proxy_is_believed_where_one_is_named(settings: Any, monkeypatch: pyte
     started: list[uvicorn.Config] = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: started.append(server.config))
     settings.EVENKEEL_PORT = free_port()
-    web.main()
+    __main__.main()
     settings.FORWARDED_ALLOW_IPS = "10.0.0.7"
-    web.main()
+    __main__.main()
     assert [one.proxy_headers for one in started] == [False, True]
     assert started[1].forwarded_allow_ips == "10.0.0.7"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from django.conf import settings
 from django.utils import timezone
 
-from portal.engines import Engine
+from portal.config.engines import Engine
 from portal.jobs.clusters import environment_engine
 from portal.jobs.models import Assignment, Cluster, Hold, Run
 from portal.jobs.services.administration import set_policy

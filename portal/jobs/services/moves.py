@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from portal import logs
+from portal.core import job_log
 from portal.database.rows import update_rows
 from portal.jobs import events
 from portal.jobs.loops import Loop, of_run, raise_what_is_no_items
@@ -156,7 +156,7 @@ def move_who_can(transitions: Sequence[Transition], at: datetime, loop: Loop) ->
 
     def refuse(one: Transition, error: Exception) -> None:
         if isinstance(error, CONFLICTS):
-            logger.info("%s: %s", one.text, error, extra=logs.of_run(one.run))
+            logger.info("%s: %s", one.text, error, extra=job_log.of_run(one.run))
         else:
             loop.failed(of_run(one.run), error)
 

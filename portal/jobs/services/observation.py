@@ -15,7 +15,7 @@ from psycopg2.extras import DateTimeTZRange
 
 from accounts import ledger
 from accounts.text import shown
-from portal import logs
+from portal.core import job_log
 from portal.jobs import checkpoint_store, events, holding, spooling, wakeups
 from portal.jobs.describe import cluster_types
 from portal.jobs.loops import Item, Loop, LoopName, of_run, of_run_id
@@ -293,7 +293,7 @@ def _overdue(run: Run, event: Event, limit_s: float, now: datetime) -> None:
                 text = f"{name} wrote no checkpoint in {limit_s:.0f} s and goes on from step {run.checkpoint_step:,}"
                 move(run, event, at=now, text=text)
     except (StaleRun, InvalidTransition) as error:
-        logger.info("%s is no longer overdue: %s", name, error, extra=logs.of_run(run))
+        logger.info("%s is no longer overdue: %s", name, error, extra=job_log.of_run(run))
 
 
 def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], now: datetime) -> list[Run]:

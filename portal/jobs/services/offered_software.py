@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from portal.engines import FETCHING_TOOLS, Engine
+from portal.config.engines import FETCHING_TOOLS, Engine
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.models import Cluster
 from portal.jobs.schema import EnvironmentRule, FieldProblem, JobFile, Problems

@@ -16,7 +16,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 from psycopg2.extras import DateTimeTZRange
 
-from portal import logs
+from portal.core import job_log
 from portal.database.rows import update_rows
 from portal.jobs import events
 from portal.jobs.gang_words import gang_words
@@ -100,7 +100,7 @@ def _apply(cluster_id: int, moves: Sequence[Move], taken: Mapping[str, Run], now
     def refuse(m: Move, error: Exception) -> None:
         run = taken[m.job_id]
         if isinstance(error, CONFLICTS):
-            logger.info("move of run %s not applied: %s", run.pk, error, extra=logs.of_run(run))
+            logger.info("move of run %s not applied: %s", run.pk, error, extra=job_log.of_run(run))
         else:
             loop.failed(of_job(run.job), error)
         if m.before is not None:
@@ -238,7 +238,7 @@ def launch_ready(*, cluster_id: int, now: datetime) -> list[Run]:
 
     def refuse(run: Run, error: Exception) -> None:
         if isinstance(error, CONFLICTS):
-            logger.info("run %s not launched: %s", run.pk, error, extra=logs.of_run(run))
+            logger.info("run %s not launched: %s", run.pk, error, extra=job_log.of_run(run))
         else:
             loop.failed(_of_its_job(run), error)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from evenkeel.store import DATA_PROTOCOLS
 
-from portal import env
-from portal.stores import read_private_object
+from portal.config import env
+from portal.config.stores import read_private_object
 
 _STORES = "EVENKEEL_DATA_STORES_FILE"
 

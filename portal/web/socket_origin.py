@@ -9,7 +9,7 @@ from channels.security.websocket import WebsocketDenier
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-from portal.own_address import is_own_origin
+from portal.core.own_address import is_own_origin
 
 
 class OwnOrigin:

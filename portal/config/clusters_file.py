@@ -11,8 +11,8 @@ from typing import Any
 
 from evenkeel.yaml_loader import YamlProblem, load
 
-from portal import env
-from portal.engines import EXECUTORS, Engine, read_engine
+from portal.config import env
+from portal.config.engines import EXECUTORS, Engine, read_engine
 
 MOST = 16
 _MOST_BYTES = 256 * 1024

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from portal import env
+from portal.config import env
 
 _S3 = frozenset({"s3", "s3a"})
 #: How to install a driver, where we say more than its own message.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from portal import env
-from portal.datasets import DataSettings, read_data_settings
-from portal.stores import StoreSettings, module_for_nodes, read_checkpoint_store
+from portal.config import env
+from portal.config.datasets import DataSettings, read_data_settings
+from portal.config.stores import StoreSettings, module_for_nodes, read_checkpoint_store
 from scheduling.executors.base import NO_SOFTWARE, Software
 
 EXECUTORS = ("local", "ray", "slurm")

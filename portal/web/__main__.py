@@ -8,7 +8,7 @@ import sys
 import uvicorn
 from django.conf import settings
 
-from portal.listening import CannotListen, listen
+from portal.web.listening import CannotListen, listen
 
 #: Live streams are cut after so long when the portal ends; browsers come back by themselves.
 GRACE_S = 3
