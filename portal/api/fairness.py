@@ -23,7 +23,8 @@ from portal.api.shapes import fairness as shapes
 from portal.dashboard.ended import Ended, GroupBy, slowdown_of_ended
 from portal.dashboard.fairness import fairness_history, fairness_now
 from portal.jobs.describe import iso
-from portal.jobs.fairness_history import Asked, By
+from portal.jobs.fairness_history import Asked
+from portal.jobs.models.history import By
 from portal.jobs.schema import FieldProblem
 
 LONGEST = timedelta(days=3_660)

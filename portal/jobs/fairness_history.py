@@ -8,62 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 from django.conf import settings
-from django.db import connection, models
-from django.db.models import Q
+from django.db import connection
 
-from accounts.models import Project
+from portal.jobs.models.history import EVERY_S, By, FairnessSample
 
-By = Literal["cluster", "project", "user"]
-EVERY_S = 60
 #: From an age on, the points of so long are one.
 _MERGED = ((timedelta(hours=3), 900), (timedelta(days=1), 3_600), (timedelta(days=14), 86_400))
 _STEPS = [EVERY_S, *(step_s for _, step_s in _MERGED)]
-
-
-class FairnessSample(models.Model):
-    """A minute, or as many as were merged: figures are means over them, the lowest and the highest are of all.
-
-    Without a project it is the cluster's; with a user it is of the user's jobs in the project.
-    """
-
-    cluster = models.ForeignKey("jobs.Cluster", on_delete=models.CASCADE, related_name="fairness_samples")
-    project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="fairness_samples")
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="fairness_samples"
-    )
-    #: When the time that it stands for began, and how long that is.
-    at = models.DateTimeField()
-    step_s = models.PositiveIntegerField(default=EVERY_S)
-    #: Minutes in it in which there were jobs, and those of them in which a relative throughput was known.
-    samples = models.PositiveIntegerField(default=1)
-    known_samples = models.PositiveIntegerField()
-    holding = models.FloatField()
-    waiting = models.FloatField()
-    lowest = models.FloatField(null=True)
-    median = models.FloatField(null=True)
-    mean = models.FloatField(null=True)
-    highest = models.FloatField(null=True)
-    slowdown = models.FloatField(null=True)
-    variance = models.FloatField(null=True)
-    #: The cluster's: null under a policy without one.
-    bound = models.FloatField(null=True)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["cluster", "project", "user", "at", "step_s"],
-                nulls_distinct=False,
-                name="one_fairness_sample_per_time",
-            ),
-            models.CheckConstraint(condition=Q(user=None) | Q(project__isnull=False), name="fairness_of_a_user_in_one"),
-        ]
-        indexes = [models.Index(fields=["step_s", "at"], name="fairness_sample_age")]
-
-    def __str__(self) -> str:
-        return f"{self.project_id}/{self.user_id} at {self.at:%F %T}"
 
 
 def tick(now: datetime) -> datetime:

@@ -11,10 +11,10 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Coalesce
 
 from portal.jobs import events
-from portal.jobs.activity import RunActivity
 from portal.jobs.describe import iso
 from portal.jobs.drains import describe_with_drains
 from portal.jobs.models import Accelerator, Assignment, Hold, JobEvent, Node, Run
+from portal.jobs.models.activity import RunActivity
 from portal.jobs.offers import others_job
 from portal.jobs.schema import WHOLE_PERCENT
 from scheduling.lifecycle import State

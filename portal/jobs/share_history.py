@@ -10,33 +10,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import connection, models
+from django.db import connection
 
-from accounts.models import Project
+from portal.jobs.models.history import ShareSample
 
 EVERY_S = 900.0
+
 #: From an age on, two points of so long are kept: those of the lowest and of the highest effective use.
 _THINNED = ((timedelta(days=1), 3_600), (timedelta(days=14), 86_400))
+
 #: So many quarters of an hour are answered as they are; of more, two of each of half as many stretches.
 MAX_POINTS = 150
-
-
-class ShareSample(models.Model):
-    cluster = models.ForeignKey("jobs.Cluster", on_delete=models.CASCADE, related_name="share_samples")
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="share_samples")
-    at = models.DateTimeField()
-    norm_shares = models.FloatField()
-    usage_gpu_s = models.FloatField()
-    effective_usage = models.FloatField()
-    #: Null under Fair Tree, which ranks users alone.
-    factor = models.FloatField(null=True)
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["cluster", "project", "at"], name="one_share_sample_per_time")]
-        indexes = [models.Index(fields=["at"])]
-
-    def __str__(self) -> str:
-        return f"{self.project_id} at {self.at:%F %T}"
 
 
 def tick(now: datetime) -> datetime:

@@ -21,9 +21,9 @@ from portal.jobs.engine_names import engine_name
 from portal.jobs.guarantees import guarantees_of_projects
 from portal.jobs.loops import Loop, LoopName, of_job, resting_in
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, Node, Partition, Qos
+from portal.jobs.models.service_level import PreemptMode
 from portal.jobs.pairs import pairs_for
 from portal.jobs.selectors import in_states
-from portal.jobs.service_levels import PreemptMode
 from portal.jobs.services.plans import Seen
 from portal.jobs.shares import Held, held_now, share_inputs, site_factors, user_key
 from portal.jobs.site_limits import SiteLimits

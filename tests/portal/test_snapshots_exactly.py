@@ -12,7 +12,7 @@ from accounts.models import ClusterShare, Guarantee, Project, Rate
 from portal.jobs import profiles
 from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Accelerator, Assignment, Cluster, FailingItem, Hold, Job, Node, Partition, Qos, Run
-from portal.jobs.service_levels import PreemptMode
+from portal.jobs.models.service_level import PreemptMode
 from portal.jobs.services.holds import hold_job
 from portal.jobs.services.plans import Seen
 from portal.jobs.snapshots import (
