@@ -84,7 +84,7 @@ def main() -> int:
 @contextlib.contextmanager
 def somebody_looks(portal: LivePortal) -> Iterator[None]:
     """At the overview: live states are worked out for that."""
-    from portal.jobs import live
+    from portal.live import publish
 
     over = threading.Event()
 
@@ -101,7 +101,7 @@ def somebody_looks(portal: LivePortal) -> Iterator[None]:
         finally:
             over.set()
         looking.result()
-    time.sleep(live.WATCH_S + 1)  # until it is forgotten: what is measured next is not watched
+    time.sleep(publish.WATCH_S + 1)  # until it is forgotten: what is measured next is not watched
 
 
 def fill(portal: LivePortal, finished: int, active: int) -> None:

@@ -123,7 +123,7 @@ def measure(api: httpx.Client, name: str, requests: int, forecasts: int) -> list
     from django.utils import timezone
 
     from portal.jobs.models import Cluster
-    from portal.jobs.snapshots import take_snapshot
+    from portal.snapshot.take import take_snapshot
     from scheduling.engine.rounds import plan_round
     from scheduling.policies import load_policy
 

@@ -70,12 +70,12 @@ def prune_all() -> None:
     from django.db import connection
     from django.utils import timezone
 
-    from portal.jobs import metric_history
+    from portal.history import metrics
 
     left, _ = size_mib()
     while True:
         began, cpu = time.monotonic(), time.thread_time()
-        metric_history.prune(timezone.now())
+        metrics.prune(timezone.now())
         took, cpu, before = time.monotonic() - began, time.thread_time() - cpu, left
         left, mib = size_mib()
         print(

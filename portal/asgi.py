@@ -13,7 +13,7 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.urls import path  # noqa: E402
 
-from portal.jobs.consumers import LiveConsumer  # noqa: E402
+from portal.live.websocket import LiveConsumer  # noqa: E402
 from portal.web.bodies import BodyLimit  # noqa: E402
 from portal.web.handler import SynchronousHandler  # noqa: E402
 from portal.web.socket_origin import OwnOrigin  # noqa: E402

@@ -14,8 +14,6 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 app = Celery("evenkeel")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks()
-app.autodiscover_tasks(related_name="housekeeping")
 
 #: What was taken and not begun is given back when a connection ends. A worker that tries it while Redis is away dies of
 #: that, as the library opens a new connection for it; timers bring such tasks again anyway.

@@ -124,6 +124,7 @@ INSTALLED_APPS = [
     "portal.lab",
     "portal.rollouts",
     "portal.dashboard",
+    "portal.operations",
     "portal.supervisor",
 ]
 
@@ -203,13 +204,24 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 CELERY_IMPORTS = (
-    "portal.jobs.check_tasks",
-    "portal.jobs.forecast_tasks",
-    "portal.jobs.preview_tasks",
-    "portal.jobs.spool_tasks",
-    "portal.jobs.what_if_tasks",
-    "portal.jobs.examination_tasks",
+    "portal.execution.checks.node_tasks",
+    "portal.execution.checks.tasks",
+    "portal.execution.commands",
+    "portal.execution.handover",
+    "portal.execution.material_tasks",
+    "portal.execution.observe",
+    "portal.execution.prepare",
+    "portal.execution.spool_tasks",
+    "portal.forecasts.preview_tasks",
+    "portal.forecasts.start_tasks",
+    "portal.forecasts.what_if_tasks",
     "portal.lab.replays",
+    "portal.lab.tasks",
+    "portal.notices.tasks",
+    "portal.rollouts.tasks",
+    "portal.rounds.fairness_tasks",
+    "portal.rounds.tasks",
+    "portal.rounds.upkeep_tasks",
 )
 CELERY_TASK_ROUTES = {
     "evenkeel.run_round": {"queue": "rounds"},
@@ -382,7 +394,7 @@ UNFOLD = {
     "SITE_TITLE": "Evenkeel",
     "SITE_HEADER": "Evenkeel",
     "SITE_URL": "/",
-    "ENVIRONMENT": "portal.jobs.trust.admin_notice",
+    "ENVIRONMENT": "portal.readmodels.cluster.isolation.admin_notice",
 }
 
 EVENKEEL_LOG_FORMAT = env.choice("EVENKEEL_LOG_FORMAT", "text", "json")

@@ -17,10 +17,10 @@ from portal.api.named import named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.shapes.arrays import ArrayCancelled, JobArrayDetail, JobArrayPage
-from portal.jobs.array_view import array_cost, describe_arrays
-from portal.jobs.fields import MAX_ARRAY
-from portal.jobs.selectors import access_array, visible_arrays, visible_jobs
-from portal.jobs.services.arrays import cancel_array, limit_array
+from portal.jobfile.fields import MAX_ARRAY
+from portal.jobs.access import access_array, visible_arrays, visible_jobs
+from portal.lifecycle.arrays import cancel_array, limit_array
+from portal.readmodels.jobs.arrays import array_cost, describe_arrays
 
 LIMIT = OpenApiExample("Four at once", {"max_running": 4}, request_only=True)
 

@@ -21,15 +21,15 @@ from portal.api.inputs import PageQuery, Query
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.shapes.material import ArtifactPage
-from portal.jobs.describe import iso
+from portal.core.times import iso
+from portal.execution.material_tasks import remove_artifacts_now
+from portal.jobs.access import access_job
 from portal.jobs.models import Job, Run
-from portal.jobs.selectors import access_job
 from portal.material import artifacts
 from portal.material.files import BLOCK, PlainFile, artifact_file
 from portal.material.models import Artifact as ArtifactRow
 from portal.material.models import RunMaterial
 from portal.material.selectors import access_artifact
-from portal.material.tasks import remove_artifacts_now
 from scheduling.lifecycle import LIVE, State
 
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")

@@ -22,7 +22,7 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.permissions import ADMINISTRATORS
 from portal.api.shapes.accounts import AuditPage
-from portal.jobs.describe import iso
+from portal.core.times import iso
 
 _BATCH = 1_000
 

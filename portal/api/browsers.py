@@ -12,7 +12,7 @@ from portal.api.access import Access
 from portal.api.inputs import Query
 from portal.api.operations import operation, signed_in
 from portal.api.shapes.people import BrowserSessions, Ended
-from portal.jobs.describe import iso
+from portal.core.times import iso
 
 
 class BrowsersView(APIView):

@@ -24,15 +24,15 @@ from portal.api.job_filters import JobsFilter, find_jobs
 from portal.api.jobs import IDEMPOTENCY_KEY, idempotency_key, source_of
 from portal.api.operations import operation, signed_in
 from portal.api.shapes.base import Shape
-from portal.jobs.fields import Line
-from portal.jobs.job_patch import JobPatch
+from portal.core.problems import FieldProblem, Problems
+from portal.jobfile.fields import Line
+from portal.jobfile.patch import JobPatch
+from portal.jobs.access import jobs_named, uuid_of, visible_jobs, why_not_writable
 from portal.jobs.models import Job
-from portal.jobs.schema import FieldProblem, Problems
-from portal.jobs.selectors import jobs_named, uuid_of, visible_jobs, why_not_writable
-from portal.jobs.services.changes import patch_job
-from portal.jobs.services.holds import hold_job, release_job
-from portal.jobs.services.resubmission import resubmit_job
-from portal.jobs.services.submission import cancel_job
+from portal.lifecycle.cancel import cancel_job
+from portal.lifecycle.suspend import hold_job, release_job
+from portal.submission.edit import patch_job
+from portal.submission.resubmit import resubmit_job
 
 MAX_JOBS = 1_000
 Result = dict[str, Any]

@@ -16,7 +16,7 @@ from portal.api.inputs import PageQuery, Query
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.shapes.material import Bundle, BundlePage
-from portal.jobs.describe import iso
+from portal.core.times import iso
 from portal.material import bundles
 from portal.material.models import Bundle as BundleRow
 from portal.material.selectors import access_bundle, project_for_member, project_for_viewer

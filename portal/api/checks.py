@@ -15,8 +15,8 @@ from portal.api.operations import operation, signed_in
 from portal.api.permissions import ADMINISTRATORS
 from portal.api.shapes.clusters import Node as NodeShape
 from portal.api.shapes.nodes import Examination
-from portal.jobs.examinations import begin_examination, last_examination
-from portal.jobs.services.checks import check_now, use_anyway
+from portal.cluster.node_checks import check_now, use_anyway
+from portal.execution.checks.stored import begin_examination, last_examination
 
 
 class CheckView(APIView):

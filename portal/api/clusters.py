@@ -23,16 +23,17 @@ from portal.api.shapes import clusters as shapes
 from portal.api.shapes.jobs import EventPage
 from portal.api.shapes.live import Live
 from portal.api.shapes.previews import PolicyPreview
-from portal.jobs import live, offers, policies
-from portal.jobs.drains import describe_with_drains
-from portal.jobs.fields import OneLine
-from portal.jobs.live_state import describe_event
+from portal.cluster.policy import set_policy, undo_policy
+from portal.core.problems import FieldProblem
+from portal.forecasts.previews import preview_policy
+from portal.jobfile.fields import OneLine
+from portal.jobs.access import visible_events
 from portal.jobs.models import Cluster, Node
-from portal.jobs.node_page import describe_node_page
-from portal.jobs.previews import preview_policy
-from portal.jobs.schema import FieldProblem
-from portal.jobs.selectors import visible_events
-from portal.jobs.services.administration import set_policy, undo_policy
+from portal.live import publish
+from portal.live.streams import describe_event
+from portal.readmodels.cluster import catalogue, policies
+from portal.readmodels.cluster.drains import describe_with_drains
+from portal.readmodels.cluster.node import describe_node_page
 from scheduling.policies import POLICIES
 
 
@@ -40,9 +41,9 @@ class LiveView(APIView):
     @operation("get_live", Live, access=Access.VIEWER, tag="cluster", path=["stream"])
     def get(self, request: Request, stream: str, query: Query) -> Response:
         """A live stream's state, to apply the WebSocket's diffs with a greater `seq` to; `cluster` is for everybody."""
-        if stream not in live.allowed_streams(signed_in(request)):
+        if stream not in publish.allowed_streams(signed_in(request)):
             raise Cluster.DoesNotExist
-        seq, state = live.snapshot(stream, timezone.now())
+        seq, state = publish.snapshot(stream, timezone.now())
         return Response({"stream": stream, "seq": seq, "state": state})
 
 
@@ -68,7 +69,7 @@ class ModelTypesView(APIView):
     @operation("list_model_types", shapes.ModelTypes, access=Access.SIGNED_IN, tag="catalogue", query=ClusterQuery)
     def get(self, request: Request, query: ClusterQuery) -> Response:
         """The catalogue, with what each program's throughput is known to be."""
-        return Response(offers.describe_model_types(named_cluster(query), timezone.now()))
+        return Response(catalogue.describe_model_types(named_cluster(query), timezone.now()))
 
 
 class AcceleratorTypesView(APIView):
@@ -77,7 +78,7 @@ class AcceleratorTypesView(APIView):
     )
     def get(self, request: Request, query: ClusterQuery) -> Response:
         """Accelerator types of the cluster and their prices."""
-        return Response(offers.describe_accelerator_types(named_cluster(query), timezone.now()))
+        return Response(catalogue.describe_accelerator_types(named_cluster(query), timezone.now()))
 
 
 class NodesView(APIView):

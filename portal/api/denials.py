@@ -16,8 +16,8 @@ from accounts.denials import record_denial
 from accounts.models import ApiToken, Project, Quota, User
 from accounts.origin import address_of
 from accounts.selectors import visible_projects
+from portal.jobs.access import jobs_named, visible_arrays, visible_jobs
 from portal.jobs.models import Job, JobArray, JobTemplate, Run, SavedView
-from portal.jobs.selectors import jobs_named, visible_arrays, visible_jobs
 
 #: More names of one request are not looked at.
 MAX_NAMES = 1_000

@@ -22,10 +22,10 @@ from portal.api.parsing import JsonParser
 from portal.api.permissions import ADMINISTRATORS
 from portal.api.shapes.clusters import Node as NodeShape
 from portal.api.shapes.nodes import DrainPreview
-from portal.jobs.drains import describe_with_drains, preview_drain
+from portal.cluster.drains import FURTHEST, check_deadline, drain_node, resume_node
+from portal.core.problems import FieldProblem, Problems
 from portal.jobs.models import Node
-from portal.jobs.schema import FieldProblem, Problems
-from portal.jobs.services.drains import FURTHEST, check_deadline, drain_node, resume_node
+from portal.readmodels.cluster.drains import describe_with_drains, preview_drain
 
 _FURTHEST_S = FURTHEST.total_seconds()
 EXAMPLE = OpenApiExample(

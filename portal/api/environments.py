@@ -14,11 +14,11 @@ from portal.api.inputs import PageQuery, Query
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.shapes.material import BuildLog, Environment, EnvironmentPage
-from portal.jobs.describe import iso
+from portal.core.times import iso
+from portal.execution.material_tasks import discard_paths
 from portal.material import environments, files
 from portal.material.models import Environment as EnvironmentRow
 from portal.material.selectors import access_environment, project_for_viewer
-from portal.material.tasks import discard_paths
 
 MAX_BYTES = 1 << 20
 

@@ -17,20 +17,21 @@ from accounts.quota_changes import QuotaExists
 from accounts.quotas import QuotaExceeded
 from portal.api import rates
 from portal.api.denials import note_denial
-from portal.jobs.schema import FieldProblem, Problems
-from portal.jobs.services.administration import NothingToUndo
-from portal.jobs.services.current import JobConflict, NotAllowed
-from portal.jobs.services.drains import DrainedByEngine
-from portal.jobs.services.levels import QosInUse
-from portal.jobs.services.moves import StaleRun
-from portal.jobs.services.partitions import PartitionInUse
-from portal.jobs.services.saved import SavedConflict
-from portal.jobs.services.submission import IdempotencyConflict, JobHasEnded
-from portal.jobs.services.windows import WindowIsOver
+from portal.cluster.drains import DrainedByEngine
+from portal.cluster.partitions import PartitionInUse
+from portal.cluster.policy import NothingToUndo
+from portal.cluster.service_levels import QosInUse
+from portal.cluster.windows import WindowIsOver
+from portal.core.problems import FieldProblem, Problems
 from portal.lab.services import LabConflict
+from portal.lifecycle.cancel import JobHasEnded
+from portal.lifecycle.locking import JobConflict, NotAllowed
+from portal.lifecycle.transitions import StaleRun
 from portal.material.bundles import TooLarge
 from portal.material.environments import InUse
 from portal.rollouts.services import RolloutConflict
+from portal.submission.saved import SavedConflict
+from portal.submission.submit import IdempotencyConflict
 from scheduling.errors import InvalidParameters
 
 logger = logging.getLogger(__name__)

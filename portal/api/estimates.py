@@ -13,9 +13,10 @@ from portal.api.jobs import EXAMPLES
 from portal.api.operations import operation, signed_in
 from portal.api.parsing import JsonParser, YamlParser
 from portal.api.shapes.money import Estimate
-from portal.jobs.choosing import choose
-from portal.jobs.estimates import estimate, known_of
-from portal.jobs.schema import JobFile, parse_job_file
+from portal.forecasts.choose_cluster import choose
+from portal.forecasts.estimates import estimate, known_of
+from portal.jobfile.parsing import parse_job_file
+from portal.jobfile.schema import JobFile
 
 
 class EstimateView(APIView):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from portal.api.errors import TITLES
-from portal.jobs.schema import FieldProblem
+from portal.core.problems import FieldProblem
 
 Json = dict[str, Any]
 METHODS = ("get", "put", "post", "patch", "delete")

@@ -15,7 +15,7 @@ from portal.api.operations import operation
 from portal.api.pagination import take_page
 from portal.api.permissions import ADMINISTRATORS
 from portal.api.shapes.failing_items import FailingItemPage
-from portal.jobs.describe import iso
+from portal.core.times import iso
 from portal.jobs.loops import failing_now, task_of
 from portal.jobs.models import FailingItem
 

@@ -20,12 +20,12 @@ from portal.api.named import named_cluster, named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
 from portal.api.shapes import fairness as shapes
+from portal.core.problems import FieldProblem
+from portal.core.times import iso
 from portal.dashboard.ended import Ended, GroupBy, slowdown_of_ended
 from portal.dashboard.fairness import fairness_history, fairness_now
-from portal.jobs.describe import iso
-from portal.jobs.fairness_history import Asked
+from portal.history.fairness import Asked
 from portal.jobs.models.history import By
-from portal.jobs.schema import FieldProblem
 
 LONGEST = timedelta(days=3_660)
 _PROJECT = "Key of a project: it and all below it."

@@ -23,9 +23,9 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.guarantees import Guarantee, GuaranteePage
-from portal.jobs import wakeups
-from portal.jobs.guarantees import gpus_there, gpus_used
-from portal.jobs.schema import FieldProblem
+from portal.core import wake
+from portal.core.problems import FieldProblem
+from portal.snapshot.guarantees import gpus_there, gpus_used
 
 EXAMPLE = OpenApiExample("Two GPUs", {"gpus": 2, "reclaim_within_s": 300}, request_only=True)
 
@@ -99,7 +99,7 @@ class GuaranteeView(APIView):
             )
         except guarantees.TooMuch as error:
             raise _refused(error.field, str(error)) from None
-        transaction.on_commit(wakeups.wake)
+        transaction.on_commit(wake.wake)
         return Response(describe([row])[0], status=201 if made else 200)
 
     @operation(

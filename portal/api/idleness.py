@@ -18,12 +18,12 @@ from portal.api.operations import operation, signed_in
 from portal.api.permissions import readers_and_administrators
 from portal.api.shapes.clusters import IdleRule
 from portal.api.shapes.jobs import Job
-from portal.jobs.describe import describe_jobs
-from portal.jobs.idleness import rule_of
+from portal.core.problems import FieldProblem, Problems
+from portal.jobs.access import access_job
 from portal.jobs.models import IdleRule as IdleRuleRow
-from portal.jobs.schema import FieldProblem, Problems
-from portal.jobs.selectors import access_job
-from portal.jobs.services.idleness import RULE, extend_job, set_idle_rule
+from portal.lifecycle.idle_jobs import RULE, extend_job, set_idle_rule
+from portal.lifecycle.idle_rule import rule_of
+from portal.readmodels.jobs.summary import describe_jobs
 
 _MONTH_S = 30 * 86_400.0
 _EXAMPLE = OpenApiExample(

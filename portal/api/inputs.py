@@ -10,8 +10,9 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 from rest_framework.request import Request
 
 from accounts.text import shown
-from portal.jobs.fields import OneLine
-from portal.jobs.schema import FieldProblem, Problems, problems_of
+from portal.core.problems import FieldProblem, Problems
+from portal.jobfile.fields import OneLine
+from portal.jobfile.parsing import problems_of
 from scheduling.validation import StrictNumbers, hint_at
 
 M = TypeVar("M", bound=BaseModel)

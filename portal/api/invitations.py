@@ -43,9 +43,9 @@ from portal.api.parsing import JsonParser
 from portal.api.shapes.base import Role
 from portal.api.shapes.people import EXAMPLE_SECRET, AcceptedInvitation, InvitationPage, NewInvitation, OpenInvitation
 from portal.core.own_address import UnknownAddress, own_address
-from portal.jobs.describe import iso
-from portal.jobs.fields import OneLine
-from portal.jobs.schema import FieldProblem
+from portal.core.problems import FieldProblem
+from portal.core.times import iso
+from portal.jobfile.fields import OneLine
 from portal.notices import mailing
 
 logger = logging.getLogger(__name__)

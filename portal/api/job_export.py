@@ -18,9 +18,9 @@ from portal.api.access import Access
 from portal.api.job_filters import JobsExportQuery, find_jobs
 from portal.api.operations import operation, signed_in
 from portal.api.sheets import csv_lines, harmless
-from portal.jobs.describe import describe_jobs
+from portal.jobs.access import visible_jobs
 from portal.jobs.models import Job
-from portal.jobs.selectors import visible_jobs
+from portal.readmodels.jobs.summary import describe_jobs
 
 MAX_ROWS = 200_000
 _BATCH = 1_000

@@ -12,8 +12,8 @@ from accounts.models import Project, User
 from portal.api.inputs import At, Body, PageQuery, Query, Several, Word
 from portal.api.named import check_cluster, named_project
 from portal.api.shapes.base import JobState
+from portal.jobs.access import in_people_states, in_states
 from portal.jobs.models import LIVE_VALUES, Job
-from portal.jobs.selectors import in_people_states, in_states
 from scheduling.lifecycle import LIVE
 from scheduling.validation import StrictNumbers
 

@@ -21,19 +21,22 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser, YamlParser
 from portal.api.shapes.jobs import EventPage, Job, JobDetail, JobPage
-from portal.jobs.describe import describe_jobs
-from portal.jobs.details import describe_detail
-from portal.jobs.job_patch import JobPatch
-from portal.jobs.live_state import describe_event
+from portal.core.problems import FieldProblem
+from portal.jobfile.parsing import parse_job_file
+from portal.jobfile.patch import JobPatch
+from portal.jobfile.schema import JobFile
+from portal.jobs.access import access_job, events_of, visible_jobs
 from portal.jobs.models import Job as JobRow
-from portal.jobs.schema import FieldProblem, JobFile, parse_job_file
-from portal.jobs.selectors import access_job, events_of, visible_jobs
-from portal.jobs.services.changes import patch_job
-from portal.jobs.services.holds import hold_job, release_job
-from portal.jobs.services.resubmission import check_priority, resubmit_job
-from portal.jobs.services.retries import stop_retrying
-from portal.jobs.services.submission import cancel_job, submit_job
-from portal.jobs.services.transfer import move_job
+from portal.lifecycle.cancel import cancel_job
+from portal.lifecycle.retries import stop_retrying
+from portal.lifecycle.suspend import hold_job, release_job
+from portal.live.streams import describe_event
+from portal.readmodels.jobs.detail import describe_detail
+from portal.readmodels.jobs.summary import describe_jobs
+from portal.submission.edit import patch_job
+from portal.submission.resubmit import check_priority, resubmit_job
+from portal.submission.submit import submit_job
+from portal.submission.transfer import move_job
 
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 IDEMPOTENCY_KEY = OpenApiParameter(

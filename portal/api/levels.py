@@ -20,9 +20,9 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.permissions import readers_and_administrators
 from portal.api.shapes.shares import PreemptMode, Qos, QosPage
+from portal.cluster.service_levels import COLUMNS, LIMITS, remove_qos, set_qos
+from portal.core.problems import FieldProblem, Problems
 from portal.jobs.models import Qos as QosRow
-from portal.jobs.schema import FieldProblem, Problems
-from portal.jobs.services.levels import COLUMNS, LIMITS, remove_qos, set_qos
 
 EXAMPLE = OpenApiExample(
     "An urgent level", {"priority": 100, "preempts": ["normal"], "max_gpus_per_user": 4}, request_only=True

@@ -23,12 +23,12 @@ from portal.api.inputs import Query, Word
 from portal.api.operations import operation
 from portal.api.shapes.jobs import Log
 from portal.api.standing import Standing, user_now
+from portal.jobs.access import access_job, visible_jobs
 from portal.jobs.clusters import files_of
-from portal.jobs.log_following import Follower
-from portal.jobs.log_text import Chunk
-from portal.jobs.logs import MAX_BYTES, RunLog, written_by
 from portal.jobs.models import Job, Run
-from portal.jobs.selectors import access_job, visible_jobs
+from portal.storage.log_files import MAX_BYTES, RunLog, written_by
+from portal.storage.log_tail import Follower
+from portal.storage.log_text import Chunk
 from scheduling.lifecycle import HOLDING, TERMINAL, State
 
 R = TypeVar("R")

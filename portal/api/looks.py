@@ -20,14 +20,14 @@ from portal.api.operations import operation, signed_in
 from portal.api.shapes.clusters import History, Timeline
 from portal.api.shapes.jobs import Cost, JobTimeline, Metrics, Resources
 from portal.api.shapes.why import Explanation
+from portal.core.problems import FieldProblem
 from portal.dashboard.costs import job_cost
 from portal.dashboard.history import cluster_history
 from portal.dashboard.metrics import job_metrics
 from portal.dashboard.resources import job_resources
 from portal.dashboard.timelines import cluster_timeline, job_timeline
-from portal.jobs.explain import explain_job
-from portal.jobs.schema import FieldProblem
-from portal.jobs.selectors import access_job
+from portal.jobs.access import access_job
+from portal.readmodels.jobs.why_waiting import explain_job
 
 LONGEST = timedelta(hours=24)
 

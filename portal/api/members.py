@@ -23,8 +23,8 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.base import Role
 from portal.api.shapes.people import Member, MemberPage
-from portal.jobs.fields import OneLine
-from portal.jobs.schema import FieldProblem
+from portal.core.problems import FieldProblem
+from portal.jobfile.fields import OneLine
 
 MANAGER = Membership.Role.MANAGER
 Email = Annotated[

@@ -9,10 +9,10 @@ from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.api.errors import Refused
 from portal.api.inputs import ClusterQuery
+from portal.core.problems import FieldProblem, Problems
 from portal.jobs.clusters import active_clusters, default_cluster
 from portal.jobs.models import Cluster, Node
-from portal.jobs.offers import known_accelerator_types
-from portal.jobs.schema import FieldProblem, Problems
+from portal.readmodels.cluster.catalogue import known_accelerator_types
 
 #: From here on a name is another one mistyped (difflib's ratio), if it has the same digits: a100_40gb is not a100_80gb.
 _ALIKE = 0.8

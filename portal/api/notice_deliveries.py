@@ -20,7 +20,7 @@ from portal.api.shapes.notices import (
     NoticeDelivery,
     NoticeDeliveryPage,
 )
-from portal.jobs.describe import iso
+from portal.core.times import iso
 from portal.notices import services
 from portal.notices.deliveries import message_id
 from portal.notices.models import Delivery

@@ -28,9 +28,9 @@ from portal.api.shapes.notices import (
     NoticeDestinationPage,
     NoticeKind,
 )
-from portal.jobs.describe import iso
-from portal.jobs.fields import OneLine
-from portal.jobs.schema import FieldProblem
+from portal.core.problems import FieldProblem
+from portal.core.times import iso
+from portal.jobfile.fields import OneLine
 from portal.notices import mailing, services
 from portal.notices.models import DEFAULT_WAITING_MINUTES
 from portal.notices.models import Destination as DestinationRow

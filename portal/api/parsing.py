@@ -12,7 +12,8 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from portal.api.errors import Refused
-from portal.jobs.schema import MAX_BYTES, FieldProblem, load_yaml
+from portal.core.problems import FieldProblem
+from portal.jobfile.parsing import MAX_BYTES, load_yaml
 from scheduling.input_files import parse_json
 
 

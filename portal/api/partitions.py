@@ -21,11 +21,11 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.permissions import readers_and_administrators
 from portal.api.shapes.nodes import Partition, PartitionPage
+from portal.cluster.partitions import COLUMNS, remove_partition, set_partition, visible_partitions
+from portal.core.problems import FieldProblem, Problems
 from portal.jobs.models import Cluster
 from portal.jobs.models import Partition as PartitionRow
-from portal.jobs.schema import FieldProblem, Problems
-from portal.jobs.services.partitions import COLUMNS, remove_partition, set_partition, visible_partitions
-from portal.jobs.snapshots import nodes_of
+from portal.snapshot.rows import nodes_of
 
 EXAMPLE = OpenApiExample(
     "The nodes of one type", {"accelerator_types": ["titan_xp"], "priority": 10, "max_gpus": 8}, request_only=True

@@ -31,9 +31,9 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.permissions import ADMINISTRATORS
 from portal.api.shapes.people import Account, AccountPage, Ended
-from portal.jobs.describe import iso
-from portal.jobs.fields import OneLine
-from portal.jobs.schema import FieldProblem
+from portal.core.problems import FieldProblem
+from portal.core.times import iso
+from portal.jobfile.fields import OneLine
 
 MOST_PROJECTS = 20
 

@@ -15,8 +15,9 @@ from portal.api.jobs import EXAMPLES
 from portal.api.operations import operation, signed_in
 from portal.api.parsing import JsonParser, YamlParser
 from portal.api.shapes.previews import Preview, PreviewForecast
-from portal.jobs.previews import forecast_of, preview_job
-from portal.jobs.schema import JobFile, parse_job_file
+from portal.forecasts.previews import forecast_of, preview_job
+from portal.jobfile.parsing import parse_job_file
+from portal.jobfile.schema import JobFile
 
 
 class PreviewView(APIView):

@@ -29,9 +29,10 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.permissions import readers_and_administrators
 from portal.api.shapes.money import Discount, DiscountPage, Rate, RatePage
-from portal.jobs.describe import CURRENCY, iso
-from portal.jobs.fields import Amount
-from portal.jobs.schema import FieldProblem
+from portal.core.money import CURRENCY
+from portal.core.problems import FieldProblem
+from portal.core.times import iso
+from portal.jobfile.fields import Amount
 
 START = Field(None, description="By default now; never in the past, and after the newest that is known.")
 RATE = OpenApiExample(

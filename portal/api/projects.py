@@ -45,12 +45,12 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.accounts import ProjectPage
 from portal.api.shapes.people import ProjectDetail
+from portal.core import wake
+from portal.core.problems import FieldProblem, Problems
+from portal.core.times import iso
 from portal.dashboard.projects import describe_projects
-from portal.jobs import wakeups
-from portal.jobs.describe import iso
-from portal.jobs.fields import OneLine
+from portal.jobfile.fields import OneLine
 from portal.jobs.models import Cluster, Job
-from portal.jobs.schema import FieldProblem, Problems
 from scheduling.lifecycle import LIVE
 
 Name = Annotated[str, OneLine, Field(min_length=1, max_length=120)]
@@ -174,7 +174,7 @@ class ProjectView(APIView):
             _move(user, row, body.parent)
         if body.name is not None and body.name != row.name:
             rename_project(actor=user, project=row, name=body.name)
-            transaction.on_commit(wakeups.wake)  # a round says the reasons of its jobs with the new name
+            transaction.on_commit(wake.wake)  # a round says the reasons of its jobs with the new name
         if body.model_fields_set & {"share_weight", "inner_rule", "priority"}:
             _share(user, row, body)
         if body.slurm is not None and (names := body.slurm.model_dump(exclude_unset=True)):
@@ -284,7 +284,7 @@ def _cluster_shares(user: User, project: Project, weights: dict[str, float | Non
         text = f"is no cluster; there are {', '.join(sorted(known))}"
         raise Problems([FieldProblem(f"cluster_shares.{unknown[0]}", text, "unknown")])
     set_cluster_shares(actor=user, project=project, weights=weights)
-    transaction.on_commit(wakeups.wake)
+    transaction.on_commit(wake.wake)
 
 
 def _manages_above(user: User, project: Project) -> bool:

@@ -18,6 +18,7 @@ from accounts import quota_changes, quotas
 from accounts.models import BudgetNotice, Project, User
 from accounts.models import Quota as QuotaRow
 from accounts.selectors import visible_projects
+from portal.accounting.quota_usage import Uses, ends_at
 from portal.api.access import Access
 from portal.api.errors import Refused
 from portal.api.inputs import Body, PageQuery, Query, Word
@@ -26,10 +27,9 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.money import BindingQuotas, Period, Quota, QuotaKind, QuotaPage
-from portal.jobs.describe import iso
-from portal.jobs.fields import Amount
-from portal.jobs.quota_use import Uses, ends_at
-from portal.jobs.schema import FieldProblem
+from portal.core.problems import FieldProblem
+from portal.core.times import iso
+from portal.jobfile.fields import Amount
 
 MOST = 500
 _LARGEST = 10**12

@@ -28,13 +28,13 @@ from portal.api.parsing import JsonParser, malformed, read_text
 from portal.api.rates import charge_address, charge_runs, standing_kept
 from portal.api.shapes.base import Shape
 from portal.core import job_log
-from portal.jobs import reporting
+from portal.core.problems import Problems
 from portal.jobs.models import Run
-from portal.jobs.run_tokens import is_run_token
-from portal.jobs.schema import Problems
-from portal.jobs.services.moves import StaleRun
-from portal.jobs.services.reports import Report, StaleEpoch
-from portal.jobs.services.together import NotTaken, Outcome, take_in
+from portal.lifecycle import report_interval
+from portal.lifecycle.transitions import StaleRun
+from portal.reporting.report_batches import NotTaken, Outcome, take_in
+from portal.reporting.reports import Report, StaleEpoch
+from portal.reporting.run_tokens import is_run_token
 
 MAX_BYTES = 1024 * 1024
 #: Reports that one may carry along.
@@ -137,7 +137,7 @@ class ReportsView(APIView):
             raise first
         if isinstance(first, Exception):
             raise Refused(_STATUS[type(first)], str(first))
-        answers, next_s = iter(rest), {"next_report_s": reporting.interval_s()}
+        answers, next_s = iter(rest), {"next_report_s": report_interval.interval_s()}
         return Response({**asdict(first), **next_s, "others": [_answer_along(one, answers, next_s) for one in others]})
 
 

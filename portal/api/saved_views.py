@@ -17,10 +17,10 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.saved import Column, View, ViewPage
-from portal.jobs.describe import iso
-from portal.jobs.fields import OneLine
+from portal.core.times import iso
+from portal.jobfile.fields import OneLine
 from portal.jobs.models import SavedView
-from portal.jobs.services.saved import check_unbound, own_views, save_view
+from portal.submission.saved import check_unbound, own_views, save_view
 
 EXAMPLE = OpenApiExample(
     "What runs of a sweep, by cost",

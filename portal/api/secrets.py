@@ -17,9 +17,9 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.material import Secret, SecretPage
-from portal.jobs.describe import iso
-from portal.jobs.fields import OneLine
-from portal.jobs.schema import FieldProblem, Problems
+from portal.core.problems import FieldProblem, Problems
+from portal.core.times import iso
+from portal.jobfile.fields import OneLine
 from portal.material import secrets
 from portal.material.models import SECRET_NAME
 from portal.material.models import Secret as SecretRow

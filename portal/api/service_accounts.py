@@ -32,8 +32,8 @@ from portal.api.shapes.accounts import NewToken, TokenPage
 from portal.api.shapes.base import Role
 from portal.api.shapes.people import ServiceAccount, ServiceAccountPage
 from portal.api.tokens import TokenWish, describe_token
-from portal.jobs.describe import iso
-from portal.jobs.schema import FieldProblem
+from portal.core.problems import FieldProblem
+from portal.core.times import iso
 
 MANAGER = Membership.Role.MANAGER
 

@@ -29,14 +29,15 @@ from portal.api.operations import CSRF_TOKEN, operation
 from portal.api.parsing import JsonParser
 from portal.api.rates import RateThrottle
 from portal.api.shapes.accounts import Session
+from portal.core.money import CURRENCY
+from portal.core.times import iso
+from portal.jobfile.fields import OneLine
 from portal.jobs import identity
 from portal.jobs.clusters import active_clusters, is_emulated, speedup
-from portal.jobs.describe import CURRENCY, iso
 from portal.jobs.engine_names import engine_name
-from portal.jobs.fields import OneLine
-from portal.jobs.live_state import stream_of
 from portal.jobs.models import Accelerator, Cluster
-from portal.jobs.trust import single_trust_mode
+from portal.live.streams import stream_of
+from portal.readmodels.cluster.isolation import single_trust_mode
 
 MOST_PROJECTS = 200
 WRONG = "Email and password do not match an active account."

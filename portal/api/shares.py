@@ -19,11 +19,11 @@ from portal.api.named import named_cluster, named_project
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
 from portal.api.shapes import shares as shapes
-from portal.jobs import priorities
-from portal.jobs.describe import iso
-from portal.jobs.priorities import in_tree_order
-from portal.jobs.selectors import access_job
-from portal.jobs.share_history import points_of
+from portal.core.times import iso
+from portal.history.shares import points_of
+from portal.jobs.access import access_job
+from portal.readmodels.queue import priorities
+from portal.readmodels.queue.priorities import in_tree_order
 
 
 class TreeQuery(ClusterPageQuery):

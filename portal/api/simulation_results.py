@@ -17,7 +17,7 @@ from portal.api.inputs import Query
 from portal.api.operations import operation, signed_in
 from portal.api.shapes import simulations as shapes
 from portal.api.sheets import csv_lines, harmless
-from portal.jobs.schema import FieldProblem, Problems
+from portal.core.problems import FieldProblem, Problems
 from portal.lab import results
 from portal.lab.exports import COLUMNS, export_document, export_rows
 from portal.lab.fidelity import fidelity_of

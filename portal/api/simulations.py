@@ -19,7 +19,7 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes import simulations as shapes
-from portal.jobs.schema import FieldProblem, Problems
+from portal.core.problems import FieldProblem, Problems
 from portal.lab import services
 from portal.lab.describe import describe_simulation, describe_trace
 from portal.lab.selectors import access_simulation, visible_simulations

@@ -21,11 +21,12 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.saved_views import Name
 from portal.api.shapes.saved import Template, TemplatePage
-from portal.jobs.describe import iso
-from portal.jobs.fields import OneLine
+from portal.core.problems import Problems
+from portal.core.times import iso
+from portal.jobfile.fields import OneLine
+from portal.jobfile.parsing import parse_job_file
 from portal.jobs.models import JobTemplate
-from portal.jobs.schema import Problems, parse_job_file
-from portal.jobs.services.saved import (
+from portal.submission.saved import (
     MayChange,
     new_template,
     remove_template,

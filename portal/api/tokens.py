@@ -26,9 +26,9 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.shapes.accounts import NewToken, TokenPage, TokenScope
-from portal.jobs.describe import iso
-from portal.jobs.fields import OneLine
-from portal.jobs.schema import FieldProblem
+from portal.core.problems import FieldProblem
+from portal.core.times import iso
+from portal.jobfile.fields import OneLine
 
 
 class TokenWish(Body):

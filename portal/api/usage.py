@@ -26,9 +26,9 @@ from portal.api.operations import operation, signed_in
 from portal.api.pagination import offset_links
 from portal.api.shapes.money import UsagePage
 from portal.api.sheets import csv_lines, harmless
+from portal.core.money import CURRENCY
+from portal.core.problems import FieldProblem
 from portal.dashboard.usage import usage_rows, usage_total
-from portal.jobs.describe import CURRENCY
-from portal.jobs.schema import FieldProblem
 
 LONGEST = timedelta(days=10 * 366)
 _BATCH = 5_000

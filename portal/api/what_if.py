@@ -22,9 +22,10 @@ from portal.api.operations import operation, signed_in
 from portal.api.parsing import JsonParser, YamlParser
 from portal.api.rates import charge_what_if
 from portal.api.shapes import what_if as shapes
-from portal.jobs.schema import JobFile, parse_job_file
-from portal.jobs.selectors import access_job
-from portal.jobs.what_if import MOST_GPUS, HasEnded, answer_of, what_if_draft, what_if_job, what_if_node
+from portal.forecasts.what_if import MOST_GPUS, HasEnded, answer_of, what_if_draft, what_if_job, what_if_node
+from portal.jobfile.parsing import parse_job_file
+from portal.jobfile.schema import JobFile
+from portal.jobs.access import access_job
 
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 

@@ -24,9 +24,9 @@ from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
 from portal.api.permissions import readers_and_administrators
 from portal.api.shapes.nodes import Window, WindowPage
-from portal.jobs.describe import iso
+from portal.cluster.windows import Wish, add_window, remove_window
+from portal.core.times import iso
 from portal.jobs.models import NodeWindow
-from portal.jobs.services.windows import Wish, add_window, remove_window
 
 EXAMPLE = OpenApiExample(
     "An afternoon's maintenance of everything",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from portal.jobs.models import Job, Run
 
 Fields = Mapping[str, str | int]
-#: As accounts.tokens and portal.jobs.run_tokens make them.
+#: As accounts.tokens and portal.reporting.run_tokens make them.
 _TOKEN = re.compile(r"\b(ekr_|ek_[0-9a-f]{10}_)[A-Za-z0-9_-]{20,}")
 _bound: ContextVar[Fields] = ContextVar("log_fields", default={})  # noqa: B039 - never changed in place
 

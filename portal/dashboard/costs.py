@@ -12,13 +12,14 @@ from django.db.models import F
 from accounts.ledger import Held, PriceBook
 from accounts.pricing import HOUR_US, amount
 from accounts.utilisation import use_of
+from portal.accounting.hold_costs import book_for, held, product_of
+from portal.core.money import CURRENCY
 from portal.dashboard.spans import GangSpan, changes_of, gangs_of, split
 from portal.dashboard.usage import used_hours
-from portal.jobs.describe import CURRENCY, Context, describe_job, gather, product_per_us
-from portal.jobs.estimates import describe_price
-from portal.jobs.gang_words import gang_words
-from portal.jobs.holding import book_for, held, product_of
+from portal.forecasts.estimates import describe_price
+from portal.jobfile.gpu_text import gang_words
 from portal.jobs.models import Hold, Job, RunActivity
+from portal.readmodels.jobs.summary import Context, describe_job, gather, product_per_us
 from scheduling.lifecycle import TERMINAL, TRAINING, State
 
 _US = timedelta(microseconds=1)

@@ -10,8 +10,12 @@ from django.db.models import Case, QuerySet, When
 from django.db.models.functions import Coalesce
 
 from accounts.models import Project, User
-from portal.jobs.describe import array_place, describe_jobs, iso
-from portal.jobs.fairness import (
+from portal.core.times import iso
+from portal.history.fairness import Asked, Series, points_of, series_of
+from portal.jobs.access import visible_jobs, waiting_for_gpus
+from portal.jobs.models import Cluster, Job
+from portal.readmodels.jobs.summary import array_place, describe_jobs
+from portal.readmodels.queue.fairness import (
     EVERYBODY,
     Measured,
     Standing,
@@ -21,9 +25,6 @@ from portal.jobs.fairness import (
     measured_lately,
     standings,
 )
-from portal.jobs.fairness_history import Asked, Series, points_of, series_of
-from portal.jobs.models import Cluster, Job
-from portal.jobs.selectors import visible_jobs, waiting_for_gpus
 
 MAX_ROWS, MAX_JOBS = 200, 20
 

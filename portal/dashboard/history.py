@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from accounts.pricing import from_micro
-from portal.jobs.describe import iso
+from portal.core.times import iso
 from portal.jobs.models import Cluster, ClusterSample
 
 MAX_POINTS = 500

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from portal.dashboard.spans import gangs_of
-from portal.jobs.describe import runs_emulated
-from portal.jobs.details import job_curves
 from portal.jobs.models import Job, MetricPoint
+from portal.readmodels.jobs.detail import job_curves
+from portal.readmodels.jobs.summary import runs_emulated
 
 MAX_ROWS = 50_000
 MAX_NAMES = 200

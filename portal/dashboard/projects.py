@@ -16,9 +16,9 @@ from accounts.pricing import amount, from_micro
 from accounts.quotas import gpu_limits, month_budgets_micro, period_of
 from accounts.selectors import member_counts, visible_projects
 from accounts.usage import totals_since
-from portal.jobs.describe import iso
-from portal.jobs.gang_words import gpus_of
-from portal.jobs.holding import book_for, held, open_holds
+from portal.accounting.hold_costs import book_for, held, open_holds
+from portal.core.times import iso
+from portal.jobfile.gpu_text import gpus_of
 from portal.jobs.models import Hold, Run
 from scheduling.lifecycle import LIVE, WAITING
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from portal.jobs.describe import iso, runs_emulated
+from portal.core.series import Row, bounded, unpack
+from portal.core.times import iso
 from portal.jobs.models import Job, ResourceProfile, ResourceSeries
-from portal.jobs.profiles import workload_of
-from portal.jobs.series import Row, bounded, unpack
+from portal.readmodels.jobs.summary import runs_emulated
+from portal.throughput.profiles import workload_of
 from scheduling.domain.usage_history import RESOURCES
 
 #: The newest ones are shown.

@@ -11,10 +11,10 @@ from uuid import UUID
 from django.db.models import Count, Q
 from psycopg2.extras import DateTimeTZRange
 
+from portal.core.times import iso
 from portal.dashboard.spans import MAX_HOLDS, GangSpan, changes_of, gangs_of, split
-from portal.jobs.describe import iso
 from portal.jobs.models import Cluster, Hold, Job, JobEvent
-from portal.jobs.offers import others_job
+from portal.readmodels.cluster.catalogue import others_job
 from scheduling.lifecycle import TERMINAL, TRAINING, Event, State, coarse_state
 
 MAX_EVENTS = 5_000

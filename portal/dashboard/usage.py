@@ -16,7 +16,7 @@ from accounts.levels import Levels
 from accounts.models import Project, User
 from accounts.pricing import HOUR_US, amount
 from accounts.usage import Question, Row
-from portal.jobs.holding import book_for, held, open_holds
+from portal.accounting.hold_costs import book_for, held, open_holds
 from portal.jobs.models import Hold, Job, Node
 
 

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from accounts.models import Project
-from portal.jobs import wakeups
+from portal.core import wake
 from portal.jobs.models import Cluster, Job, JobEvent, Node, Run
 
 
@@ -45,7 +45,7 @@ def append(
 def store(rows: Iterable[JobEvent]) -> None:
     """In this order."""
     JobEvent.objects.bulk_create(rows)
-    transaction.on_commit(wakeups.publish)
+    transaction.on_commit(wake.publish)
 
 
 def about(node: Node) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from accounts.models import User
 from accounts.unix_accounts import BadAccount, check_name
+from portal.core.problems import FieldProblem, Problems
 from portal.jobs.clusters import NoEngine, active_clusters, engine_of
 from portal.jobs.models import Cluster, Job
-from portal.jobs.schema import FieldProblem, Problems
 
 
 def account_of(job: Job) -> str:

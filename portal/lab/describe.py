@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from portal.jobs.describe import iso
+from portal.core.times import iso
 from portal.lab.models import UNFINISHED, Simulation, State, Trace, Trial
 
 

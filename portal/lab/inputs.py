@@ -12,14 +12,14 @@ from django.utils import timezone
 
 from accounts.ledger import current_prices
 from accounts.pricing import from_micro
-from portal.jobs.exporting import export_jobs
 from portal.jobs.models import Cluster, Hold, Job, Run
-from portal.jobs.restarts import restart_times
-from portal.jobs.snapshots import nodes_of
 from portal.lab.models import Simulation, Trace
 from portal.lab.packing import unpack
 from portal.lab.spec import Edited, HistoryWorkload, Spec, SyntheticWorkload, TraceWorkload
 from portal.lab.traces import gpu_hours
+from portal.readmodels.jobs.trace_export import export_jobs
+from portal.snapshot.rows import nodes_of
+from portal.throughput.restart_times import restart_times
 from scheduling.errors import InvalidInput
 from scheduling.simulator import trace
 from scheduling.simulator.generate import Recipe, generate

@@ -17,11 +17,11 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from accounts.models import User
-from portal.jobs.decisions import same_plan, snapshot_of
-from portal.jobs.locks import replay_lock
+from portal.core.locks import replay_lock
+from portal.core.problems import FieldProblem, Problems
 from portal.jobs.models import Cluster, Decision
-from portal.jobs.schema import FieldProblem, Problems
 from portal.lab.rounds import boards, gang_of, in_view, named, round_of, who
+from portal.snapshot.decisions import same_plan, snapshot_of
 from scheduling.domain import Plan, Snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.errors import InvalidParameters, SchedulingError

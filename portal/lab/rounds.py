@@ -11,9 +11,9 @@ from uuid import UUID
 from django.db.models import F, Func, IntegerField, JSONField, QuerySet
 from django.db.models.functions import Coalesce
 
-from portal.jobs.decisions import snapshot_of
-from portal.jobs.describe import iso
+from portal.core.times import iso
 from portal.jobs.models import Cluster, Decision, Job
+from portal.snapshot.decisions import snapshot_of
 from scheduling.cases.round_case import case_of
 from scheduling.domain import Job as SeenJob
 from scheduling.domain import Snapshot

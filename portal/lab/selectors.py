@@ -7,8 +7,8 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from accounts.models import User
-from portal.jobs.services.saved import bound_to_project
 from portal.lab.models import Simulation, Trace
+from portal.submission.saved import bound_to_project
 
 
 def visible_simulations(user: User) -> QuerySet[Simulation]:

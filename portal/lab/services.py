@@ -8,17 +8,17 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Prefetch, Sum
 from django.utils import timezone
-from kombu.exceptions import OperationalError
 
 from accounts.audit import record_audit
 from accounts.models import User
+from portal.core import task_queue
+from portal.core.problems import FieldProblem, Problems
 from portal.jobs.clusters import active_clusters
 from portal.jobs.models import Cluster, Job, PolicyChange
-from portal.jobs.schema import FieldProblem, Problems
-from portal.jobs.services.saved import check_unbound
 from portal.lab.models import UNFINISHED, Simulation, State, Trace, Trial
 from portal.lab.selectors import access_trace
 from portal.lab.spec import MOST_JOBS, HistoryWorkload, Spec, TraceWorkload, check_hardware, unfold
+from portal.submission.saved import check_unbound
 from scheduling import lifecycle
 from scheduling.simulator.report import label
 
@@ -164,9 +164,7 @@ def _audit(actor: User, act: str, simulation: Simulation) -> None:
 
 def nudge() -> None:
     """A message that is lost costs some seconds: beat sends it anyway."""
-    from portal.lab.tasks import run_simulations
-
     try:
-        run_simulations.apply_async(retry=False, ignore_result=True, expires=3_600)
-    except (OperationalError, OSError):
+        task_queue.send(task_queue.RUN_SIMULATIONS, expires=3_600)
+    except task_queue.UNREACHABLE:
         return

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, ConfigDict, Field
 
-from portal.jobs.fields import OneLine
-from portal.jobs.schema import FieldProblem, Problems
+from portal.core.problems import FieldProblem, Problems
+from portal.jobfile.fields import OneLine
 from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES, load_policy
 from scheduling.validation import StrictNumbers

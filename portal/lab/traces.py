@@ -10,12 +10,12 @@ from django.db import transaction
 
 from accounts.audit import record_audit
 from accounts.models import User
-from portal.jobs.offers import known_accelerator_types
-from portal.jobs.schema import FieldProblem, Problems
-from portal.jobs.services.saved import check_unbound
+from portal.core.problems import FieldProblem, Problems
 from portal.lab.models import Trace
 from portal.lab.packing import pack
 from portal.lab.spec import MOST_JOBS
+from portal.readmodels.cluster.catalogue import known_accelerator_types
+from portal.submission.saved import check_unbound
 from scheduling.errors import InvalidInput
 from scheduling.input_files import plain_name, unpack
 from scheduling.simulator.readers import FORMATS, load_trace

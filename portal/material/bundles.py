@@ -19,10 +19,10 @@ from evenkeel.preparation.errors import PreparationError
 
 from accounts.models import Project, User
 from accounts.services import record_audit
-from portal.jobs.locks import bundle_lock
+from portal.core.locks import bundle_lock
+from portal.core.problems import FieldProblem, Problems
 from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import LIVE_VALUES, Job
-from portal.jobs.schema import FieldProblem, Problems
 from portal.material.environments import InUse
 from portal.material.models import Bundle
 from portal.material.quotas import bundle_quota_bytes

@@ -10,8 +10,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from accounts.models import Project
+from portal.core.problems import FieldProblem, Problems
+from portal.jobfile.schema import JobFile
 from portal.jobs.models import Job, Run
-from portal.jobs.schema import FieldProblem, JobFile, Problems
 from portal.material import checkpoints, environments, quotas, secrets
 from portal.material.models import Bundle, RunMaterial
 

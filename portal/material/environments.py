@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from accounts.models import Project, User
 from accounts.services import record_audit
+from portal.core.problems import FieldProblem, Problems
 from portal.jobs.models import LIVE_VALUES, Cluster
-from portal.jobs.schema import FieldProblem, Problems
 from portal.material.models import Environment, RunMaterial
 from portal.material.requirements import base_packages, normalise
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from portal.jobs.clusters import files_of
-from portal.jobs.log_text import Chunk, chunk_of, tail_of, whole_size
-from portal.jobs.logs import open_directory, open_file
 from portal.material.environments import owner_of
 from portal.material.models import Artifact, Environment
+from portal.storage.log_files import open_directory, open_file
+from portal.storage.log_text import Chunk, chunk_of, tail_of, whole_size
 
 BLOCK = 256 * 1024
 

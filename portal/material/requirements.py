@@ -13,7 +13,7 @@ from importlib import metadata
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from portal.jobs.schema import FieldProblem, Problems
+from portal.core.problems import FieldProblem, Problems
 
 MAX_LINES = 500
 FIELD = "environment.requirements"

@@ -10,8 +10,8 @@ from evenkeel.runner.redaction import MIN_BYTES as SHORTEST_BYTES
 
 from accounts.models import Project, User
 from accounts.services import record_audit
+from portal.core.problems import FieldProblem, Problems
 from portal.jobs.models import LIVE_VALUES, Job, Run
-from portal.jobs.schema import FieldProblem, Problems
 from portal.material.encryption import CannotDecrypt, decrypt, encrypt
 from portal.material.models import Secret
 from scheduling.errors import ExecutorError

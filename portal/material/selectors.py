@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accounts.models import Project, User
 from accounts.selectors import manageable_projects, visible_projects, writable_projects
-from portal.jobs.selectors import access_job, why_not_writable
+from portal.jobs.access import access_job, why_not_writable
 from portal.material.models import Artifact, Bundle, Environment, Secret
 
 

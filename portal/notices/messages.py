@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from accounts.text import isolated
-from portal.jobs.describe import iso
+from portal.core.times import iso
 from portal.jobs.models import Job, JobEvent
 from portal.notices import kinds
 from portal.notices.models import Delivery, Destination

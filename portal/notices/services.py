@@ -10,7 +10,7 @@ from django.db import transaction
 
 from accounts.audit import record_audit
 from accounts.models import User
-from portal.jobs.schema import FieldProblem, Problems
+from portal.core.problems import FieldProblem, Problems
 from portal.material.encryption import encrypt
 from portal.notices import addresses, kinds, mailing, messages, signing
 from portal.notices.deliveries import CLAIM, audited, give_up_waiting, record, send_now

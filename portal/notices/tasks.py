@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from portal.jobs.locks import notice_lock
+from portal.core.locks import notice_lock
 from portal.jobs.loops import Loop, LoopName, step
 from portal.notices import deliveries, outbox, pruning, waiting
 

@@ -7,7 +7,7 @@ class RolloutsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from portal.jobs.round_signal import round_committed
         from portal.rollouts.shadowing import keep_for_shadow
+        from portal.rounds.committed import round_committed
 
         round_committed.connect(keep_for_shadow, dispatch_uid="rollouts")

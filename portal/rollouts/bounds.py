@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from portal.jobs.schema import FieldProblem, Problems
+from portal.core.problems import FieldProblem, Problems
 from portal.rollouts.indicators import Indicators
 from scheduling.validation import StrictNumbers
 

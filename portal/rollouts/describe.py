@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from accounts.models import AuditEntry
-from portal.jobs.describe import iso
+from portal.core.times import iso
 from portal.jobs.models import Job
 from portal.lab.packing import unpack
 from portal.rollouts.models import GuardCheck, Rollout, ShadowDecision

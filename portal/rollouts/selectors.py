@@ -7,8 +7,8 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from accounts.models import User
-from portal.jobs.services.saved import bound_to_project
 from portal.rollouts.models import Rollout
+from portal.submission.saved import bound_to_project
 
 
 def visible_rollouts(user: User) -> QuerySet[Rollout]:

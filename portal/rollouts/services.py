@@ -11,15 +11,15 @@ from django.utils import timezone
 
 from accounts.audit import record_audit
 from accounts.models import User
+from portal.cluster.policy import set_policy
 from portal.jobs import events
 from portal.jobs.models import Cluster, PolicyChange
-from portal.jobs.services.administration import set_policy
-from portal.jobs.services.saved import check_unbound
 from portal.lab.models import Trial
 from portal.rollouts.bounds import Bounds, Guard, check_resolved, resolve
 from portal.rollouts.indicators import Indicators, measure, of_json, predict
 from portal.rollouts.models import UNFINISHED, Phase, Rollout
 from portal.rollouts.spec import Promotion, RolloutWish, access_trial, policy_of, simulation_of
+from portal.submission.saved import check_unbound
 
 
 class RolloutConflict(Exception):

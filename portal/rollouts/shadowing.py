@@ -19,13 +19,14 @@ from django.db.models import F, Sum
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from portal.core import task_queue
 from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import Cluster, Run
-from portal.jobs.shares import held_now, share_inputs
-from portal.jobs.snapshots import ClusterView
 from portal.lab.packing import pack
 from portal.rollouts.comparing import Comparison, compare_plans
 from portal.rollouts.models import Phase, Rollout, ShadowDecision
+from portal.snapshot.shares import held_now, share_inputs
+from portal.snapshot.take import ClusterView
 from scheduling.domain import Plan, Snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
@@ -101,10 +102,8 @@ def _next(cluster_id: int, after: int | None) -> tuple[Seen | None, bool]:
 
 def ask(cluster_id: int) -> None:
     """Have the shadow look, unless that was asked already."""
-    from portal.rollouts.tasks import shadow_round
-
     if cache.add(f"{_key(cluster_id)}/asked", 1, KILLED_S):
-        shadow_round.apply_async((cluster_id,), retry=False, ignore_result=True, expires=_KEPT_S)
+        task_queue.send(task_queue.SHADOW_ROUND, cluster_id, expires=_KEPT_S)
 
 
 # In the shadow -------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from accounts.models import User
-from portal.jobs.fields import OneLine
-from portal.jobs.schema import FieldProblem, Problems
-from portal.jobs.services.administration import checked_policy
+from portal.cluster.policy import checked_policy
+from portal.core.problems import FieldProblem, Problems
+from portal.jobfile.fields import OneLine
 from portal.lab.models import Simulation, Trial
 from portal.lab.selectors import visible_simulations
 from portal.rollouts.bounds import Guard

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from portal.jobs.locks import guard_lock, shadow_lock
+from portal.core.locks import guard_lock, shadow_lock
 from portal.jobs.models import Cluster
 from portal.rollouts import guarding, shadowing
 

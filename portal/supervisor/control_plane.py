@@ -19,12 +19,12 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
 
+from portal.cluster.engine_isolation import refusals, who_jobs_run_as
 from portal.config.engines import Engine
 from portal.core.job_log import json_lines
 from portal.database.base import close_idle
+from portal.execution.checks.access import shares_its_host
 from portal.jobs.clusters import environment_engine
-from portal.jobs.engine_isolation import refusals, who_jobs_run_as
-from portal.jobs.examining_access import shares_its_host
 from portal.supervisor.account import service_account
 from portal.supervisor.child import Child
 from portal.supervisor.errors import SetupError

@@ -25,11 +25,11 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from portal.api.permissions import ADMINISTRATORS
+from portal.jobs.access import in_states
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import OF_CLUSTERS, LoopName, failing_now
 from portal.jobs.models import Accelerator, CheckState, Cluster, Command, FailureCount, Hold, Job, Node, Run
-from portal.jobs.others import taken_gpus
-from portal.jobs.selectors import in_states
+from portal.snapshot.engine_jobs import taken_gpus
 from scheduling.lifecycle import LIVE, TERMINAL, WAITING, State, coarse_state
 
 #: Waits are those of jobs that started within so long.

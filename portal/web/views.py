@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from portal.jobs.clusters import active_clusters
 from portal.jobs.models import Cluster
-from portal.jobs.trust import single_trust_mode
+from portal.readmodels.cluster.isolation import single_trust_mode
 
 NOT_BUILT = "The front end is not built yet: run `make frontend`, then start again. The API is at /api/v1/.\n"
 

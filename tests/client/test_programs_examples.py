@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from portal.jobs.schema import load_yaml, parse_job_file
+from portal.jobfile.parsing import load_yaml, parse_job_file
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

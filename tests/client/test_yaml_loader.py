@@ -17,7 +17,8 @@ from evenkeel.yaml_loader import MAX_DEPTH, MAX_VALUES, YamlProblem, load
 
 from portal.config import env
 from portal.config.clusters_file import read_clusters
-from portal.jobs.schema import Problems, load_yaml
+from portal.core.problems import Problems
+from portal.jobfile.parsing import load_yaml
 
 BOMB = "a: &a [x, x]\nb: [*a, *a]\n"
 REFUSED = [

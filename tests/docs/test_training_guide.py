@@ -16,7 +16,7 @@ import pytest
 from evenkeel.runner.workers import free_port
 from evenkeel.sdk.control import CHECKPOINT_AND_STOP, Control
 
-from portal.jobs.schema import load_yaml, parse_job_file
+from portal.jobfile.parsing import load_yaml, parse_job_file
 
 pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]

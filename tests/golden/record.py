@@ -16,8 +16,8 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 django.setup()
 
-from portal.jobs.decisions import snapshot_of, snapshot_text  # noqa: E402
 from portal.jobs.models import Decision  # noqa: E402
+from portal.snapshot.decisions import snapshot_of, snapshot_text  # noqa: E402
 from tests.golden import subjects  # noqa: E402
 
 #: Decisions of one policy that are taken: those with most to say.

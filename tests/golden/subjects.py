@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 from django.core.management import call_command, get_commands
 
 from portal.celery import app
-from portal.jobs.decisions import plan_text, snapshot_from_text
+from portal.snapshot.decisions import plan_text, snapshot_from_text
 from scheduling.engine.rounds import plan_round
 from scheduling.policies import POLICIES, load_policy
 

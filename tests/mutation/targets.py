@@ -72,10 +72,10 @@ GROUPS = {
     "portal": Group(
         (
             *_services("budgets", "holds", "limits", "moves", "observation", "plans", "reports", "submission"),
-            "portal/jobs/selectors.py",
-            "portal/jobs/snapshots.py",
-            "portal/jobs/live_state.py",
-            "portal/jobs/consumers.py",
+            "portal/jobs/access.py",
+            "portal/snapshot/rows.py",
+            "portal/live/streams.py",
+            "portal/live/websocket.py",
             "portal/notices/addresses.py",
             "client/evenkeel/web_address.py",
         ),

@@ -15,9 +15,9 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, AuditEntry, Discount, Membership, Project, Quota, Rate, User
 from accounts.tokens import create_token, find_token
+from portal.cluster.drains import drain_node
+from portal.cluster.policy import set_policy
 from portal.jobs.models import Cluster, ModelType, Node, PolicyChange
-from portal.jobs.services.administration import set_policy
-from portal.jobs.services.drains import drain_node
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES
 from tests.portal.world import World

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from portal.jobs.models import Job, Run
-from portal.jobs.services.endings import explain_exit
+from portal.lifecycle.end_run import explain_exit
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import State
 from tests.portal.api import Api

@@ -15,8 +15,9 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Membership, User
+from portal.execution import material_tasks
 from portal.jobs.models import Checkpoint, FailingItem, Job, JobEvent
-from portal.material import artifacts, checkpoints, tasks
+from portal.material import artifacts, checkpoints
 from portal.material.models import Artifact, RunMaterial, StorageQuota
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Preparation, Progress
@@ -59,7 +60,7 @@ def world(settings: Any, tmp_path: Path) -> World:
 @pytest.fixture
 def remover(monkeypatch: pytest.MonkeyPatch) -> Remover:
     made = Remover()
-    monkeypatch.setattr(tasks, "executor_for", lambda name: made)
+    monkeypatch.setattr(material_tasks, "executor_for", lambda name: made)
     return made
 
 
@@ -153,7 +154,7 @@ def test_only_the_project_gets_them(world: World, api: Api, remover: Remover) ->
     Membership.objects.update(role="member")
     assert api.delete(f"jobs/{job.number}/artifacts/{row.pk}").status == 204
     assert api.get(f"jobs/{job.number}/artifacts/{row.pk}").status == 404
-    tasks.remove_artifacts()
+    material_tasks.remove_artifacts()
     assert not (place(job, world) / "plots" / "a b.bin").exists()
     assert not Artifact.objects.filter(pk=row.pk).exists()
 
@@ -161,10 +162,10 @@ def test_only_the_project_gets_them(world: World, api: Api, remover: Remover) ->
 def test_they_go_when_their_time_is_over(world: World, remover: Remover) -> None:
     job = finished(world, artifacts={"keep_days": 2})
     artifacts.expire(timezone.now() + timedelta(days=1))
-    tasks.remove_artifacts()
+    material_tasks.remove_artifacts()
     assert remover.gone == []
     artifacts.expire(timezone.now() + timedelta(days=3))
-    tasks.remove_artifacts()
+    material_tasks.remove_artifacts()
     assert remover.gone == [f"jobs/{job.pk}/runs/{world.run(job).pk}/artifacts/plots/a b.bin"]
 
 
@@ -173,14 +174,14 @@ def test_one_that_cannot_be_removed_holds_up_no_other(
 ) -> None:
     stuck, other = finished(world), finished(world)
     Artifact.objects.update(removed_at=timezone.now() - timedelta(minutes=1))
-    monkeypatch.setattr(tasks, "_BATCH", 1)
+    monkeypatch.setattr(material_tasks, "_BATCH", 1)
     remover.refused = f"jobs/{stuck.pk}/"
     for _ in range(2):
-        tasks.remove_artifacts()
+        material_tasks.remove_artifacts()
     assert list(Artifact.objects.values_list("run__job", flat=True)) == [stuck.pk]
     assert [path.split("/")[1] for path in remover.gone] == [str(other.pk)]
     remover.refused = "nothing"
-    tasks.remove_artifacts()
+    material_tasks.remove_artifacts()
     assert not Artifact.objects.exists()
 
 
@@ -188,7 +189,7 @@ def test_one_that_cannot_be_listed_is_passed_over_for_a_while(world: World, remo
     job = world.submit()
     world.train(job)
     world.gone(job, "done")
-    tasks.collect_artifacts()
+    material_tasks.collect_artifacts()
     assert artifacts.uncollected(world.cluster.pk, timezone.now()) == []
     assert artifacts.uncollected(world.cluster.pk, timezone.now() + artifacts.PUT_OFF) == [world.run(job)]
 
@@ -209,7 +210,7 @@ def test_one_that_can_never_be_listed_is_given_up_with_a_sentence(world: World, 
     for _ in range(artifacts.MAX_LOOKS):
         assert told(job) == []
         RunMaterial.objects.filter(run=run).update(next_look_at=timezone.now())
-        tasks.collect_artifacts()
+        material_tasks.collect_artifacts()
     [said] = told(job)
     assert said.endswith("its artefacts cannot be listed, so none are kept: Permission denied")
     late = timezone.now() + timedelta(days=1)
@@ -231,7 +232,7 @@ def test_whatever_goes_wrong_with_one_list_the_next_is_looked_at(
         return Progress("done", "", {"files": [entry], "left_out": 0})
 
     monkeypatch.setattr(remover, "prepare", prepare)
-    tasks.collect_artifacts()
+    material_tasks.collect_artifacts()
     assert [artifact.run for artifact in Artifact.objects.all()] == [good]
     assert artifacts.uncollected(world.cluster.pk, timezone.now()) == []
     FailingItem.objects.all().delete()
@@ -319,7 +320,7 @@ def test_a_full_project_takes_no_job_and_loses_the_oldest_of_ended_ones(
     refused = api.post("jobs", {"command": "train", "project": "vision", "total_steps": 5})
     assert refused.json["errors"][0]["code"] == "storage_quota"
     for _ in range(2):
-        tasks.clean_material()
+        material_tasks.clean_material()
     assert [path for path in remover.gone if "checkpoints" in path] == [f"jobs/{old.pk}/checkpoints/step-10"]
     assert Checkpoint.objects.filter(run__job=live).count() == 2
     assert JobEvent.objects.filter(kind="storage_warning").count() == 1
@@ -346,7 +347,7 @@ def test_one_that_cannot_be_removed_is_not_taken_for_gone(world: World, settings
     saved(world, 5, 15)
     limited(settings, checkpoint_hard_bytes=3_500)
     remover.refused = f"jobs/{old.pk}/checkpoints/step-10"
-    tasks.clean_material()
+    material_tasks.clean_material()
     assert [path for path in remover.gone if "checkpoints" in path] == [f"jobs/{old.pk}/checkpoints/step-20"]
     assert list(Checkpoint.objects.filter(run__job=old).values_list("step", flat=True)) == [10]
 

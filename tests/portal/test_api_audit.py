@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from accounts.models import AuditEntry, Membership, Project, Quota, User
 from accounts.tokens import ALL_SCOPES, create_token, revoke_token
-from portal.jobs.run_tokens import run_token
+from portal.reporting.run_tokens import run_token
 from tests.portal.api import Api
 from tests.portal.test_live import Socket
 from tests.portal.world import World

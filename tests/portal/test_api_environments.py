@@ -11,12 +11,13 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import Membership, User
-from portal.jobs import tasks
-from portal.jobs.launching import launch_request
+from portal.execution import executors, preparation
+from portal.execution import prepare as prepare_module
+from portal.execution.launch_request import launch_request
 from portal.jobs.models import Hold
-from portal.jobs.services import observation
-from portal.material import environments, preparation, requirements
+from portal.material import environments, requirements
 from portal.material.models import Environment, RunMaterial
+from portal.reporting import acceptance, timeouts
 from scheduling.executors.base import Preparation, Progress
 from scheduling.lifecycle import State
 from tests.portal.api import Api
@@ -51,8 +52,8 @@ class Builder:
 @pytest.fixture
 def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
     made = Builder()
-    monkeypatch.setattr(tasks, "executor_for", lambda name: made)
-    monkeypatch.setattr(tasks.prepare_run, "apply_async", lambda *args, **options: None)
+    monkeypatch.setattr(executors, "executor_for", lambda name: made)
+    monkeypatch.setattr(prepare_module.prepare_run, "apply_async", lambda *args, **options: None)
     return made
 
 
@@ -60,8 +61,8 @@ def look(world: World, builder: Builder) -> None:
     """What a round and a worker do for runs that wait."""
     RunMaterial.objects.update(next_look_at=timezone.now() - timedelta(seconds=1))
     for run_id in preparation.due(world.cluster.pk, timezone.now()):
-        tasks.prepare_run(str(run_id))
-    observation.accept_waiting(
+        prepare_module.prepare_run(str(run_id))
+    acceptance.accept_waiting(
         cluster_id=world.cluster.pk, problem_of=lambda run: preparation.why_not(run, builder), now=timezone.now()  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -106,7 +107,7 @@ def test_a_job_waits_without_gpus_and_queues_when_it_is_built(world: World, api:
     look(world, builder)
     assert world.state(job) is State.WAITING_FOR_INITIAL_CONTACT
     assert "environment is being built" in api.get(f"jobs/{job.number}").json["reason"]["text"]
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now() + timedelta(hours=1))
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now() + timedelta(hours=1))
     assert world.state(job) is State.WAITING_FOR_INITIAL_CONTACT
     assert not Hold.objects.exists()
     builder.progress = Progress("done", "", {"bytes": 12_345})

@@ -17,11 +17,11 @@ from accounts.models import ApiToken, Membership, User
 from accounts.sessions import end_sessions
 from accounts.tokens import create_token, revoke_token
 from portal.api import standing
-from portal.jobs import logs as files
-from portal.jobs.log_following import Follower
-from portal.jobs.logs import RunLog
 from portal.jobs.models import Job, Run
-from portal.jobs.services.submission import cancel_job
+from portal.lifecycle.cancel import cancel_job
+from portal.storage import log_files as files
+from portal.storage.log_files import RunLog
+from portal.storage.log_tail import Follower
 from tests.portal.api import Api
 from tests.portal.world import World
 

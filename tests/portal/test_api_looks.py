@@ -12,7 +12,7 @@ from django.utils import timezone
 from accounts.models import Membership, Project, User
 from portal.dashboard.metrics import thin
 from portal.jobs.models import ClusterSample, Hold, Job, JobEvent, MetricPoint, Run
-from portal.jobs.services.holds import hold_job
+from portal.lifecycle.suspend import hold_job
 from tests.portal.api import Api
 from tests.portal.world import World
 

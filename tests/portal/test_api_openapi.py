@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 from portal.api.schema import FILE
 from portal.api.shapes.base import JobState, Role, Source
 from portal.jobs.models import MetricPoint
-from portal.jobs.run_tokens import run_token
+from portal.reporting.run_tokens import run_token
 from scheduling.lifecycle import COARSE_STATES
 from scheduling.throughput.curves import PRECEDENCE
 from tests.portal.things import Things

@@ -11,7 +11,7 @@ from django.utils import timezone
 from accounts.models import AuditEntry, Discount, Membership, Project, Quota, Rate, User
 from accounts.rates import set_discount, set_rate
 from accounts.services import create_project
-from portal.jobs.describe import iso
+from portal.core.times import iso
 from portal.jobs.models import Job, Node
 from tests.portal.api import Api
 from tests.portal.world import World

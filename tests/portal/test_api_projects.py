@@ -19,7 +19,7 @@ from accounts import slurm_names
 from accounts.models import ApiToken, AuditEntry, Invitation, Membership, Project, User
 from portal.api.schema import document
 from portal.jobs.models import Job
-from portal.jobs.snapshots import take_snapshot
+from portal.snapshot.take import take_snapshot
 from tests.portal.api import Api
 from tests.portal.test_api_access import Browser
 from tests.portal.world import World

@@ -12,7 +12,7 @@ from django.core.cache import cache
 from accounts.models import User
 from portal.api import rates
 from portal.jobs.models import JobEvent
-from portal.jobs.run_tokens import run_token
+from portal.reporting.run_tokens import run_token
 from tests.portal.api import Api
 from tests.portal.world import World
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from portal.jobs.models import Checkpoint, Job, JobEvent, MetricPoint
-from portal.jobs.run_tokens import run_token
-from portal.jobs.services import reports
+from portal.reporting import reports
+from portal.reporting.run_tokens import run_token
 from scheduling.lifecycle import State
 from tests.portal.api import Answer, Api
 from tests.portal.world import World

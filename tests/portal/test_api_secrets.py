@@ -11,7 +11,7 @@ from django.db import connection
 
 from accounts.models import AuditEntry, Membership, User
 from accounts.tokens import create_token
-from portal.jobs.launching import launch_request
+from portal.execution.launch_request import launch_request
 from portal.material import encryption, secrets
 from portal.material.models import Secret
 from scheduling.errors import ExecutorError

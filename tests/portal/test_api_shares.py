@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from accounts import fair_share
 from accounts.models import FairShareClock, Membership, Project, User
+from portal.cluster.policy import set_policy
 from portal.jobs.models import Job
-from portal.jobs.services.administration import set_policy
-from portal.jobs.services.holds import hold_job, release_job
-from portal.jobs.snapshots import take_snapshot
+from portal.lifecycle.suspend import hold_job, release_job
+from portal.snapshot.take import take_snapshot
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
 

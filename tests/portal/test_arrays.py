@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from accounts.models import Membership, Project, Quota, User
-from portal.jobs.launching import launch_request
+from portal.execution.launch_request import launch_request
 from portal.jobs.models import Job, JobArray, JobEvent
-from portal.jobs.snapshots import take_snapshot
+from portal.snapshot.take import take_snapshot
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World

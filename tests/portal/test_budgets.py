@@ -14,8 +14,8 @@ from psycopg2.extras import DateTimeTZRange
 
 from accounts import quotas
 from accounts.models import BudgetNotice, Membership, Project, Quota, User
+from portal.accounting.budgets import give_notices
 from portal.jobs.models import Hold, Job, JobEvent
-from portal.jobs.services.budgets import give_notices
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants

@@ -10,11 +10,11 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import AuditEntry, Membership, User
-from portal.jobs.launching import time_left_s
+from portal.jobfile.parsing import load_yaml, parse_job_file
 from portal.jobs.models import Job, JobEvent, Run
-from portal.jobs.schema import load_yaml, parse_job_file
-from portal.jobs.services import limits
-from portal.jobs.services.retries import INFRASTRUCTURE_LIMIT
+from portal.lifecycle import job_limits
+from portal.lifecycle.job_limits import time_left_s
+from portal.lifecycle.retries import INFRASTRUCTURE_LIMIT
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
@@ -197,11 +197,11 @@ def test_a_deadline_that_will_be_missed_is_told_once_and_again_when_it_passed(wo
     calm = world.submit("fast", steps=10, deadline=(now + timedelta(days=300)).isoformat(), gpus={"max": 1})
     world.train(job)
     for _ in range(2):
-        limits.enforce(cluster_id=world.cluster.pk, now=now)
+        job_limits.enforce(cluster_id=world.cluster.pk, now=now)
     assert told(job) == ["deadline_late"]
     assert "after its deadline" in api.get(f"jobs/{job.number}/explanation").json["deadline"]
     for _ in range(2):
-        limits.enforce(cluster_id=world.cluster.pk, now=now + timedelta(hours=2))
+        job_limits.enforce(cluster_id=world.cluster.pk, now=now + timedelta(hours=2))
     assert told(job) == ["deadline_late", "deadline_passed"]
     assert told(calm) == []
     assert api.get(f"jobs/{calm.number}/explanation").json["deadline"] is None
@@ -210,9 +210,9 @@ def test_a_deadline_that_will_be_missed_is_told_once_and_again_when_it_passed(wo
 def test_a_new_deadline_is_told_of_anew(world: World, api: Api) -> None:
     now = timezone.now()
     job = world.submit(deadline=(now + timedelta(minutes=1)).isoformat())
-    limits.enforce(cluster_id=world.cluster.pk, now=now + timedelta(minutes=2))
+    job_limits.enforce(cluster_id=world.cluster.pk, now=now + timedelta(minutes=2))
     patch(api, job, deadline=(now + timedelta(minutes=3)).isoformat())
-    limits.enforce(cluster_id=world.cluster.pk, now=now + timedelta(minutes=4))
+    job_limits.enforce(cluster_id=world.cluster.pk, now=now + timedelta(minutes=4))
     assert told(job) == ["deadline_passed"] * 2
 
 

@@ -21,10 +21,10 @@ from evenkeel.store.carrier import Address, Carrier
 
 from accounts.models import Project
 from portal.config import env, stores
-from portal.jobs import checkpoint_files, launching, tasks
+from portal.execution import executors, handover, launch_request, material_tasks
 from portal.jobs.models import Checkpoint, Job, Run
-from portal.jobs.services import handovers, observation
-from portal.material import tasks as material_tasks
+from portal.reporting import timeouts
+from portal.storage import checkpoint_files, handovers
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding, Kept
 from scheduling.executors.ray.examining import _driver as of_ray
@@ -119,7 +119,7 @@ def test_a_launch_is_told_where_checkpoints_go_and_the_key_comes_as_a_secret(wor
     run = Run.objects.get(job=job)
     Run.objects.filter(pk=run.pk).update(checkpoint_step=30, step=30)
     run.refresh_from_db()
-    request = launching.launch_request(run, run.epoch)
+    request = launch_request.launch_request(run, run.epoch)
     store = request.checkpoint_store
     assert store is not None
     assert (store.url, store.prefix, store.keep) == (s3.url, f"vision/{job.pk}", 4)
@@ -133,16 +133,16 @@ def test_a_launch_is_told_where_checkpoints_go_and_the_key_comes_as_a_secret(wor
 def test_without_a_store_nothing_is_told(world: World) -> None:
     job = world.submit()
     world.round()
-    request = launching.launch_request(Run.objects.get(job=job), 1)
+    request = launch_request.launch_request(Run.objects.get(job=job), 1)
     assert (request.checkpoint_store, request.secrets) == (None, ())
 
 
 def test_a_stop_may_take_as_long_as_its_upload(world: World, s3: S3) -> None:
     job = trained(world, 5)
     Run.objects.filter(job=job).update(state=State.CHECKPOINTING, state_since=timezone.now() - timedelta(seconds=150))
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
     assert Run.objects.get(job=job).state == State.CHECKPOINTING
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now() + timedelta(seconds=40))
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now() + timedelta(seconds=40))
     assert Run.objects.get(job=job).state == State.STOPPING
 
 
@@ -171,7 +171,7 @@ class Discarding:
 def executor(monkeypatch: pytest.MonkeyPatch) -> Discarding:
     made = Discarding()
     monkeypatch.setattr(material_tasks, "executor_for", lambda name: made)
-    monkeypatch.setattr(tasks, "executor_for", lambda name: made)
+    monkeypatch.setattr(executors, "executor_for", lambda name: made)
     return made
 
 
@@ -220,7 +220,7 @@ def test_checkpoints_follow_a_job_that_is_moved(
     Job.objects.filter(pk=job.pk).update(project=Project.objects.create(key="speech", name="Speech"))
     job.refresh_from_db()
     handovers.ask_for_handover(job, timezone.now())
-    tasks.hand_over(str(job.pk))
+    handover.hand_over(str(job.pk))
     assert steps_in(mounted, job, "speech") == [5, 10]
     assert steps_in(mounted, job, "vision") == []
     assert steps_in(mounted, other, "vision") == [5]
@@ -234,7 +234,7 @@ def test_a_moved_job_is_not_launched_before_its_checkpoints_have_followed_it(
     handovers.ask_for_handover(job, timezone.now())
     s3.door.shut = True
     with pytest.raises(ExecutorError, match="its checkpoints have not followed it") as refused:
-        tasks._give_stored(job.pk)
+        handover.give_stored(job.pk)
     assert not refused.value.permanent
 
 
@@ -246,7 +246,7 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> str:
         def examine(self, api_url: str, kept: Kept) -> list[Finding]:
             return []
 
-    monkeypatch.setattr("portal.jobs.examination_tasks.executor_for", lambda name: Fine())
+    monkeypatch.setattr("portal.execution.checks.tasks.executor_for", lambda name: Fine())
     said = StringIO()
     try:
         call_command("doctor", stdout=said)

@@ -12,9 +12,11 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import AuditEntry, Membership, Project, User
-from portal.jobs import check_tasks, tasks
+from portal.cluster import inventory as administration
+from portal.cluster import node_checks
+from portal.execution import executors, observe
+from portal.execution.checks import node_tasks
 from portal.jobs.models import Cluster, Hold, Job, JobEvent, Node, NodeCheck, Run
-from portal.jobs.services import administration, checks
 from scheduling.executors.base import ExitInfo, Finding
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.lifecycle import State
@@ -35,15 +37,15 @@ class Checked(World):
         )
 
     def round(self) -> Any:
-        checks.keep_house(cluster_id=self.cluster.pk, now=timezone.now())
+        node_checks.keep_house(cluster_id=self.cluster.pk, now=timezone.now())
         return super().round()
 
     def examine(self, findings: list[Finding], name: str = "a") -> None:
         """The check that waits for it is carried out, with this result."""
-        (check,) = [one for one in checks.due(self.cluster.pk, timezone.now()) if one.node.name == name]
-        claimed = checks.claim(check, timezone.now())
+        (check,) = [one for one in node_checks.due(self.cluster.pk, timezone.now()) if one.node.name == name]
+        claimed = node_checks.claim(check, timezone.now())
         assert claimed is not None
-        assert checks.conclude(claimed, findings, timezone.now())
+        assert node_checks.conclude(claimed, findings, timezone.now())
 
     def lose(self, name: str) -> None:
         self.reachable[name] = False
@@ -153,7 +155,7 @@ class TestJoining:
             Node.objects.filter(name="a").update(next_check_at=timezone.now())
             world.round()
         assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
-        assert NodeCheck.objects.filter(node=node()).count() <= checks.KEPT
+        assert NodeCheck.objects.filter(node=node()).count() <= node_checks.KEPT
 
     def test_nothing_is_repeated_before_its_time(self, world: Checked) -> None:
         world.examine(BAD)
@@ -170,7 +172,7 @@ class TestJoining:
 class TestReturning:
     def test_a_node_that_was_lost_is_checked_before_it_is_used_again(self, sound: Checked) -> None:
         sound.lose("a")
-        assert not checks.due(sound.cluster.pk, timezone.now())
+        assert not node_checks.due(sound.cluster.pk, timezone.now())
         sound.bring_back("a")
         job = sound.submit(gpus={"min": 4, "max": 4})
         sound.round()
@@ -181,22 +183,22 @@ class TestReturning:
         assert sound.state(job) is State.LAUNCHING
 
     def test_what_a_check_of_before_the_loss_found_does_not_count(self, world: Checked) -> None:
-        (check, _) = checks.due(world.cluster.pk, timezone.now())
-        claimed = checks.claim(check, timezone.now())
+        (check, _) = node_checks.due(world.cluster.pk, timezone.now())
+        claimed = node_checks.claim(check, timezone.now())
         assert claimed
         world.lose("a")
         world.bring_back("a")
-        assert not checks.conclude(claimed, GOOD, timezone.now())
+        assert not node_checks.conclude(claimed, GOOD, timezone.now())
         assert node().check_state == "checking"
 
     def test_lost_nodes_are_not_checked(self, world: Checked) -> None:
         world.lose("a")
-        assert [check.node.name for check in checks.due(world.cluster.pk, timezone.now())] == ["b"]
+        assert [check.node.name for check in node_checks.due(world.cluster.pk, timezone.now())] == ["b"]
         world.examine(BAD, "b")
         world.lose("b")
         Node.objects.update(next_check_at=timezone.now())
         world.round()
-        assert not checks.due(world.cluster.pk, timezone.now())
+        assert not node_checks.due(world.cluster.pk, timezone.now())
 
 
 class TestFaults:
@@ -328,11 +330,11 @@ class TestAdministrators:
     def test_one_that_is_being_checked_can_be_used_and_the_result_does_not_matter(
         self, world: Checked, boss: Api
     ) -> None:
-        (check, _) = checks.due(world.cluster.pk, timezone.now())
-        claimed = checks.claim(check, timezone.now())
+        (check, _) = node_checks.due(world.cluster.pk, timezone.now())
+        claimed = node_checks.claim(check, timezone.now())
         assert claimed
         boss.post("nodes/a/use-anyway")
-        assert not checks.conclude(claimed, BAD, timezone.now())
+        assert not node_checks.conclude(claimed, BAD, timezone.now())
         assert node().schedulable
 
     def test_using_a_node_that_is_in_use_says_nothing(self, sound: Checked, boss: Api) -> None:
@@ -363,27 +365,27 @@ class TestWhoCarriesItOut:
         self, world: Checked, settings: Any
     ) -> None:
         world.examine(GOOD, "b")
-        (check,) = checks.due(world.cluster.pk, timezone.now())
-        dead = checks.claim(check, timezone.now())
+        (check,) = node_checks.due(world.cluster.pk, timezone.now())
+        dead = node_checks.claim(check, timezone.now())
         assert dead is not None
-        assert checks.due(world.cluster.pk, timezone.now()) == []
-        limit = timedelta(seconds=settings.EVENKEEL_NODE_CHECK_TIMEOUT_S) + checks.MARGIN
-        for attempt in range(2, checks.MAX_ATTEMPTS + 1):
+        assert node_checks.due(world.cluster.pk, timezone.now()) == []
+        limit = timedelta(seconds=settings.EVENKEEL_NODE_CHECK_TIMEOUT_S) + node_checks.MARGIN
+        for attempt in range(2, node_checks.MAX_ATTEMPTS + 1):
             NodeCheck.objects.filter(ended_at=None).update(begun_at=timezone.now() - limit)
-            (again,) = checks.due(world.cluster.pk, timezone.now())
-            assert checks.claim(again, timezone.now()) is not None
+            (again,) = node_checks.due(world.cluster.pk, timezone.now())
+            assert node_checks.claim(again, timezone.now()) is not None
             assert again.attempts == attempt
-        assert not checks.conclude(dead, GOOD, timezone.now())  # it comes too late
+        assert not node_checks.conclude(dead, GOOD, timezone.now())  # it comes too late
         NodeCheck.objects.filter(ended_at=None).update(begun_at=timezone.now() - limit)
-        (last,) = checks.due(world.cluster.pk, timezone.now())
-        assert checks.claim(last, timezone.now()) is None
+        (last,) = node_checks.due(world.cluster.pk, timezone.now())
+        assert node_checks.claim(last, timezone.now()) is None
         assert node().check_state == "failed"
         assert "begun 3 times" in JobEvent.objects.get(kind="node_check_failed").text
 
     def test_only_one_has_a_check(self, world: Checked) -> None:
-        (first, _), (second, _) = (checks.due(world.cluster.pk, timezone.now()) for _ in range(2))
-        assert checks.claim(first, timezone.now()) is not None
-        assert checks.claim(second, timezone.now()) is None
+        (first, _), (second, _) = (node_checks.due(world.cluster.pk, timezone.now()) for _ in range(2))
+        assert node_checks.claim(first, timezone.now()) is not None
+        assert node_checks.claim(second, timezone.now()) is None
 
     def test_a_saying_of_nothing_is_no_pass(self, world: Checked) -> None:
         world.examine([])
@@ -395,16 +397,16 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalExecutor:
     """A cluster with the local executor, whose nodes are what it says they are."""
     executor = LocalExecutor(tmp_path / "data", "one=k1:2,two=k1:2", isolation="none", warm_start=False)
     Cluster.objects.create(name="real")
-    monkeypatch.setattr(tasks, "executor_for", lambda name: executor)
-    monkeypatch.setattr(check_tasks, "executor_for", lambda name: executor)
-    tasks.observe(Cluster.objects.get(), executor)
+    monkeypatch.setattr(executors, "executor_for", lambda name: executor)
+    monkeypatch.setattr(node_tasks, "executor_for", lambda name: executor)
+    observe.observe(Cluster.objects.get(), executor)
     return executor
 
 
 class TestReally:
     def test_sound_nodes_are_in_use_after_one_task(self, real: LocalExecutor) -> None:
         assert not any(one.schedulable for one in Node.objects.all())
-        check_tasks.check_nodes(Cluster.objects.get().pk)
+        node_tasks.check_nodes(Cluster.objects.get().pk)
         assert all(one.schedulable for one in Node.objects.all())
         found = {row["subject"]: row["result"] for row in NodeCheck.objects.filter(node__name="one")[0].findings}
         assert found == {"job directory": "passed", "free space": "passed", "runner": "passed", "devices": "unknown"}
@@ -413,13 +415,13 @@ class TestReally:
         self, real: LocalExecutor, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked: list[tuple[int]] = []
-        monkeypatch.setattr(check_tasks, "BATCH", 1)
-        monkeypatch.setattr(check_tasks.check_nodes, "apply_async", lambda arguments, **_: asked.append(arguments))
+        monkeypatch.setattr(node_tasks, "BATCH", 1)
+        monkeypatch.setattr(node_tasks.check_nodes, "apply_async", lambda arguments, **_: asked.append(arguments))
         pk, count = Cluster.objects.get().pk, Node.objects.count()
         assert count > 1
         for number in range(count):
             assert sum(one.schedulable for one in Node.objects.all()) == number
-            check_tasks.check_nodes(pk)
+            node_tasks.check_nodes(pk)
         assert asked == [(pk,)] * (count - 1)
         assert all(one.schedulable for one in Node.objects.all())
 
@@ -428,7 +430,7 @@ class TestReally:
     ) -> None:
         (tmp_path / "data" / "jobs").rmdir()
         settings.EVENKEEL_NODE_CHECK_FREE_MIB = 10**9
-        check_tasks.check_nodes(Cluster.objects.get().pk)
+        node_tasks.check_nodes(Cluster.objects.get().pk)
         assert {one.check_state for one in Node.objects.all()} == {"failed"}
         failed = NodeCheck.objects.filter(node__name="one")[0].findings
         assert [row["subject"] for row in failed if row["result"] == "failed"] == ["job directory", "free space"]
@@ -449,7 +451,7 @@ class TestReally:
             return examine(wish)
 
         monkeypatch.setattr(real, "check_node", check_node)
-        check_tasks.check_nodes(Cluster.objects.get().pk)
+        node_tasks.check_nodes(Cluster.objects.get().pk)
         assert hung.is_set()
         assert (node("one").check_state, node("two").schedulable) == ("failed", True)
         (row,) = NodeCheck.objects.filter(node__name="one")[0].findings
@@ -463,6 +465,6 @@ class TestReally:
             raise RuntimeError("a mistake")
 
         monkeypatch.setattr(real, "check_node", broken)
-        check_tasks.check_nodes(Cluster.objects.get().pk)
+        node_tasks.check_nodes(Cluster.objects.get().pk)
         (row,) = NodeCheck.objects.filter(node__name="one")[0].findings
         assert "RuntimeError: a mistake" in row["seen"]

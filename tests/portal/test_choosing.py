@@ -10,10 +10,10 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Rate
-from portal.jobs import choosing
-from portal.jobs.choosing import CHEAPEST, EARLIEST, Outlook, compare, why
+from portal.core.problems import Problems
+from portal.forecasts import choose_cluster
+from portal.forecasts.choose_cluster import CHEAPEST, EARLIEST, Outlook, compare, why
 from portal.jobs.models import Cluster, Job, Node
-from portal.jobs.schema import Problems
 from tests.portal.api import Api
 from tests.portal.test_clusters import second
 from tests.portal.world import World
@@ -117,7 +117,7 @@ def test_a_job_that_resumes_goes_where_its_checkpoint_lies(world: World) -> None
 
 def test_with_one_cluster_there_is_nothing_to_choose(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     Cluster.objects.filter(name="other").update(retired_at=timezone.now())
-    monkeypatch.setattr(choosing, "_best", lambda *given: pytest.fail("a choice"))
+    monkeypatch.setattr(choose_cluster, "_best", lambda *given: pytest.fail("a choice"))
     assert submit(world, cluster="cheapest", gpus={"min": 99}).cluster.name == "test"
 
 

@@ -11,10 +11,11 @@ from django.utils import timezone
 from accounts.ledger import PriceBook, current_prices
 from accounts.models import LedgerEntry
 from accounts.rates import set_rate
-from portal.jobs import live, live_state
+from portal.cluster.drains import drain_node
 from portal.jobs.models import Cluster, JobEvent
-from portal.jobs.services.drains import drain_node
-from portal.jobs.snapshots import take_snapshot
+from portal.live import publish
+from portal.live import streams as live_state
+from portal.snapshot.take import take_snapshot
 from tests.portal.api import Api
 from tests.portal.test_clusters import second
 from tests.portal.world import World
@@ -140,7 +141,7 @@ def test_each_cluster_has_a_stream(world: World) -> None:
     assert drained in streams["cluster:other"]["events"]
     assert drained not in streams["cluster"]["events"]
     assert set(streams["project:vision"]["jobs"]) == {str(here.number), str(there.number)}
-    assert live.allowed_streams(world.user) == {"cluster", "cluster:other", "project:vision"}
+    assert publish.allowed_streams(world.user) == {"cluster", "cluster:other", "project:vision"}
     assert list(live_state.build(timezone.now(), only="cluster:other")) == ["cluster:other"]
 
 

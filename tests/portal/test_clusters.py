@@ -12,12 +12,15 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from accounts.models import Quota
+from portal.cluster import inventory as administration
 from portal.config.datasets import DataSettings
 from portal.config.engines import Engine
-from portal.jobs import clusters, tasks, wakeups
+from portal.core import wake
+from portal.execution import executors
+from portal.jobs import clusters
 from portal.jobs.clusters import NoEngine, active_clusters, default_cluster, engine_of, files_of
 from portal.jobs.models import Cluster, Command, FailingItem, Hold, Job, Partition
-from portal.jobs.services import administration
+from portal.rounds import tasks
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import AcceleratorInfo, NodeInfo
 from tests.portal.world import World
@@ -120,7 +123,7 @@ def test_executors_are_made_per_cluster(named: Any, monkeypatch: pytest.MonkeyPa
     named("a", "b")
     made: list[Any] = []
     monkeypatch.setattr(tasks, "load_executor", lambda name, options: _noted(made, name, options))
-    one, other = (tasks.executor_for(row) for row in active_clusters())
+    one, other = (executors.executor_for(row) for row in active_clusters())
     assert one is not other
     assert [options for _, options in made] == [engine.options for engine in settings.EVENKEEL_CLUSTERS.values()]
 
@@ -160,7 +163,7 @@ def test_a_round_of_all_is_one_task_for_each(monkeypatch: pytest.MonkeyPatch) ->
     world = World()
     other = second(world)
     asked: list[Any] = []
-    monkeypatch.setattr(wakeups, "wake", lambda countdown_s=0.0, cluster_id=None: asked.append(cluster_id))
+    monkeypatch.setattr(wake, "wake", lambda countdown_s=0.0, cluster_id=None: asked.append(cluster_id))
     assert tasks.run_round() == 0
     assert asked == [world.cluster.pk, other.pk]
 
@@ -170,7 +173,7 @@ def test_one_whose_engine_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatc
     cache.clear()
     world = World()
     other = second(world)
-    monkeypatch.setattr(tasks, "executor_for", lambda cluster: bad if cluster.pk == other.pk else Silent())
+    monkeypatch.setattr(executors, "executor_for", lambda cluster: bad if cluster.pk == other.pk else Silent())
     tasks.run_round(other.pk)
     assert FailingItem.objects.exists() is isinstance(bad, Broken)
     assert tasks.run_round(world.cluster.pk) == 1

@@ -13,12 +13,12 @@ from django.db import connection
 from django.utils import timezone
 from evenkeel.runner.grace import KILL_AFTER_S
 
-from portal.jobs import tasks
-from portal.jobs.locks import PROJECT_SLOTS, project_slot
-from portal.jobs.management.commands import doctor
-from portal.jobs.management.commands.doctor import queue_findings
+from portal.core.locks import PROJECT_SLOTS, project_slot
+from portal.execution import commands, executors
 from portal.jobs.models import Command, JobEvent
-from portal.jobs.services import observation
+from portal.operations.management.commands import doctor
+from portal.operations.management.commands.doctor import queue_findings
+from portal.reporting import observation
 from portal.supervisor import control_plane
 from portal.supervisor.layout import Layout
 from scheduling.executors.base import ExitInfo, Fact
@@ -68,12 +68,12 @@ def test_a_command_over_its_projects_bound_is_put_off_and_others_are_sent(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
-    monkeypatch.setattr(tasks, "_claim_and_send", lambda command, cluster: sent.append(command.pk))
+    monkeypatch.setattr(commands, "_claim_and_send", lambda command, cluster: sent.append(command.pk))
     command = launch_of(world)
     with Elsewhere(world.project.pk) as first, Elsewhere(world.project.pk) as second:
         assert (first.mine, second.mine, PROJECT_SLOTS) == (True, True, 2)
         before = timezone.now()
-        tasks.send_command(command.pk)
+        commands.send_command(command.pk)
         command.refresh_from_db()
         assert sent == []
         assert command.attempts == 0
@@ -81,17 +81,17 @@ def test_a_command_over_its_projects_bound_is_put_off_and_others_are_sent(
         with Elsewhere(world.project.pk + 1) as other, Elsewhere(world.project.pk, kill=True) as kill:
             assert (other.mine, kill.mine) == (True, True)
     Command.objects.update(next_attempt_at=before)
-    tasks.send_command(command.pk)
+    commands.send_command(command.pk)
     assert sent == [command.pk]
 
 
 def test_kills_have_slots_of_their_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
-    monkeypatch.setattr(tasks, "_claim_and_send", lambda command, cluster: sent.append(command.pk))
+    monkeypatch.setattr(commands, "_claim_and_send", lambda command, cluster: sent.append(command.pk))
     command = launch_of(world)
     Command.objects.filter(pk=command.pk).update(verb=Command.Verb.KILL)
     with Elsewhere(world.project.pk), Elsewhere(world.project.pk):
-        tasks.send_command(command.pk)
+        commands.send_command(command.pk)
     assert sent == [command.pk]
 
 
@@ -101,11 +101,11 @@ def test_kills_have_slots_of_their_own(world: World, monkeypatch: pytest.MonkeyP
 def test_a_kill_comes_again_when_the_programs_grace_is_over(
     world: World, monkeypatch: pytest.MonkeyPatch, verb: Command.Verb, at_most_s: float
 ) -> None:
-    monkeypatch.setattr(tasks, "_send", lambda command, executor: None)
-    monkeypatch.setattr(tasks, "executor_for", lambda cluster: None)
+    monkeypatch.setattr(commands, "_send", lambda command, executor: None)
+    monkeypatch.setattr(executors, "executor_for", lambda cluster: None)
     command = launch_of(world)
     Command.objects.filter(pk=command.pk).update(verb=verb, attempts=9)
-    tasks.send_command(command.pk)
+    commands.send_command(command.pk)
     command.refresh_from_db()
     wait = command.next_attempt_at - timezone.now()
     assert timedelta(seconds=at_most_s / 2) < wait <= timedelta(seconds=at_most_s)

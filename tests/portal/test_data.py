@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 from accounts.models import Membership, Project
 from portal.config import datasets, env
 from portal.config.datasets import DataSettings
-from portal.jobs import launching
+from portal.core.problems import Problems
+from portal.execution import launch_request, preparation
+from portal.jobfile.parsing import parse_job_file
 from portal.jobs.clusters import environment_engine
 from portal.jobs.models import Job, Run
-from portal.jobs.schema import Problems, parse_job_file
-from portal.jobs.services import observation
-from portal.material import preparation, secrets
+from portal.material import secrets
 from portal.material.claims import belongs_to_project
+from portal.reporting import timeouts
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import NO_SOFTWARE, DataEntry
 from scheduling.executors.offering import offer_findings
@@ -142,7 +143,7 @@ def with_secret(world: World, value: str = '{"key": "the-key", "secret": "the-se
 def request_of(world: World, *entries: Any) -> Any:
     job = world.submit(data=list(entries))
     world.round()
-    return launching.launch_request(world.run(job), 1)
+    return launch_request.launch_request(world.run(job), 1)
 
 
 def test_a_launch_is_told_where_data_is_and_the_key_comes_as_a_secret(world: World, settings: Any) -> None:
@@ -225,9 +226,9 @@ def test_a_launch_may_take_long_as_long_as_its_runner_says_that_it_fetches(world
     world.report(job, fetching="fetching data images: 1.2 of 4.0 GiB")
     run, later = world.run(job), timezone.now()
     Run.objects.filter(pk=run.pk).update(state_since=later - timedelta(hours=3))
-    observation.advance_clock(cluster_id=world.cluster.pk, now=later)
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=later)
     assert world.state(job) is State.LAUNCHING
-    observation.advance_clock(cluster_id=world.cluster.pk, now=later + timedelta(seconds=301))
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=later + timedelta(seconds=301))
     assert Run.objects.get(pk=run.pk).state == State.FAILED
 
 
@@ -291,7 +292,7 @@ def test_stores_of_all_projects_are_in_a_private_file(read: Any, tmp_path: Path)
 
 
 def doctor(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr("portal.jobs.examination_tasks.executor_for", lambda name: Examined())
+    monkeypatch.setattr("portal.execution.checks.tasks.executor_for", lambda name: Examined())
     said = StringIO()
     call_command("doctor", stdout=said)
     return said.getvalue()

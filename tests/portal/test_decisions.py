@@ -7,9 +7,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from portal.jobs import decisions
 from portal.jobs.models import Decision, DecisionBase
-from portal.jobs.snapshots import take_snapshot
+from portal.snapshot import decisions
+from portal.snapshot.take import take_snapshot
 from scheduling.domain.usage_history import ResourceHistory
 from tests.builders import make_job, make_snapshot
 from tests.portal.world import World

@@ -9,12 +9,11 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import Membership, Project, User
-from portal.jobs.dependencies import waits_of
+from portal.core.problems import Problems
 from portal.jobs.models import Job, Run
-from portal.jobs.schema import Problems
-from portal.jobs.services.hopeless import cancel_hopeless
-from portal.jobs.services.submission import cancel_job
-from portal.jobs.snapshots import take_snapshot
+from portal.lifecycle.cancel import cancel_hopeless, cancel_job
+from portal.snapshot.dependencies import waits_of
+from portal.snapshot.take import take_snapshot
 from tests.portal.api import Api
 from tests.portal.world import World
 

@@ -13,9 +13,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import AuditEntry, Membership, Project, User
+from portal.cluster.drains import drain_node
 from portal.jobs.models import Displacement, Job, JobEvent, Node, Run
-from portal.jobs.services.drains import drain_node
-from portal.jobs.services.holds import hold_job
+from portal.lifecycle.suspend import hold_job
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants

@@ -12,10 +12,13 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from portal.jobs import live, tasks
+from portal.execution import commands, executors
+from portal.execution import observe as observe_module
 from portal.jobs.models import Cluster, Command, JobEvent, Run
-from portal.jobs.services import observation
-from portal.jobs.services.holds import hold_job
+from portal.lifecycle.suspend import hold_job
+from portal.live import publish
+from portal.reporting import timeouts
+from portal.rounds import tasks
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Fact
 from scheduling.lifecycle import State
@@ -53,8 +56,8 @@ class Engine:
 @pytest.fixture
 def engine(world: World, monkeypatch: pytest.MonkeyPatch) -> Engine:
     made = Engine(world)
-    monkeypatch.setattr(tasks, "executor_for", lambda _: made)
-    monkeypatch.setattr("portal.jobs.wakeups.rest_left_s", lambda _: 0.0)
+    monkeypatch.setattr(executors, "executor_for", lambda _: made)
+    monkeypatch.setattr("portal.core.wake.rest_left_s", lambda _: 0.0)
     return made
 
 
@@ -104,15 +107,15 @@ def test_no_engine_is_asked_while_other_clusters_wait_to_plan(
         yield
         held = False
 
-    real = tasks.observe
+    real = observe_module.observe
 
     def observe(*given: Any) -> bool:
         asked.append(held)
         return real(*given)
 
     monkeypatch.setattr(tasks, "planning_lock", lock)
-    monkeypatch.setattr(tasks, "_has_others", lambda cluster: True)
-    monkeypatch.setattr(tasks, "observe", observe)
+    monkeypatch.setattr(commands, "has_others", lambda cluster: True)
+    monkeypatch.setattr(observe_module, "observe", observe)
     engine.remembers = True
     job = world.submit(gpus={"min": 1, "max": 4})
     tasks.run_round()
@@ -134,7 +137,7 @@ def test_a_launch_is_not_overdue_for_the_time_that_the_engine_was_away(world: Wo
     tasks.run_round()
     assert world.state(job) is State.LAUNCHING
     later = timezone.now() + timedelta(seconds=700)
-    observation.advance_clock(cluster_id=world.cluster.pk, now=later)
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=later)
     assert Run.objects.get(job=job, attempt=1).state == State.FAILED  # it has had its whole time since
 
 
@@ -144,7 +147,7 @@ def test_the_live_stream_the_session_metrics_and_readyz_say_since_when(
     api = Api(world.user)
 
     def told() -> list[Any]:
-        live.publish_changes(timezone.now(), only="cluster", wait=True)
+        publish.publish_changes(timezone.now(), only="cluster", wait=True)
         head = api.get("live/cluster").json["state"]["cluster"]
         session = api.get("session").json["clusters"][0]
         ready = json.loads(Client().get("/readyz").content)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
+from portal.cluster.engine_isolation import KEYS, refusals, who_jobs_run_as
 from portal.config.clusters_file import read_clusters
 from portal.config.engines import Engine, read_engine
-from portal.jobs import tasks
+from portal.execution import executors
+from portal.execution.checks.access import examine_access, kept_from_jobs
 from portal.jobs.clusters import engine_of
-from portal.jobs.engine_isolation import KEYS, refusals, who_jobs_run_as
-from portal.jobs.examining_access import examine_access, kept_from_jobs
 from portal.jobs.models import Cluster
 from portal.supervisor.control_plane import check_engines
 from portal.supervisor.errors import SetupError
@@ -181,12 +181,12 @@ def test_workers_refuse_too_and_doctor_says_why(
 ) -> None:
     cluster = World().cluster
     Cluster.objects.filter(pk=cluster.pk).update(executor="slurm")
-    tasks.executor_for.cache_clear()
+    executors.executor_for.cache_clear()
     as_only_engine(settings, engine(tmp_path / "shared" if root else None, data=str(tmp_path / "data")))
     if root:
         monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(ExecutorError, match="runs as root" if root else "EVENKEEL_SLURM_SHARED_DIR") as raised:
-        tasks.executor_for(cluster)
+        executors.executor_for(cluster)
     assert not raised.value.permanent, "what waits or runs is no worse for it"
     assert engine_of(cluster.pk).executor == "slurm"
     found = {one.subject: one for one in examine_access(cluster.pk)}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from portal.jobs import tasks
+from portal.execution import commands
 from portal.jobs.models import Command, Hold, Job, Run
 from scheduling.errors import ExecutorError
 from scheduling.lifecycle import State
@@ -29,7 +29,7 @@ def world() -> World:
 def sent(world: World, error: ExecutorError, attempts: int = 0) -> Command:
     command = Command.objects.select_related("run").get(closed_at=None, verb=Command.Verb.LAUNCH)
     command.attempts = attempts
-    tasks._send_failed(command, error)
+    commands._send_failed(command, error)
     return command
 
 

@@ -9,7 +9,8 @@ import pytest
 from django.utils import timezone
 
 from portal.jobs.models import Command, Hold, Job, JobEvent, Run
-from portal.jobs.services import engine_waits, observation
+from portal.lifecycle import engine_waits
+from portal.reporting import timeouts
 from scheduling.executors.base import Fact
 from scheduling.lifecycle import State
 from tests.portal.api import Api
@@ -74,9 +75,9 @@ def test_waiting_is_no_launch_that_takes_too_long(world: World) -> None:
     Run.objects.filter(job=job).update(state_since=timezone.now() - timedelta(seconds=599))
     look(world, job, "waits in Slurm")
     later = timezone.now() + timedelta(seconds=500)
-    observation.advance_clock(cluster_id=world.cluster.pk, now=later)
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=later)
     assert world.state(job) is State.LAUNCHING
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now() + timedelta(seconds=610))
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now() + timedelta(seconds=610))
     assert Run.objects.get(job=job, attempt=1).state == State.FAILED
 
 

@@ -12,11 +12,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
+from portal.cluster import drains, inventory
 from portal.config import env
 from portal.config.engines import read_engine, read_ray_options, read_slurm_options
-from portal.jobs import tasks
+from portal.execution import executors
 from portal.jobs.models import Cluster, Hold, Job, JobEvent, Node
-from portal.jobs.services import administration, drains
 from scheduling.executors.base import NO_SOFTWARE, AcceleratorInfo, Finding, Kept, NodeInfo, Software
 from scheduling.executors.ray.executor import RayExecutor
 from scheduling.lifecycle import HOLDING
@@ -26,7 +26,7 @@ NODE = NodeInfo("a", (AcceleratorInfo(0, "a100", "slurm-a-0", 0, False),), cpus=
 
 
 def observe(cluster: Cluster, node: NodeInfo) -> Node:
-    administration.record_inventory(cluster=cluster, nodes=[node], now=timezone.now())
+    inventory.record_inventory(cluster=cluster, nodes=[node], now=timezone.now())
     return Node.objects.get(name=node.name)
 
 
@@ -98,7 +98,7 @@ class Examined:
 def test_the_doctor_says_what_to_put_right(monkeypatch: pytest.MonkeyPatch, ok: bool) -> None:
     Cluster.objects.create(name="here")
     finding = Finding("clocks", ok, "at most 40.0 s apart", "run chrony")
-    monkeypatch.setattr("portal.jobs.examination_tasks.executor_for", lambda name: Examined(finding))
+    monkeypatch.setattr("portal.execution.checks.tasks.executor_for", lambda name: Examined(finding))
     said = StringIO()
     if ok:
         call_command("doctor", stdout=said)
@@ -165,7 +165,7 @@ def test_options_reach_the_executor(
     settings.EVENKEEL_EXECUTOR, settings.EVENKEEL_EXECUTOR_OPTIONS = "slurm", {"slurm": options}
     settings.EVENKEEL_JOB_FILES = options["shared_dir"]
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert tasks.executor_for(cluster).name == "slurm"
+    assert executors.executor_for(cluster).name == "slurm"
 
 
 @pytest.mark.django_db
@@ -186,7 +186,7 @@ def test_the_way_to_ray_reaches_the_executor(
     settings.EVENKEEL_EXECUTOR, settings.EVENKEEL_EXECUTOR_OPTIONS = "ray", {"ray": read_ray_options(tmp_path)}
     settings.EVENKEEL_JOB_FILES = tmp_path
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    executor = tasks.executor_for(cluster)
+    executor = executors.executor_for(cluster)
     assert isinstance(executor, RayExecutor)
     way = executor.connection
     assert (way.address, way.namespace, way.node_address) == ("10.0.0.1:6379", "east", "10.0.0.7")
@@ -216,7 +216,7 @@ def holding(world: World) -> Node:
 
 def look(world: World, **changes: Any) -> None:
     nodes = [replace(info, **changes) for info in world.node_infos()]
-    administration.record_inventory(cluster=world.cluster, nodes=nodes, now=timezone.now())
+    inventory.record_inventory(cluster=world.cluster, nodes=nodes, now=timezone.now())
 
 
 @pytest.mark.django_db
@@ -273,11 +273,11 @@ def test_a_node_that_is_no_longer_listed_is_lost_where_nothing_is_there(cluster:
     Cluster.objects.filter(pk=world.cluster.pk).update(executor="slurm")
     world.cluster.refresh_from_db()
     holding(world)
-    administration.record_inventory(cluster=world.cluster, nodes=[], now=timezone.now())
+    inventory.record_inventory(cluster=world.cluster, nodes=[], now=timezone.now())
     node = Node.objects.get(name="a")
     assert (node.lost, node.unclear) == (False, "not listed")
     Hold.objects.all().delete()
-    administration.record_inventory(cluster=world.cluster, nodes=[], now=timezone.now())
+    inventory.record_inventory(cluster=world.cluster, nodes=[], now=timezone.now())
     assert Node.objects.get(name="a").lost
 
 

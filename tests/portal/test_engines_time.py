@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portal.jobs.services.times import engines_time, from_posix
+from portal.core.times import engines_time, from_posix
 from scheduling.executors.base import Fact
 
 

@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 from django.db import OperationalError
 from django.utils import timezone
 
-from portal.jobs import examination_tasks, examinations
+from portal.execution.checks import stored, tasks
 from portal.jobs.models import Cluster
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding, Kept
@@ -54,10 +54,10 @@ def admin(sent: list[Any]) -> Api:
 
 
 def examine(monkeypatch: pytest.MonkeyPatch, sent: list[Any], said: list[Finding] | Exception) -> None:
-    monkeypatch.setattr(examination_tasks, "executor_for", lambda cluster: Engine(said))
+    monkeypatch.setattr(tasks, "executor_for", lambda cluster: Engine(said))
     name, cluster_id, began_at = sent[-1]
-    assert name == examination_tasks.examine.name
-    examination_tasks.examine(cluster_id, began_at)
+    assert name == tasks.examine.name
+    tasks.examine(cluster_id, began_at)
 
 
 def test_what_a_worker_found_is_told(admin: Api, sent: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,8 +97,8 @@ def test_one_is_under_way_at_a_time_unless_its_worker_was_lost(admin: Api, sent:
         assert admin.post("examination").status == 202
     assert len(sent) == 1
     cluster = Cluster.objects.get()
-    later = timezone.now() + examinations.LONGEST + timedelta(seconds=1)
-    assert examinations.begin_examination(cluster, later)["began_at"] == later
+    later = timezone.now() + stored.LONGEST + timedelta(seconds=1)
+    assert stored.begin_examination(cluster, later)["began_at"] == later
     assert len(sent) == 2
 
 
@@ -107,7 +107,7 @@ def test_a_late_worker_says_nothing_of_a_newer_one(
 ) -> None:
     admin.post("examination")
     cluster = Cluster.objects.get()
-    examinations.begin_examination(cluster, timezone.now() + examinations.LONGEST + timedelta(seconds=1))
+    stored.begin_examination(cluster, timezone.now() + stored.LONGEST + timedelta(seconds=1))
     sent.pop()
     examine(monkeypatch, sent, [Finding("old", True, "")])
     assert admin.get("examination").json["ended_at"] is None
@@ -122,7 +122,7 @@ def test_before_the_first_start_the_doctor_says_what_is_missing(monkeypatch: pyt
     def refused() -> None:
         raise OperationalError("connection to server on socket failed: No such file or directory\n\tIs it running?")
 
-    monkeypatch.setattr("portal.jobs.management.commands.doctor.active_clusters", refused)
+    monkeypatch.setattr("portal.operations.management.commands.doctor.active_clusters", refused)
     with pytest.raises(
         CommandError, match=r"start the portal first; the data directory is .*\(connection .* directory\)$"
     ):

@@ -11,9 +11,9 @@ from django.utils import timezone
 from evenkeel.cli.cost import set_rate
 
 from accounts.models import Rate, Resource
-from portal.jobs import examining_costs
+from portal.execution.checks import costs
+from portal.execution.checks.costs import examine_api_url, examine_prices
 from portal.jobs.clusters import engine_of
-from portal.jobs.examining_costs import examine_api_url, examine_prices
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db
@@ -51,5 +51,5 @@ def test_reports_that_are_not_encrypted_are_named(
     world = World()
     settings.EVENKEEL_API_URL = url
     engine = replace(engine_of(world.cluster.pk), executor=executor)
-    monkeypatch.setattr(examining_costs, "engine_of", lambda _: engine)
+    monkeypatch.setattr(costs, "engine_of", lambda _: engine)
     assert [one.warning for one in examine_api_url(world.cluster.pk)] == ([] if warning is None else [warning])

@@ -9,12 +9,13 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Quota
-from portal.jobs import forecast_tasks, forecasting
-from portal.jobs.describe import describe_jobs, iso
+from portal.core.times import iso
+from portal.forecasts import inputs, start_tasks
 from portal.jobs.models import Assignment, Hold, Job, Run, StartSample
-from portal.jobs.services.holds import hold_job, release_job
-from portal.jobs.services.submission import cancel_job
-from portal.jobs.starts import Said
+from portal.lifecycle.cancel import cancel_job
+from portal.lifecycle.suspend import hold_job, release_job
+from portal.readmodels.jobs.expected_start import Said
+from portal.readmodels.jobs.summary import describe_jobs
 from scheduling.forecast.calibration import LEAST_SAMPLES
 from scheduling.lifecycle import State
 from tests.portal.api import Api
@@ -31,7 +32,7 @@ def world() -> World:
 
 def foresee(world: World) -> None:
     world.cluster.refresh_from_db()
-    forecast_tasks.foresee_cluster(world.cluster)
+    start_tasks.foresee_cluster(world.cluster)
 
 
 def said_of(job: Job) -> dict[str, object]:
@@ -124,7 +125,7 @@ def test_while_it_is_held_a_job_does_not_wait(world: World) -> None:
     now = timezone.now()
     Job.objects.filter(pk=waiting.pk).update(held_at=now - timedelta(hours=2))
     StartSample.objects.update(made_at=now - timedelta(hours=3))
-    (known,) = forecasting.samples_of(world.cluster, now)
+    (known,) = inputs.samples_of(world.cluster, now)
     assert not known.over
     assert known.waited_s == pytest.approx(3_600, abs=5)
     foresee(world)
@@ -178,10 +179,10 @@ def test_samples_are_pruned_by_age_and_number(world: World, monkeypatch: pytest.
         StartSample.objects.create(
             cluster=world.cluster, job=job, made_at=now - timedelta(days=days), p10_s=1, p50_s=2, p90_s=3
         )
-    forecasting.prune(now)
+    inputs.prune(now)
     assert StartSample.objects.count() == 3
-    monkeypatch.setattr(forecasting, "MOST_KEPT", 2)
-    forecasting.prune(now)
+    monkeypatch.setattr(inputs, "MOST_KEPT", 2)
+    inputs.prune(now)
     assert StartSample.objects.count() == 2
 
 

@@ -15,12 +15,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import Project, User
-from portal.jobs import fairness_history, history
+from portal.cluster.policy import set_policy
+from portal.history import fairness
 from portal.jobs.clusters import default_cluster
-from portal.jobs.housekeeping import note_fairness
 from portal.jobs.models import Dependency, FairnessSample, Job, Run
-from portal.jobs.services.administration import set_policy
-from portal.jobs.services.holds import hold_job
+from portal.lifecycle.suspend import hold_job
+from portal.rounds import pruning
+from portal.rounds.fairness_tasks import note_fairness
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -201,30 +202,30 @@ def test_merged_points_keep_means_and_extremes(world: World) -> None:
     unknown = dict.fromkeys(("lowest", "median", "mean", "highest", "slowdown", "variance"))
     _file(quarter + timedelta(minutes=2), world.project, known_samples=0, holding=0.0, waiting=5.0, **unknown)
     _file(quarter + timedelta(minutes=15), world.project)
-    history.prune(now)
+    pruning.prune(now)
     first, second = FairnessSample.objects.order_by("at")
     assert (first.at, first.step_s, first.samples, first.known_samples) == (quarter, 900, 3, 2)
     assert (first.lowest, first.highest) == (0.1, 0.9)
     assert [first.mean, first.variance, first.holding, first.waiting] == pytest.approx([0.5, 0.02, 2.0, 2.0])
     assert (second.at, second.samples) == (quarter + timedelta(minutes=15), 1)
-    history.prune(now + timedelta(days=2))
+    pruning.prune(now + timedelta(days=2))
     hour = FairnessSample.objects.get()
     assert (hour.at.minute, hour.step_s, hour.samples, hour.known_samples) == (0, 3_600, 4, 3)
     assert hour.mean == pytest.approx((0.4 + 0.6 + 0.5) / 3)
-    history.prune(now + timedelta(days=20))
+    pruning.prune(now + timedelta(days=20))
     assert FairnessSample.objects.get().step_s == 86_400
 
 
 def test_history_is_bounded_however_long_it_runs(world: World, settings: Any) -> None:
     settings.EVENKEEL_KEEP_FAIRNESS_DAYS = 40
-    now = fairness_history.tick(timezone.now())
+    now = fairness.tick(timezone.now())
     values = {"known_samples": 1, "holding": 1.0, "waiting": 0.0, "lowest": 0.5, "mean": 0.5, "highest": 0.5}
     times = [now - timedelta(minutes=n) for n in (*range(240), *range(240, 60 * 24 * 60, 30))]
     FairnessSample.objects.bulk_create(
         [FairnessSample(cluster=world.cluster, project=world.project, at=at, **values) for at in times]
     )
     for _ in range(2):
-        history.prune(now)
+        pruning.prune(now)
         rows = list(FairnessSample.objects.order_by("-at").values_list("at", "step_s", "samples"))
         ages = [(now - at, step_s) for at, step_s, _ in rows]
         assert ages[-1][0] <= timedelta(days=40)
@@ -238,12 +239,12 @@ def test_a_point_that_comes_late_does_not_stop_the_merging(world: World) -> None
     now = datetime(2026, 11, 22, 12, tzinfo=UTC)
     for _ in range(2):
         _file(datetime(2026, 11, 22, 8, tzinfo=UTC), world.project)
-        history.prune(now)
+        pruning.prune(now)
     assert FairnessSample.objects.get().samples == 1
 
 
 def test_series_have_so_many_points_at_most_the_worst_off_first(world: World) -> None:
-    now = fairness_history.tick(timezone.now())
+    now = fairness.tick(timezone.now())
     other = Project.objects.create(key="else", name="Else", parent=world.project)
     for n in range(300):
         _file(now - timedelta(minutes=n), world.project, mean=0.6)

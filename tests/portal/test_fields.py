@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from portal.jobs.fields import Memory, Seconds
+from portal.jobfile.fields import Memory, Seconds
 
 _MEMORY: TypeAdapter[Any] = TypeAdapter(Memory)
 _SECONDS: TypeAdapter[Any] = TypeAdapter(Seconds)

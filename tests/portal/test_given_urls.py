@@ -8,9 +8,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from portal.config import env
-from portal.jobs.schema import Code
-from portal.jobs.services.reports import _is_address
+from portal.jobfile.code import Code
 from portal.notices.addresses import check_url
+from portal.reporting.reports import _is_address
 
 #: Some of what tests/client/test_web_address.py has: each place asks there.
 BAD = ("https://example.org:0/x", "https://u:p@example.org/", "https://exam!ple.org/")

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from accounts.models import AuditEntry, Guarantee, Membership, Project, User
 from portal.jobs.models import Accelerator, Job, JobEvent
-from portal.jobs.snapshots import take_snapshot
+from portal.snapshot.take import take_snapshot
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants

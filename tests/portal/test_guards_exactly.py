@@ -11,14 +11,16 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from portal.jobs import events, selectors
-from portal.jobs.describe import people_state
+from portal.jobs import access, events
 from portal.jobs.loops import LEFT_OUT
 from portal.jobs.models import Assignment, Cluster, Command, FailingItem, Hold, Job, JobEvent, Run
-from portal.jobs.services import moves, observation, plans
-from portal.jobs.services.holds import hold_job
-from portal.jobs.services.moves import Why
-from portal.jobs.services.submission import cancel_job
+from portal.lifecycle import commit_plan, end_run, launch_queue, transitions
+from portal.lifecycle.cancel import cancel_job
+from portal.lifecycle.suspend import hold_job
+from portal.lifecycle.transitions import Why
+from portal.readmodels.jobs.summary import people_state
+from portal.reporting import acceptance, observation, timeouts
+from portal.snapshot import run_version
 from scheduling.domain import Plan, Reason
 from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import TIME_LIMIT_S, Event, State, coarse_state
@@ -37,7 +39,7 @@ def job(world: World) -> Job:
     launch(world)
     world.ready(job)
     world.unprotect(job)
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
     return job
 
 
@@ -58,7 +60,7 @@ def test_what_was_found_of_a_new_run_is_not_said_of_one_that_has_moved_on(world:
         cancel_job(user=world.user, job=job)
         return Why("PREPARING", "Its code is on its way.")
 
-    assert observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=problem, now=timezone.now()) == []
+    assert acceptance.accept_waiting(cluster_id=world.cluster.pk, problem_of=problem, now=timezone.now()) == []
     run = world.run(job)
     assert (State(run.state), run.reason_token) == (State.CANCELLED, Event.CANCEL.value)
 
@@ -80,9 +82,9 @@ def test_only_new_runs_of_the_cluster_are_taken_in(world: World) -> None:
     def problem(run: Run) -> None:
         asked.append(run)
 
-    observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=problem, now=timezone.now())
+    acceptance.accept_waiting(cluster_id=world.cluster.pk, problem_of=problem, now=timezone.now())
     assert asked == []
-    observation.accept_waiting(cluster_id=other.pk, problem_of=problem, now=timezone.now())
+    acceptance.accept_waiting(cluster_id=other.pk, problem_of=problem, now=timezone.now())
     assert [run.job_id for run in asked] == [away.pk]
     assert world.state(job) is State.WAITING_FOR_INITIAL_RESOURCE
 
@@ -105,23 +107,23 @@ def test_a_protection_ends_at_its_moment(world: World, after: timedelta, state: 
     until = timezone.now() + timedelta(hours=1)
     Run.objects.filter(job=job).update(protected_until=until)
     Run.objects.filter(job=other).update(protected_until=until + timedelta(hours=1))
-    observation.advance_clock(cluster_id=Cluster.objects.create(name="other").pk, now=until + SECOND)
+    timeouts.advance_clock(cluster_id=Cluster.objects.create(name="other").pk, now=until + SECOND)
     assert world.state(job) is State.RUNNING_PROTECTED
     why = world.run(job).reason_text
-    observation.advance_clock(cluster_id=world.cluster.pk, now=until + after)
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=until + after)
     assert (world.state(job), world.state(other)) == (state, State.RUNNING_PROTECTED)
     assert world.run(job).reason_text == why
 
 
 LAUNCH_S = TIME_LIMIT_S[State.LAUNCHING] or 0.0
-SILENCE = observation.FETCHING_SILENCE
+SILENCE = timeouts.FETCHING_SILENCE
 
 
 @pytest.mark.parametrize(
     ("columns", "ended"),
     [
         ({}, True),
-        ({"reason_token": observation.PREPARING}, False),
+        ({"reason_token": acceptance.PREPARING}, False),
         ({"fetching": "3 of 9 GB", "heard": SILENCE}, False),
         ({"fetching": "3 of 9 GB", "heard": SILENCE + SECOND}, True),
         ({"fetching": "", "heard": SECOND}, True),
@@ -136,7 +138,7 @@ def test_a_launch_may_last_while_its_code_or_data_is_on_its_way(
     if heard := values.pop("heard", None):
         values["last_report_at"] = now - heard
     Run.objects.filter(job=job).update(**values)
-    observation.advance_clock(cluster_id=world.cluster.pk, now=now)
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=now)
     assert world.state(job) is (State.FAILED if ended else State.LAUNCHING)
 
 
@@ -152,8 +154,8 @@ def test_nothing_is_overdue_whose_report_is_still_to_be_taken_in(
         asked.append(key)
         return pending
 
-    monkeypatch.setattr("portal.jobs.spooling.is_pending", is_pending)
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
+    monkeypatch.setattr("portal.reporting.spooling.is_pending", is_pending)
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
     assert world.state(job) is (State.FAILED if ended else State.LAUNCHING)
     assert asked[0] == (run.pk, run.epoch)
 
@@ -165,7 +167,7 @@ def test_who_could_not_move_while_the_engine_was_away_has_its_whole_time(
     job = launching(world, gpu_ids()[0])
     now = timezone.now() + timedelta(days=1)
     Cluster.objects.update(engine_back_at=now - timedelta(seconds=ago_s))
-    observation.advance_clock(cluster_id=world.cluster.pk, now=now)
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=now)
     assert world.state(job) is (State.LAUNCHING if waits else State.FAILED)
 
 
@@ -173,12 +175,12 @@ def test_who_could_not_move_while_the_engine_was_away_has_its_whole_time(
 def test_a_checkpoint_that_goes_into_a_store_may_take_longer(
     world: World, job: Job, monkeypatch: pytest.MonkeyPatch, upload_s: float, late: bool
 ) -> None:
-    monkeypatch.setattr(observation, "upload_s", lambda cluster_id: upload_s)
-    moves.move(world.run(job), Event.REALLOCATED, at=timezone.now(), text="goes")
+    monkeypatch.setattr(end_run, "upload_s", lambda cluster_id: upload_s)
+    transitions.move(world.run(job), Event.REALLOCATED, at=timezone.now(), text="goes")
     limit_s = TIME_LIMIT_S[State.CHECKPOINTING] or 0.0
     now = timezone.now()
     Run.objects.filter(job=job).update(state_since=now - timedelta(seconds=limit_s + 30))
-    observation.advance_clock(cluster_id=world.cluster.pk, now=now)
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=now)
     assert world.state(job) is (State.STOPPING if late else State.CHECKPOINTING)
     kills = Command.objects.filter(run__job=job, verb=Command.Verb.KILL)
     assert kills.count() == int(late)
@@ -200,7 +202,7 @@ def test_an_end_wakes_a_round_once_and_what_was_left_running_is_said_once(
     world: World, job: Job, strays: str, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
     run, at, woken = world.run(job), timezone.now().timestamp() + 1, list[Any]()
-    monkeypatch.setattr("portal.jobs.wakeups.wake", lambda *after: woken.append(after))
+    monkeypatch.setattr("portal.core.wake.wake", lambda *after: woken.append(after))
     fact = Fact(str(run.pk), 1, "exited", at, ExitInfo("done", step=1_000), strays=strays)
     for _ in range(2):
         with django_capture_on_commit_callbacks(execute=True):
@@ -260,10 +262,10 @@ def test_a_job_is_found_by_the_state_that_it_is_shown_in(world: World) -> None:
         for trained in (False, True):
             Run.objects.filter(job=job).update(state=state, has_trained=trained)
             shown = people_state(world.run(job))
-            found = {word for word in words if Job.objects.filter(selectors.in_people_states([word])).exists()}
+            found = {word for word in words if Job.objects.filter(access.in_people_states([word])).exists()}
             assert found == {shown}, (state, trained)
-    assert Job.objects.filter(selectors.in_people_states(words)).count() == 1
-    assert not Job.objects.filter(selectors.in_people_states([])).exists()
+    assert Job.objects.filter(access.in_people_states(words)).count() == 1
+    assert not Job.objects.filter(access.in_people_states([])).exists()
 
 
 @pytest.mark.parametrize(
@@ -282,14 +284,14 @@ def test_who_could_start_waits_for_gpus(world: World, columns: dict[str, Any], h
     job = world.submit()
     Run.objects.filter(job=job).update(**columns)
     Job.objects.filter(pk=job.pk).update(hold_kind=hold, held_at=timezone.now())
-    assert Job.objects.filter(selectors.waiting_for_gpus()).exists() is waits
+    assert Job.objects.filter(access.waiting_for_gpus()).exists() is waits
 
 
 def test_of_one_job_all_that_happened_to_it_is_read_and_nothing_of_others(world: World) -> None:
     job, other = world.submit(), world.submit()
     for one in (job, other):
         events.append(kind="notice", job=one, run=one.run, at=timezone.now(), text=f"of {one.number}")
-    found = selectors.events_of(job)
+    found = access.events_of(job)
     assert {event.job_id for event in found} == {job.pk}
     assert found.filter(text=f"of {job.number}").exists()
 
@@ -300,10 +302,12 @@ def test_of_one_job_all_that_happened_to_it_is_read_and_nothing_of_others(world:
 def reasons(world: World, *said: tuple[Job, str]) -> None:
     """A round that moves nobody and says this."""
     runs = {run.job_id: run for run in Run.objects.filter(job__run__isnull=False).select_related("job")}
-    seen = {str(pk): plans.Seen(run.pk, State(run.state), run.epoch, run.job.project_id) for pk, run in runs.items()}
+    seen = {
+        str(pk): run_version.Seen(run.pk, State(run.state), run.epoch, run.job.project_id) for pk, run in runs.items()
+    }
     world.cluster.refresh_from_db()
     told = {str(job.pk): Reason(token, f"{token}.", {"n": 1}) for job, token in said}
-    plans.commit_plan(
+    commit_plan.commit_plan(
         cluster_id=world.cluster.pk,
         round_epoch=world.cluster.round_epoch,
         plan=Plan((), reasons=told),
@@ -366,8 +370,8 @@ def test_jobs_that_are_left_out_say_so_and_those_of_the_snapshot_do_not(world: W
         columns["next_attempt_at"] = now + timedelta(minutes=minutes)
         FailingItem.objects.create(loop=LEFT_OUT[0], key=str(job.pk), job=job, **columns)
     seen = world.run(jobs[3])
-    present = {str(jobs[3].pk): plans.Seen(seen.pk, State(seen.state), 0, world.project.pk)}
-    plans.note_left_out(world.cluster.pk, present)
+    present = {str(jobs[3].pk): run_version.Seen(seen.pk, State(seen.state), 0, world.project.pk)}
+    commit_plan.note_left_out(world.cluster.pk, present)
     assert [world.run(job).reason_token == "LEFT_OUT" for job in jobs] == [True, False, False, False]
     assert "odd" in world.run(jobs[0]).reason_text
 
@@ -403,7 +407,7 @@ def test_a_launch_is_not_tried_before_its_gpus_are_free(
 
     commit(world, [change(job, "preempt", []), start(newcomer, gpu_ids()[0])])
     with monkeypatch.context() as watched:
-        watched.setattr(plans, "_write_launches", watch)
+        watched.setattr(launch_queue, "_write_launches", watch)
         launch(world)
     assert tried == []
     world.gone(job)

@@ -6,8 +6,9 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from portal.jobs import history, partitions
+from portal.jobs import event_months
 from portal.jobs.models import ClusterSample, JobEvent
+from portal.rounds import pruning
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db
@@ -31,8 +32,8 @@ def test_events_of_a_month_without_a_partition_wait_and_move_when_it_is_made() -
     late = datetime(2031, 12, 31, 23, 59, tzinfo=UTC)
     of_december, of_january = event(late), event(late + timedelta(hours=1))
     assert partition_of(of_december) == "jobs_jobevent_default"
-    partitions.ensure(late)
-    partitions.ensure(late)
+    event_months.ensure(late)
+    event_months.ensure(late)
     assert partition_of(of_december) == "jobs_jobevent_y2031m12"
     assert partition_of(of_january) == "jobs_jobevent_y2032m01"
     assert list(JobEvent.objects.order_by("-id")[:2]) == [of_january, of_december]
@@ -41,22 +42,22 @@ def test_events_of_a_month_without_a_partition_wait_and_move_when_it_is_made() -
 def test_months_that_are_over_are_dropped_whole() -> None:
     now = datetime(2032, 3, 10, tzinfo=UTC)
     for month in (datetime(2031, 12, 5, tzinfo=UTC), datetime(2032, 2, 5, tzinfo=UTC)):
-        partitions.ensure(month)
+        event_months.ensure(month)
     gone, kept = event(datetime(2031, 12, 5, tzinfo=UTC)), event(datetime(2032, 2, 5, tzinfo=UTC))
     stray = event(datetime(2001, 1, 1, tzinfo=UTC))
-    partitions.drop_before(now - timedelta(days=60))
+    event_months.drop_before(now - timedelta(days=60))
     left = set(JobEvent.objects.values_list("pk", flat=True))
     assert kept.pk in left
     assert not {gone.pk, stray.pk} & left
-    assert "jobs_jobevent_y2031m12" not in partitions.existing()
+    assert "jobs_jobevent_y2031m12" not in event_months.existing()
 
 
 def test_a_pruned_cluster_keeps_what_is_young() -> None:
     world = World()
     now = timezone.now()
-    history.sample(world.cluster, now)
-    history.sample(world.cluster, now - timedelta(days=40))
+    pruning.sample(world.cluster, now)
+    pruning.sample(world.cluster, now - timedelta(days=40))
     job = world.submit()
-    history.prune(now)
+    pruning.prune(now)
     assert ClusterSample.objects.count() == 1
     assert JobEvent.objects.filter(job=job).exists()

@@ -9,15 +9,16 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import AuditEntry, Membership, Project, User
-from portal.jobs.job_patch import JobPatch
+from portal.jobfile.patch import JobPatch
 from portal.jobs.models import Job, JobEvent, Run
-from portal.jobs.services import limits, observation, plans
-from portal.jobs.services.changes import patch_job
-from portal.jobs.services.current import JobConflict
-from portal.jobs.services.holds import hold_job, release_job
-from portal.jobs.services.submission import JobHasEnded, cancel_job
-from portal.jobs.services.transfer import move_job
-from portal.jobs.snapshots import take_snapshot
+from portal.lifecycle import commit_plan, end_run, job_limits
+from portal.lifecycle.cancel import JobHasEnded, cancel_job
+from portal.lifecycle.locking import JobConflict
+from portal.lifecycle.suspend import hold_job, release_job
+from portal.reporting import acceptance
+from portal.snapshot.take import take_snapshot
+from portal.submission.edit import patch_job
+from portal.submission.transfer import move_job
 from scheduling.engine.rounds import plan_round
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import State
@@ -123,7 +124,7 @@ def test_holding_and_releasing_twice_is_once(world: World) -> None:
 def test_a_job_changed_since_the_snapshot_is_left_out_of_the_plan(world: World, root: User, change: str) -> None:
     Project.objects.create(key="speech", name="Speech")
     job = world.submit()
-    observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
+    acceptance.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
     world.cluster.refresh_from_db()
     view = take_snapshot(world.cluster, timezone.now())
     plan = plan_round(view.snapshot, load_policy("f_scheduling"))
@@ -132,7 +133,7 @@ def test_a_job_changed_since_the_snapshot_is_left_out_of_the_plan(world: World, 
         hold_job(actor=world.user, job=job)
     else:
         move_job(actor=root, job=job, key="speech")
-    applied = plans.commit_plan(
+    applied = commit_plan.commit_plan(
         cluster_id=world.cluster.pk, round_epoch=view.cluster.round_epoch, plan=plan, seen=view.seen, now=timezone.now()
     )
     assert applied == []
@@ -153,7 +154,7 @@ def test_a_retry_of_a_held_job_stays_held(world: World) -> None:
     hold_job(actor=world.user, job=job)
     Run.objects.filter(pk=world.run(job).pk).update(state_since=timezone.now() - timedelta(hours=1))
     run = world.run(job)
-    observation.fail(run, ExitInfo("launch_failed"), timezone.now())
+    end_run.fail(run, ExitInfo("launch_failed"), timezone.now())
     world.processes_gone(run, None)
     world.round()
     assert world.run(job).attempt == 2
@@ -202,9 +203,9 @@ def test_a_held_job_is_out_of_the_queue(world: World) -> None:
 def test_a_job_is_parked_when_it_has_cost_what_it_may(world: World) -> None:
     job = world.submit(max_cost="0.01")
     world.train(job)
-    limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
+    job_limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
     assert world.state(job) is State.RUNNING_PROTECTED
-    limits.enforce(cluster_id=world.cluster.pk, now=timezone.now() + timedelta(hours=1))
+    job_limits.enforce(cluster_id=world.cluster.pk, now=timezone.now() + timedelta(hours=1))
     assert world.state(job) is State.CHECKPOINTING
     assert re.search(r"It has cost \S+ USD and may cost 0.01 USD", world.run(job).reason_text)
     assert ("checkpoint_and_stop", 1) in world.open_commands()
@@ -218,7 +219,7 @@ def test_a_job_is_parked_when_it_has_cost_what_it_may(world: World) -> None:
 def _parked(world: World) -> Job:
     job = world.submit(max_cost="0.000001")
     world.train(job)
-    limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
+    job_limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
     world.gone(job)
     job.refresh_from_db()
     assert job.hold_kind == "cost"

@@ -8,12 +8,12 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import AuditEntry, Membership, Project, User
+from portal.core.problems import Problems
 from portal.jobs.models import Assignment, Command, Hold, HoldKind, Job, JobEvent, Run
-from portal.jobs.schema import Problems
-from portal.jobs.services import holds, moves, submission
-from portal.jobs.services.current import JobConflict
-from portal.jobs.services.holds import hold_job, release_job
-from portal.jobs.services.submission import JobHasEnded, cancel_job
+from portal.lifecycle import allocations, cancel, suspend, transitions
+from portal.lifecycle.cancel import JobHasEnded, cancel_job
+from portal.lifecycle.locking import JobConflict
+from portal.lifecycle.suspend import hold_job, release_job
 from scheduling.lifecycle import Event, State
 from tests.portal.test_guards_exactly import SECOND, job
 from tests.portal.test_moves_together import change, commit, gpu_ids, start
@@ -89,24 +89,24 @@ def test_a_refused_hold_says_what_would_make_it_possible(
         hold_job(actor=world.user, job=job)
     assert str(said.value).startswith(f"job: {says}: held, #{job.number} would begin anew when it is released.")
     fresh = Job.objects.get(pk=job.pk)
-    assert holds.hold_first(fresh, world.run(job), "hold it first").startswith("its program would begin anew")
+    assert suspend.hold_first(fresh, world.run(job), "hold it first").startswith("its program would begin anew")
     fresh.restartable = True
-    assert holds.hold_first(fresh, world.run(job), "hold it first") == "hold it first"
+    assert suspend.hold_first(fresh, world.run(job), "hold it first") == "hold it first"
 
 
 def test_why_a_job_is_held_is_cut_to_what_is_kept(world: World) -> None:
     job = queued(world)
     text = "x" * 400
-    holds.place_hold(job, world.run(job), kind=HoldKind.COST, actor=None, text=text, now=timezone.now())
+    suspend.place_hold(job, world.run(job), kind=HoldKind.COST, actor=None, text=text, now=timezone.now())
     assert Job.objects.get(pk=job.pk).hold_text == "x" * 300
     run = world.run(job)
-    assert (run.reason_token, run.reason_text, run.reason_detail) == (holds.HELD, text, {})
+    assert (run.reason_token, run.reason_text, run.reason_detail) == (suspend.HELD, text, {})
 
 
 def test_a_held_job_that_stops_says_that_it_is_held(world: World, job: Job) -> None:
     hold_job(actor=world.user, job=job)
     run = world.run(job)
-    assert (State(run.state), run.reason_token) == (State.CHECKPOINTING, holds.HELD)
+    assert (State(run.state), run.reason_token) == (State.CHECKPOINTING, suspend.HELD)
     assert run.reason_text != f"#{job.number} {job.name} writes a checkpoint and stops"
 
 
@@ -114,7 +114,7 @@ def test_what_leaves_already_is_held_and_asked_once(world: World, job: Job) -> N
     commit(world, [change(job, "rescale", [gpu_ids()[1]])])
     hold_job(actor=world.user, job=job)
     run = world.run(job)
-    assert (State(run.state), run.reason_token, world.gpus(job)) == (State.CHECKPOINTING, holds.HELD, 0)
+    assert (State(run.state), run.reason_token, world.gpus(job)) == (State.CHECKPOINTING, suspend.HELD, 0)
     assert Command.objects.filter(run=run, verb=Command.Verb.CHECKPOINT_AND_STOP).count() == 1
     assert world.open_commands() >= {(Command.Verb.CHECKPOINT_AND_STOP, 1)}
     world.gone(job)
@@ -127,13 +127,13 @@ def test_what_cost_too_much_is_not_released_until_it_may_cost_more(
     job = queued(world, max_cost="1")
     hold_job(actor=world.user, job=job)
     Job.objects.filter(pk=job.pk).update(hold_kind=HoldKind.COST, hold_text="It has cost 1.")
-    monkeypatch.setattr(holds, "has_cost_its_limit", lambda job, now: True)
+    monkeypatch.setattr(suspend, "has_cost_its_limit", lambda job, now: True)
     with pytest.raises(JobConflict, match=r"It has cost 1\."):
         release_job(actor=world.user, job=job)
     Job.objects.filter(pk=job.pk).update(hold_kind=HoldKind.USER)
     assert release_job(actor=world.user, job=job).hold_kind == ""  # it is parked again once it runs
     Job.objects.filter(pk=job.pk).update(hold_kind=HoldKind.COST, held_at=timezone.now())
-    monkeypatch.setattr(holds, "has_cost_its_limit", lambda job, now: False)
+    monkeypatch.setattr(suspend, "has_cost_its_limit", lambda job, now: False)
     assert release_job(actor=world.user, job=job).hold_kind == ""
 
 
@@ -181,15 +181,15 @@ def test_a_cancel_that_is_overtaken_looks_again_a_few_times(
     def move(*given: Any, **more: Any) -> State:
         if left:
             left.pop()
-            raise moves.StaleRun("somebody was faster")
-        return moves.move(*given, **more)
+            raise transitions.StaleRun("somebody was faster")
+        return transitions.move(*given, **more)
 
-    monkeypatch.setattr(submission, "move", move)
+    monkeypatch.setattr(cancel, "move", move)
     if cancelled:
         assert cancel_job(user=None, job=job).pk == job.pk
         assert world.run(job).reason_text == f"#{job.number} cancelled"
     else:
-        with pytest.raises(moves.StaleRun, match="keeps changing"):
+        with pytest.raises(transitions.StaleRun, match="keeps changing"):
             cancel_job(user=None, job=job)
     assert (world.state(job) is State.CANCELLED) is cancelled
     assert Command.objects.filter(verb=Command.Verb.KILL).exists() is cancelled
@@ -198,7 +198,7 @@ def test_a_cancel_that_is_overtaken_looks_again_a_few_times(
 def test_what_is_to_be_killed_is_said_once_for_each_launch(world: World, job: Job) -> None:
     run = world.run(job)
     for _ in range(2):
-        submission.end_processes(run, timezone.now())
+        allocations.end_processes(run, timezone.now())
     assert list(Command.objects.filter(verb=Command.Verb.KILL).values_list("run", "epoch")) == [(run.pk, 1)]
 
 
@@ -213,12 +213,12 @@ def test_an_assignment_that_never_began_to_count_leaves_no_trace(world: World) -
     early, late = queued(world), queued(world)
     now = timezone.now()
     commit(world, [start(early, gpu_ids()[0]), start(late, gpu_ids()[1])], now)
-    submission.end_assignments(world.run(early), now)
+    allocations.end_assignments(world.run(early), now)
     assert not Assignment.objects.filter(run__job=early).exists()
-    submission.end_assignments(world.run(late), now + SECOND)
+    allocations.end_assignments(world.run(late), now + SECOND)
     (row,) = Assignment.objects.all()
     assert (row.run.job_id, row.during.lower, row.during.upper) == (late.pk, now, now + SECOND)
-    submission.end_assignments(world.run(late), now + 2 * SECOND)
+    allocations.end_assignments(world.run(late), now + 2 * SECOND)
     row.refresh_from_db()
     assert row.during.upper == now + SECOND
 

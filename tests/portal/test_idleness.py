@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import AuditEntry, Membership, User
-from portal.jobs.idleness import idle_of, sentence
 from portal.jobs.models import Cluster, IdleRule, Job, JobEvent, Run, RunActivity
-from portal.jobs.services.idleness import enforce_idle_rule
+from portal.lifecycle.idle_jobs import enforce_idle_rule
+from portal.lifecycle.idle_rule import idle_of, sentence
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants

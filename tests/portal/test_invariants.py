@@ -22,16 +22,16 @@ from hypothesis.stateful import (
 )
 
 from accounts.models import Project, User
-from portal.jobs.job_patch import JobPatch
+from portal.cluster import policy as administration
+from portal.cluster.drains import drain_node, resume_node
+from portal.jobfile.patch import JobPatch
 from portal.jobs.models import Hold, Job, Node, Run
-from portal.jobs.services import administration
-from portal.jobs.services.changes import patch_job
-from portal.jobs.services.current import JobConflict
-from portal.jobs.services.drains import drain_node, resume_node
-from portal.jobs.services.holds import hold_job, release_job
-from portal.jobs.services.reports import StaleEpoch
-from portal.jobs.services.submission import JobHasEnded, cancel_job
-from portal.jobs.services.transfer import move_job
+from portal.lifecycle.cancel import JobHasEnded, cancel_job
+from portal.lifecycle.locking import JobConflict
+from portal.lifecycle.suspend import hold_job, release_job
+from portal.reporting.reports import StaleEpoch
+from portal.submission.edit import patch_job
+from portal.submission.transfer import move_job
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import HOLDING, LIVE, TRAINING, WAITING, State
 from tests.portal.world import World, check_invariants

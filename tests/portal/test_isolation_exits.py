@@ -21,14 +21,16 @@ from django.utils import timezone
 
 from accounts.models import Membership, Project, User
 from accounts.tokens import create_token
-from portal.jobs import consumers, events, live_state, wakeups
-from portal.jobs.live import EVERYBODY, group_name
+from portal.core import wake
+from portal.jobfile.parsing import parse_job_file
+from portal.jobs import events
+from portal.jobs.access import access_array, access_job, visible_arrays, visible_events, visible_jobs
 from portal.jobs.models import Job, JobArray, JobEvent
-from portal.jobs.schema import parse_job_file
-from portal.jobs.selectors import access_array, access_job, visible_arrays, visible_events, visible_jobs
-from portal.jobs.services.submission import IdempotencyConflict, submit_job
-from portal.jobs.services.transfer import move_job
+from portal.live import streams, websocket
+from portal.live.publish import EVERYBODY, group_name
 from portal.notices import addresses
+from portal.submission.submit import IdempotencyConflict, submit_job
+from portal.submission.transfer import move_job
 from tests.portal.api import Api
 from tests.portal.test_job_export import lines
 from tests.portal.test_live import Socket, signed_in
@@ -85,8 +87,8 @@ def test_events_of_the_cluster_are_everybodys(moved: Moved) -> None:
 def test_an_event_names_a_job_by_what_its_own_project_may_know(moved: Moved, project: str, name: str) -> None:
     found = JobEvent.objects.filter(job=moved.job, project__key=project)
     assert found
-    assert {live_state.describe_event(event)["job"]["name"] for event in found} == {name}
-    stream = live_state.build(timezone.now())[f"project:{project}"]
+    assert {streams.describe_event(event)["job"]["name"] for event in found} == {name}
+    stream = streams.build(timezone.now())[f"project:{project}"]
     assert (NEW in json.dumps(stream)) == bool(name)
 
 
@@ -157,7 +159,7 @@ def test_a_key_is_ones_own(moved: Moved) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_the_scheduler_is_woken_when_the_job_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     world, seen = World(), list[int]()
-    monkeypatch.setattr(wakeups, "wake", lambda *_: seen.append(_committed_jobs()))
+    monkeypatch.setattr(wake, "wake", lambda *_: seen.append(_committed_jobs()))
     world.submit()
     assert seen == [1]
 
@@ -181,8 +183,8 @@ def _committed_jobs() -> int:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("noticed_by", ["ping", "subscribing"])
 def test_who_leaves_a_project_hears_nothing_more_of_it(monkeypatch: pytest.MonkeyPatch, noticed_by: str) -> None:
-    monkeypatch.setattr(consumers, "PING_S", 0.1 if noticed_by == "ping" else 60.0)
-    monkeypatch.setattr(consumers, "CHECK_S", 0.0)
+    monkeypatch.setattr(websocket, "PING_S", 0.1 if noticed_by == "ping" else 60.0)
+    monkeypatch.setattr(websocket, "CHECK_S", 0.0)
     user = User.objects.create_user("bo@example.org", "x")
     mine = Project.objects.create(key="mine", name="Mine")
     membership = Membership.objects.create(project=mine, user=user)

@@ -15,8 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Membership, Project, User
 from accounts.tokens import create_token
 from portal.api import job_export
+from portal.jobs.access import visible_jobs
 from portal.jobs.models import Job
-from portal.jobs.selectors import visible_jobs
 from tests.portal.api import Api
 from tests.portal.world import World
 

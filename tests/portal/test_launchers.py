@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portal.jobs.launchers import launcher_warnings
+from portal.jobfile.launchers import launcher_warnings
 from tests.portal.api import Api
 from tests.portal.world import World
 

@@ -16,10 +16,10 @@ from django.utils import timezone
 from accounts import ledger
 from accounts.models import BudgetNotice, Project, Quota, User
 from accounts.pricing import PRODUCTS_PER_UNIT
-from portal.jobs import reporting
+from portal.accounting import budgets
+from portal.accounting.budgets import give_notices
 from portal.jobs.models import Cluster, Job, JobEvent, Run
-from portal.jobs.services import budgets, holds, limits
-from portal.jobs.services.budgets import give_notices
+from portal.lifecycle import job_limits, report_interval, suspend
 from scheduling.lifecycle import State
 from tests.portal.world import World
 
@@ -114,7 +114,7 @@ def test_a_hard_budget_is_full_that_is_used_up_when_the_slowest_of_those_who_run
 
     for job, checkpoint_s in ((train(world, gpus={"min": 1, "max": 1}), 30), (world.submit(), 90)):
         Run.objects.filter(job=job).update(checkpoint_s=checkpoint_s)
-    monkeypatch.setattr("portal.jobs.services.budgets.Uses.of", of)
+    monkeypatch.setattr("portal.accounting.budgets.Uses.of", of)
     assert budgets._full_soon([quota], START) == {quota.pk: full}
     assert ahead == [settings.EVENKEEL_ROUND_INTERVAL_S + 30 + 5]
 
@@ -165,16 +165,16 @@ def test_a_job_goes_on_until_it_has_cost_what_it_may(
     world: World, spent: str, parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     products = Decimal(spent) * PRODUCTS_PER_UNIT
-    for module in (limits, holds):
+    for module in (job_limits, suspend):
         monkeypatch.setattr(module, "so_far_products", lambda job, ctx: products)
     job = train(world, max_cost="1", gpus={"min": 1, "max": 1})
     other = train(world, gpus={"min": 1, "max": 1})
-    limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
+    job_limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
     assert bool(Job.objects.get(pk=job.pk).hold_kind) == parked
     assert (world.state(job) is State.CHECKPOINTING) == parked
     assert Job.objects.get(pk=other.pk).hold_kind == ""
-    assert holds.has_cost_its_limit(job, timezone.now()) == parked
-    limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
+    assert suspend.has_cost_its_limit(job, timezone.now()) == parked
+    job_limits.enforce(cluster_id=world.cluster.pk, now=timezone.now())
     assert JobEvent.objects.filter(job=job, kind="held").count() == int(parked)
 
 
@@ -187,9 +187,9 @@ def test_a_deadline_is_late_before_it_and_passed_from_its_moment_on(
 ) -> None:
     deadline = (timezone.now() + timedelta(hours=1)).replace(microsecond=0)
     job = train(world, deadline=deadline.isoformat())
-    monkeypatch.setattr(limits, "deadline_sentence", lambda job, ctx: "It is late.")
+    monkeypatch.setattr(job_limits, "deadline_sentence", lambda job, ctx: "It is late.")
     for _ in range(2):
-        limits.enforce(cluster_id=world.cluster.pk, now=deadline + after)
+        job_limits.enforce(cluster_id=world.cluster.pk, now=deadline + after)
     assert Job.objects.get(pk=job.pk).deadline_told == told
     (event,) = JobEvent.objects.filter(job=job, kind__startswith="deadline")
     assert (event.kind, "It is late." in event.text) == (f"deadline_{told}", True)
@@ -205,8 +205,8 @@ def test_of_a_deadline_that_another_process_told_of_nobody_is_told_again(
         Job.objects.filter(pk=seen.pk).update(deadline_told="passed")
         return "It is late."
 
-    monkeypatch.setattr(limits, "deadline_sentence", meanwhile)
-    limits.enforce(cluster_id=world.cluster.pk, now=deadline + SECOND)
+    monkeypatch.setattr(job_limits, "deadline_sentence", meanwhile)
+    job_limits.enforce(cluster_id=world.cluster.pk, now=deadline + SECOND)
     assert not JobEvent.objects.filter(job=job, kind="deadline_passed").exists()
 
 
@@ -227,11 +227,11 @@ def test_who_trains_longer_than_it_may_is_ended_with_some_slack(
     world: World, beyond: timedelta, earlier_s: float, ended: bool
 ) -> None:
     job = train(world, max_duration=600, retry={"limit": 0})
-    slack = timedelta(seconds=limits.DURATION_SLACK_S + 2 * reporting.interval_s())
+    slack = timedelta(seconds=job_limits.DURATION_SLACK_S + 2 * report_interval.interval_s())
     since = timezone.now()
     Run.objects.filter(job=job).update(state_since=since, running_s=earlier_s)
     JobEvent.objects.filter(job=job, kind="changed").delete()
-    limits.end_overdue(cluster_id=world.cluster.pk, now=since + timedelta(seconds=600) + slack + beyond)
+    job_limits.end_overdue(cluster_id=world.cluster.pk, now=since + timedelta(seconds=600) + slack + beyond)
     assert (world.state(job) is State.FAILED) == ended
 
 
@@ -239,9 +239,9 @@ def test_a_limit_that_was_just_changed_counts_from_then(world: World) -> None:
     job = train(world, max_duration=600, retry={"limit": 0})
     later = timezone.now() + timedelta(hours=2)
     JobEvent.objects.create(kind="changed", job=job, run=job.run, project=world.project, at=later, text="changed")
-    limits.end_overdue(cluster_id=world.cluster.pk, now=later + SECOND)
+    job_limits.end_overdue(cluster_id=world.cluster.pk, now=later + SECOND)
     assert world.state(job) is State.RUNNING_PROTECTED or world.state(job) is State.RUNNING
-    limits.end_overdue(cluster_id=world.cluster.pk, now=later + timedelta(hours=1))
+    job_limits.end_overdue(cluster_id=world.cluster.pk, now=later + timedelta(hours=1))
     assert world.state(job) is State.FAILED
 
 
@@ -249,10 +249,12 @@ def test_a_limit_that_was_just_changed_counts_from_then(world: World) -> None:
 def test_who_uploads_its_last_checkpoint_has_longer(
     world: World, monkeypatch: pytest.MonkeyPatch, upload_s: float, ended: bool
 ) -> None:
-    monkeypatch.setattr(limits, "upload_s", lambda cluster_id: upload_s)
+    monkeypatch.setattr(job_limits, "upload_s", lambda cluster_id: upload_s)
     job = train(world, max_duration=600, retry={"limit": 0})
-    later = timezone.now() + timedelta(seconds=600 + limits.DURATION_SLACK_S + 2 * reporting.interval_s() + 30)
-    limits.end_overdue(cluster_id=world.cluster.pk, now=later)
+    later = timezone.now() + timedelta(
+        seconds=600 + job_limits.DURATION_SLACK_S + 2 * report_interval.interval_s() + 30
+    )
+    job_limits.end_overdue(cluster_id=world.cluster.pk, now=later)
     assert (world.state(job) is State.FAILED) is ended
 
 
@@ -260,7 +262,7 @@ def test_only_jobs_of_the_cluster_are_ended_and_told_of(world: World) -> None:
     deadline = timezone.now() + timedelta(hours=1)
     job = train(world, max_duration=600, retry={"limit": 0}, deadline=deadline.isoformat())
     other = Cluster.objects.create(name="other")
-    for act in (limits.end_overdue, limits.enforce):
+    for act in (job_limits.end_overdue, job_limits.enforce):
         act(cluster_id=other.pk, now=deadline + timedelta(hours=9))
     assert world.state(job) is State.RUNNING_PROTECTED or world.state(job) is State.RUNNING
     assert Job.objects.get(pk=job.pk).deadline_told == ""
@@ -269,8 +271,8 @@ def test_only_jobs_of_the_cluster_are_ended_and_told_of(world: World) -> None:
 def test_of_a_deadline_that_will_be_kept_nothing_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     deadline = timezone.now() + timedelta(hours=1)
     job = train(world, deadline=deadline.isoformat())
-    monkeypatch.setattr(limits, "deadline_sentence", lambda job, ctx: None)
-    limits.enforce(cluster_id=world.cluster.pk, now=deadline - SECOND)
+    monkeypatch.setattr(job_limits, "deadline_sentence", lambda job, ctx: None)
+    job_limits.enforce(cluster_id=world.cluster.pk, now=deadline - SECOND)
     assert Job.objects.get(pk=job.pk).deadline_told == ""
     assert not JobEvent.objects.filter(kind__startswith="deadline").exists()
 

@@ -9,9 +9,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import Project
-from portal.jobs.engine_limits import note_limits
-from portal.jobs.launch_times import expected_s
 from portal.jobs.models import Cluster, Job, Run
+from portal.snapshot.engine_limits import note_limits
+from portal.throughput.launch_times import expected_s
 from scheduling.executors.base import EngineLimits
 from tests.portal.api import Api
 from tests.portal.world import CURVES, World

@@ -25,10 +25,13 @@ from hypothesis import strategies as st
 from accounts.models import Membership, Project, Quota, User
 from accounts.people import deactivate_user
 from accounts.sessions import end_sessions
-from portal.jobs import consumers, live, live_state, tasks
-from portal.jobs.consumers import LiveConsumer
-from portal.jobs.live import merge_patch, normalise
 from portal.jobs.models import Job
+from portal.live import publish as live
+from portal.live import streams as live_state
+from portal.live import websocket
+from portal.live.publish import merge_patch, normalise
+from portal.live.websocket import LiveConsumer
+from portal.rounds import upkeep_tasks
 from tests.portal.world import World
 
 CLUSTER = "live:streams:cluster"
@@ -91,19 +94,19 @@ def publish() -> datetime:
 def test_nothing_is_worked_out_while_nobody_looks(fresh_streams: None) -> None:
     store = redis.Redis.from_url(settings.REDIS_URL)
     world = World()
-    tasks.publish_live()
+    upkeep_tasks.publish_live()
     assert not store.exists(CLUSTER)
     first, _ = live.snapshot("cluster", timezone.now())
     store.delete("live:watched", "live:published")  # nobody has looked for a while
     job = world.submit()
-    tasks.publish_live()
+    upkeep_tasks.publish_live()
     assert int(store.hget(CLUSTER, "seq") or b"") == first
     later, state = live.snapshot("cluster", timezone.now())
     assert later > first
     assert str(job.number) in state["jobs"]
     store.delete("live:published")
     other = world.submit()
-    tasks.publish_live()
+    upkeep_tasks.publish_live()
     assert str(other.number) in json.loads(store.hget(CLUSTER, "state") or b"")["jobs"]
 
 
@@ -324,8 +327,8 @@ def _set_password(browser: Client) -> None:
 def test_a_socket_ends_with_its_session(
     fresh_streams: None, monkeypatch: pytest.MonkeyPatch, noticed_by: str, end: Callable[[Client], None]
 ) -> None:
-    monkeypatch.setattr(consumers, "PING_S", 0.1 if noticed_by == "ping" else 60.0)
-    monkeypatch.setattr(consumers, "CHECK_S", 0.0)
+    monkeypatch.setattr(websocket, "PING_S", 0.1 if noticed_by == "ping" else 60.0)
+    monkeypatch.setattr(websocket, "CHECK_S", 0.0)
     user = User.objects.create_user("bo@example.org", "one")
     browser = signed_in(user)
 
@@ -341,7 +344,7 @@ def test_a_socket_ends_with_its_session(
             pass
         return int(said["code"])
 
-    assert async_to_sync(listen)() == consumers.NOT_SIGNED_IN
+    assert async_to_sync(listen)() == websocket.NOT_SIGNED_IN
 
 
 @pytest.mark.django_db

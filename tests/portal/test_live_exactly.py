@@ -11,11 +11,13 @@ from django.utils import timezone
 from psycopg2.extras import DateTimeTZRange
 
 from accounts.models import Project, Quota, Rate
-from portal.jobs import events, live_state
-from portal.jobs.describe import iso
-from portal.jobs.live_state import MAX_ENDED, MAX_EVENTS, RECENT, _cell, _free_reason, _Part, _shared
+from portal.core.times import iso
+from portal.jobs import events
 from portal.jobs.models import Accelerator, Cluster, Hold, Job, Node, Run
-from portal.jobs.services import observation, plans
+from portal.lifecycle import launch_queue
+from portal.live import streams as live_state
+from portal.live.streams import MAX_ENDED, MAX_EVENTS, RECENT, _cell, _free_reason, _Part, _shared
+from portal.reporting import timeouts
 from scheduling.lifecycle import State
 from tests.portal.test_clusters import second
 from tests.portal.test_moves_together import change, commit, gpu_ids, launch, start
@@ -38,7 +40,7 @@ def trains(world: World, *gpus: int) -> Job:
     launch(world)
     world.ready(job)
     world.unprotect(job)
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
     return job
 
 
@@ -367,5 +369,5 @@ def test_a_plan_that_is_not_launched_yet_holds_nothing(world: World) -> None:
     commit(world, [start(queued(world), gpu_ids()[0])])
     found = stream()
     assert (found["tiles"]["gpus_busy"], found["nodes"]["a"]["price_per_hour"]) == (0, "0.00")
-    plans.launch_ready(cluster_id=world.cluster.pk, now=timezone.now())
+    launch_queue.launch_ready(cluster_id=world.cluster.pk, now=timezone.now())
     assert stream()["tiles"]["gpus_busy"] == 1

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from portal.core.job_log import TextLines, json_lines
-from portal.jobs.run_tokens import run_token
+from portal.reporting.run_tokens import run_token
 
 RUN_TOKEN = run_token(uuid4(), 3)
 OWN_TOKEN = "ek_0123456789_" + "aB-_" * 11

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from portal.jobs.log_text import (
+from portal.storage.log_text import (
     LINE_BYTES,
     SCAN_BYTES,
     Chunk,

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from portal.config import env
 from portal.core import job_log
-from portal.jobs import tasks
+from portal.execution import commands, executors
 from portal.jobs.models import Command
 from scheduling.errors import ExecutorError
 from tests.portal.world import World
@@ -103,9 +103,9 @@ def test_a_command_that_fails_names_its_job_and_launch(lines: Lines) -> None:
     assert run is not None
     command = Command.objects.create(run=run, epoch=3, verb=Command.Verb.KILL, next_attempt_at=timezone.now())
     executor = mock.Mock(**{"kill.side_effect": ExecutorError("no answer", permanent=False)})
-    with mock.patch.object(tasks, "executor_for", return_value=executor):
-        tasks.send_command(command.pk)
-    line = lines.one("portal.jobs.tasks")
+    with mock.patch.object(executors, "executor_for", return_value=executor):
+        commands.send_command(command.pk)
+    line = lines.one("portal.rounds.tasks")
     assert (line["job"], line["run_id"], line["epoch"]) == (run.job.number, str(run.pk), 3)
     assert line["task"] == "evenkeel.send_command"
 

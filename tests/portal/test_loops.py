@@ -17,11 +17,11 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from accounts.models import User
+from portal.execution.checks.probes import examine_loops
 from portal.jobs import loops
-from portal.jobs.examining import examine_loops
 from portal.jobs.loops import Item, Loop, LoopName, failing_now, forget_old, in_a_sentence, of_job, resting_in
 from portal.jobs.models import Cluster, FailingItem, FailureCount
-from portal.jobs.services.plans import note_left_out
+from portal.lifecycle.commit_plan import note_left_out
 from tests.portal.api import Api
 from tests.portal.world import World
 

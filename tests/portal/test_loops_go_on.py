@@ -22,7 +22,9 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from accounts.models import Project, Quota
-from portal.jobs import live, live_state, snapshots, tasks
+from portal.cluster import node_checks
+from portal.execution import executors
+from portal.execution import handover as handover_module
 from portal.jobs.loops import LoopName
 from portal.jobs.models import (
     Cluster,
@@ -38,14 +40,17 @@ from portal.jobs.models import (
     Run,
     RunActivity,
 )
-from portal.jobs.round_plans import plan_cluster
-from portal.jobs.services import checks, handovers
-from portal.jobs.services.submission import cancel_job
 from portal.lab.models import Simulation
+from portal.lifecycle.cancel import cancel_job
+from portal.live import publish, streams
 from portal.material.models import Artifact, Bundle, Environment, RunMaterial
 from portal.notices import waiting as long_waits
 from portal.notices.models import Delivery, Outbox
 from portal.rollouts.models import Rollout, ShadowDecision
+from portal.rounds import tasks
+from portal.rounds.plan import plan_cluster
+from portal.snapshot import take
+from portal.storage import handovers
 from scheduling.domain import Plan
 from scheduling.executors.base import Fact, Finding, Progress
 from scheduling.lifecycle import State
@@ -82,8 +87,8 @@ class Planted:
     def __init__(self, patch: Patch, fail: Fail) -> None:
         self.patch, self.fail, self.world = patch, fail, World({"a": 4, "b": 4})
         self.executor = Executor(self.world)
-        patch.setattr(tasks, "executor_for", lambda cluster: self.executor)
-        for module in ("portal.material.tasks", "portal.jobs.check_tasks"):
+        patch.setattr(executors, "executor_for", lambda cluster: self.executor)
+        for module in ("portal.execution.material_tasks", "portal.execution.checks.node_tasks"):
             patch.setattr(importlib.import_module(module), "executor_for", lambda cluster: self.executor)
 
     def refuse(self, target: str, is_bad: Callable[..., bool] = lambda *_, **__: True) -> None:
@@ -236,20 +241,20 @@ FAILS: list[Fail] = [
 # Rounds -----------------------------------------------------------------------------------------------
 
 STEPS = {
-    "observe": "portal.jobs.services.administration.record_inventory",
-    "ask for node checks": "portal.jobs.services.checks.keep_house",
-    "end overdue states": "portal.jobs.services.observation.advance_clock",
-    "end waits in the engine": "portal.jobs.services.engine_waits.end_long_waits",
-    "enforce limits": "portal.jobs.services.limits.enforce",
-    "enforce max_duration": "portal.jobs.services.limits.end_overdue",
-    "give notice of budgets": "portal.jobs.services.budgets.give_notices",
-    "cancel unschedulable jobs": "portal.jobs.tasks.cancel_hopeless",
-    "count runs": "portal.jobs.reporting.note_runs",
-    "note preemptions": "portal.jobs.services.plans.note_displacements",
-    "store reasons": "portal.jobs.services.plans._store_reasons",
-    "note the round": "portal.jobs.services.plans.note_round",
-    "keep the decision": "portal.jobs.decisions.store",
-    "note jobs left out": "portal.jobs.services.plans.note_left_out",
+    "observe": "portal.cluster.inventory.record_inventory",
+    "ask for node checks": "portal.cluster.node_checks.keep_house",
+    "end overdue states": "portal.reporting.timeouts.advance_clock",
+    "end waits in the engine": "portal.lifecycle.engine_waits.end_long_waits",
+    "enforce limits": "portal.lifecycle.job_limits.enforce",
+    "enforce max_duration": "portal.lifecycle.job_limits.end_overdue",
+    "give notice of budgets": "portal.accounting.budgets.give_notices",
+    "cancel unschedulable jobs": "portal.rounds.tasks.cancel_hopeless",
+    "count runs": "portal.lifecycle.report_interval.note_runs",
+    "note preemptions": "portal.lifecycle.commit_plan.note_displacements",
+    "store reasons": "portal.lifecycle.commit_plan._store_reasons",
+    "note the round": "portal.lifecycle.commit_plan.note_round",
+    "keep the decision": "portal.snapshot.decisions.store",
+    "note jobs left out": "portal.lifecycle.commit_plan.note_left_out",
 }
 
 
@@ -292,7 +297,7 @@ def executor_that_cannot_observe(p: Planted) -> Iterator[None]:
 def node(p: Planted) -> Iterator[None]:
     p.world.nodes = {"a": 4, "b": 4, "c": 4, "d": 4}
     p.world.reachable = dict.fromkeys(p.world.nodes, True)
-    p.refuse("portal.jobs.services.administration._store_node", lambda cluster, node, *_: node.name == "c")
+    p.refuse("portal.cluster.inventory._store_node", lambda cluster, node, *_: node.name == "c")
     yield
     assert set(Node.objects.values_list("name", flat=True)) == {"a", "b", "d"}
     p.plant(LoopName.INVENTORY, f"{p.world.cluster.pk}:c")
@@ -303,7 +308,7 @@ def fact(p: Planted) -> Iterator[None]:
     bad, good = (p.world.run(job) for job in p.two_training())
     at = timezone.now().timestamp() + 1
     p.executor.facts = [Fact(str(run.pk), 1, "absent", at) for run in (bad, good)]
-    p.refuse("portal.jobs.services.observation.record_fact", lambda fact: fact.run_id == str(bad.pk))
+    p.refuse("portal.reporting.observation.record_fact", lambda fact: fact.run_id == str(bad.pk))
     yield
     assert (Run.objects.get(pk=bad.pk).state, Run.objects.get(pk=good.pk).state) == (State.RUNNING, State.FAILED)
     p.plant(LoopName.FACTS, bad.pk)
@@ -324,7 +329,7 @@ def fact_of_one_that_is_alive(p: Planted) -> Iterator[None]:
 @in_task("evenkeel.run_round")
 def job_that_comes(p: Planted) -> Iterator[None]:
     bad, good = p.two_jobs()
-    p.refuse("portal.material.preparation.why_not", lambda run, _: run.job_id == bad.pk)
+    p.refuse("portal.execution.preparation.why_not", lambda run, _: run.job_id == bad.pk)
     yield
     assert p.world.state(bad) is State.WAITING_FOR_INITIAL_CONTACT
     assert p.world.state(good) is State.LAUNCHING
@@ -334,7 +339,7 @@ def job_that_comes(p: Planted) -> Iterator[None]:
 @in_task("evenkeel.run_round")
 def run_that_cannot_move(p: Planted) -> Iterator[None]:
     bad, good = p.two_jobs()
-    p.refuse("portal.jobs.services.moves._columns", lambda one, _: one.run.job_id == bad.pk)
+    p.refuse("portal.lifecycle.transitions._columns", lambda one, _: one.run.job_id == bad.pk)
     yield
     assert p.world.state(good) is State.LAUNCHING
     p.plant(LoopName.ACCEPT, p.world.run(bad).pk)
@@ -345,7 +350,7 @@ def overdue_run(p: Planted) -> Iterator[None]:
     bad, good = p.two_jobs(gpus={"min": 1, "max": 1})
     p.world.round()
     Run.objects.update(state_since=timezone.now() - timedelta(days=1))
-    p.refuse("portal.jobs.services.observation._overdue", lambda run, *_: run.job_id == bad.pk)
+    p.refuse("portal.reporting.timeouts._overdue", lambda run, *_: run.job_id == bad.pk)
     yield
     assert Run.objects.filter(job=good, attempt=1).get().state == State.FAILED
     assert p.world.state(bad) is State.LAUNCHING
@@ -355,8 +360,8 @@ def overdue_run(p: Planted) -> Iterator[None]:
 @in_task("evenkeel.run_round")
 def limited_job(p: Planted) -> Iterator[None]:
     bad, good = p.two_training(max_cost=0.0001)
-    p.refuse("portal.jobs.services.limits._park_if_spent", lambda job, _: job.pk == bad.pk)
-    p.patch.setattr("portal.jobs.services.limits.so_far_products", lambda job, ctx: 10**30)
+    p.refuse("portal.lifecycle.job_limits._park_if_spent", lambda job, _: job.pk == bad.pk)
+    p.patch.setattr("portal.lifecycle.job_limits.so_far_products", lambda job, ctx: 10**30)
     yield
     assert [Job.objects.get(pk=job.pk).hold_kind for job in (bad, good)] == ["", "cost"]
     p.plant(LoopName.LIMITS, bad.pk)
@@ -366,7 +371,7 @@ def limited_job(p: Planted) -> Iterator[None]:
 def job_with_max_duration(p: Planted) -> Iterator[None]:
     bad, good = p.two_training(max_duration=60)
     Run.objects.update(state_since=timezone.now() - timedelta(days=1))
-    p.refuse("portal.jobs.services.limits._is_overdue", lambda job, *_: job.pk == bad.pk)
+    p.refuse("portal.lifecycle.job_limits._is_overdue", lambda job, *_: job.pk == bad.pk)
     yield
     assert p.world.state(good) is State.FAILED
     assert p.world.state(bad) is State.RUNNING
@@ -379,9 +384,9 @@ def budget(p: Planted) -> Iterator[None]:
     other = Project.objects.create(key="speech", name="Speech")
     bad, good = (Quota.objects.create(project=project, **values) for project in (p.world.project, other))
     given = list[int]()
-    p.patch.setattr("portal.jobs.services.budgets.Uses.used", lambda uses, quota: quota.limit * 2)
-    p.patch.setattr("portal.jobs.services.budgets._give", lambda quota, *_: given.append(quota.pk))
-    p.refuse("portal.jobs.services.budgets._give", lambda quota, *_: quota.pk == bad.pk)
+    p.patch.setattr("portal.accounting.budgets.Uses.used", lambda uses, quota: quota.limit * 2)
+    p.patch.setattr("portal.accounting.budgets._give", lambda quota, *_: given.append(quota.pk))
+    p.refuse("portal.accounting.budgets._give", lambda quota, *_: quota.pk == bad.pk)
     yield
     assert good.pk in given
     assert bad.pk not in given
@@ -394,7 +399,7 @@ def unschedulable_job(p: Planted) -> Iterator[None]:
     after = {"dependencies": [{"type": "afterok", "job": first.number}]}
     bad, good = p.two_jobs(**after)
     cancel_job(user=p.world.user, job=first)
-    p.refuse("portal.jobs.services.hopeless.cancel_job", lambda job, **_: job.pk == bad.pk)
+    p.refuse("portal.lifecycle.cancel.cancel_job", lambda job, **_: job.pk == bad.pk)
     yield
     assert p.world.state(good) is State.CANCELLED
     assert p.world.state(bad) is not State.CANCELLED
@@ -416,7 +421,7 @@ def _is_left_out(p: Planted, bad: Job, good: Job) -> None:
 @in_task("evenkeel.run_round")
 def job_that_cannot_be_read(p: Planted) -> Iterator[None]:
     bad, good = p.two_jobs()
-    p.refuse("portal.jobs.snapshots._job", lambda job, *_: job.pk == bad.pk)
+    p.refuse("portal.snapshot.rows.job_row", lambda job, *_: job.pk == bad.pk)
     yield
     _is_left_out(p, bad, good)
     p.plant(LoopName.SNAPSHOT, bad.pk)
@@ -425,7 +430,7 @@ def job_that_cannot_be_read(p: Planted) -> Iterator[None]:
 @in_task("evenkeel.run_round")
 def job_whose_limits_cannot_be_read(p: Planted) -> Iterator[None]:
     bad, good = p.two_jobs()
-    p.refuse("portal.jobs.quota_use.limits_of", lambda jobs, *_: any(job.pk == bad.pk for job in jobs))
+    p.refuse("portal.accounting.quota_usage.limits_of", lambda jobs, *_: any(job.pk == bad.pk for job in jobs))
     yield
     _is_left_out(p, bad, good)
     p.plant(LoopName.SNAPSHOT, bad.pk)
@@ -434,7 +439,7 @@ def job_whose_limits_cannot_be_read(p: Planted) -> Iterator[None]:
 @in_task("evenkeel.run_round")
 def job_that_cannot_be_planned(p: Planted) -> Iterator[None]:
     bad, good = p.two_jobs()
-    p.refuse("portal.jobs.round_plans.plan_round", lambda seen, _: any(job.id == str(bad.pk) for job in seen.jobs))
+    p.refuse("portal.rounds.plan.plan_round", lambda seen, _: any(job.id == str(bad.pk) for job in seen.jobs))
     yield
     _is_left_out(p, bad, good)
     p.plant(LoopName.SNAPSHOT, bad.pk)
@@ -444,7 +449,7 @@ def job_that_cannot_be_planned(p: Planted) -> Iterator[None]:
 def running_job_that_cannot_be_read(p: Planted) -> Iterator[None]:
     bad, _ = p.two_training()
     other = p.world.submit(gpus={"min": 1, "max": 8})
-    p.refuse("portal.jobs.snapshots._job", lambda job, *_: job.pk == bad.pk)
+    p.refuse("portal.snapshot.rows.job_row", lambda job, *_: job.pk == bad.pk)
     yield
     assert p.world.gpus(bad) == 1
     assert 0 < p.world.gpus(other) <= 6
@@ -455,7 +460,7 @@ def running_job_that_cannot_be_read(p: Planted) -> Iterator[None]:
 @in_task("evenkeel.run_round")
 def move(p: Planted) -> Iterator[None]:
     bad, good = p.two_jobs(gpus={"min": 8, "max": 8})
-    p.refuse("portal.jobs.services.plans._transition", lambda run, m: run.job_id == bad.pk)
+    p.refuse("portal.lifecycle.commit_plan._transition", lambda run, m: run.job_id == bad.pk)
     yield
     assert p.world.gpus(bad) == 0
     p.world.round()
@@ -472,7 +477,7 @@ def reason(p: Planted) -> Iterator[None]:
         def __getitem__(self, key: str) -> Any:
             return p.fail() if key == str(bad.pk) else super().__getitem__(key)
 
-    def planned(cluster: Cluster, now: Any, real: Any = plan_cluster) -> tuple[snapshots.ClusterView, Plan]:
+    def planned(cluster: Cluster, now: Any, real: Any = plan_cluster) -> tuple[take.ClusterView, Plan]:
         view, plan = real(cluster, now)
         return view, replace(plan, reasons=Untold(plan.reasons))
 
@@ -487,7 +492,7 @@ def reason(p: Planted) -> Iterator[None]:
 @in_task("evenkeel.run_round")
 def launch(p: Planted) -> Iterator[None]:
     bad, good = p.two_jobs(gpus={"min": 1, "max": 1})
-    p.refuse("portal.jobs.services.plans._launched", lambda run, *_: run.job_id == bad.pk)
+    p.refuse("portal.lifecycle.launch_queue._launched", lambda run, *_: run.job_id == bad.pk)
     yield
     assert p.world.state(bad) is State.STANDBY
     assert p.world.state(good) is State.LAUNCHING
@@ -498,7 +503,7 @@ def launch(p: Planted) -> Iterator[None]:
 def node_to_check(p: Planted) -> Iterator[None]:
     late = {"check_state": "failed", "next_check_at": timezone.now() - timedelta(seconds=1)}
     Node.objects.update(**late)
-    p.refuse("portal.jobs.services.checks.open_check", lambda node, *_, **__: node.name == "a")
+    p.refuse("portal.cluster.node_checks.open_check", lambda node, *_, **__: node.name == "a")
     p.patch.setattr(django_settings, "EVENKEEL_NODE_CHECKS", True)
     yield
     assert list(NodeCheck.objects.values_list("node__name", flat=True)) == ["b"]
@@ -513,10 +518,10 @@ def preparation(p: Planted) -> Iterator[tuple[Any, ...]]:
     bad, good = p.two_jobs()
     for job in (bad, good):
         RunMaterial.objects.update_or_create(run=p.world.run(job), defaults={"next_look_at": timezone.now()})
-    p.refuse("portal.material.preparation.wishes", lambda run: run.job_id == bad.pk)
+    p.refuse("portal.execution.preparation.wishes", lambda run: run.job_id == bad.pk)
     yield ((str(p.world.run(bad).pk),), (str(p.world.run(good).pk),))
     RunMaterial.objects.update(next_look_at=timezone.now())
-    from portal.material.preparation import due
+    from portal.execution.preparation import due
 
     assert due(p.world.cluster.pk, timezone.now()) == [p.world.run(good).pk]
     p.plant(LoopName.PREPARE, p.world.run(bad).pk)
@@ -527,8 +532,8 @@ def handover(p: Planted) -> Iterator[tuple[Any, ...]]:
     bad, good = p.two_jobs()
     for job in (bad, good):
         handovers.ask_for_handover(job, timezone.now() - timedelta(seconds=1))
-    p.patch.setattr(tasks, "_give_files", lambda executor, job: None)
-    p.refuse("portal.jobs.tasks._give_files", lambda executor, job: job == bad.pk)
+    p.patch.setattr(handover_module, "_give_files", lambda executor, job: None)
+    p.refuse("portal.execution.handover.give_files", lambda executor, job: job == bad.pk)
     yield ((str(bad.pk),), (str(good.pk),))
     assert Handover.objects.get().job_id == bad.pk
     assert Handover.objects.get().error
@@ -539,7 +544,7 @@ def handover(p: Planted) -> Iterator[tuple[Any, ...]]:
 def project_stream(p: Planted) -> Iterator[None]:
     bad = Project.objects.create(key="aaa", name="Bad")
     _published(p)
-    p.refuse("portal.jobs.live_state._project", lambda project, *_: project.pk == bad.pk)
+    p.refuse("portal.live.streams._project", lambda project, *_: project.pk == bad.pk)
     yield
     assert {"cluster", "project:vision"} <= set(p.numbers)  # type: ignore[attr-defined]
     assert "project:aaa" not in p.numbers  # type: ignore[attr-defined]
@@ -550,16 +555,16 @@ def project_stream(p: Planted) -> Iterator[None]:
 def job_of_a_stream(p: Planted) -> Iterator[None]:
     bad, good = p.two_jobs()
     _published(p)
-    p.refuse("portal.jobs.live_state.describe_job", lambda job, _: job.pk == bad.pk)
+    p.refuse("portal.live.streams.describe_job", lambda job, _: job.pk == bad.pk)
     yield
-    assert set(live_state.build(timezone.now())["project:vision"]["jobs"]) == {str(good.number)}
+    assert set(streams.build(timezone.now())["project:vision"]["jobs"]) == {str(good.number)}
     p.plant(LoopName.LIVE, bad.pk)
 
 
 @in_task("evenkeel.publish_live")
 def stream_that_cannot_be_published(p: Planted) -> Iterator[None]:
     _published(p)
-    p.refuse("portal.jobs.live._store_and_send", lambda redis, stream, *_: stream == "cluster")
+    p.refuse("portal.live.publish._store_and_send", lambda redis, stream, *_: stream == "cluster")
     yield
     assert "project:vision" in p.numbers  # type: ignore[attr-defined]
     p.plant(LoopName.LIVE, "publish:cluster")
@@ -567,9 +572,9 @@ def stream_that_cannot_be_published(p: Planted) -> Iterator[None]:
 
 def _published(p: Planted) -> None:
     p.numbers = set[str]()  # type: ignore[attr-defined]
-    p.patch.setattr(live, "is_watched", lambda: True)
-    p.patch.setattr(live.Published, "rest_left_s", lambda *_, **__: 0.0)
-    p.patch.setattr(live, "_store_and_send", lambda redis, stream, *_: p.numbers.add(stream) or 1)  # type: ignore[attr-defined]
+    p.patch.setattr(publish, "is_watched", lambda: True)
+    p.patch.setattr(publish.Published, "rest_left_s", lambda *_, **__: 0.0)
+    p.patch.setattr(publish, "_store_and_send", lambda redis, stream, *_: p.numbers.add(stream) or 1)  # type: ignore[attr-defined]
 
 
 def _of_clusters(task: str, target: str, loop: LoopName, what: str = "") -> None:
@@ -590,14 +595,16 @@ def _of_clusters(task: str, target: str, loop: LoopName, what: str = "") -> None
     in_task(task)(plant)
 
 
-_of_clusters("evenkeel.sample_cluster", "portal.jobs.history.sample", LoopName.SAMPLES, "load")
-_of_clusters("evenkeel.sample_shares", "portal.jobs.housekeeping.sample_shares", LoopName.SAMPLES, "shares")
-_of_clusters("evenkeel.sample_fairness", "portal.jobs.housekeeping.sample_fairness", LoopName.SAMPLES, "fairness")
-_of_clusters("evenkeel.enforce_idle_rules", "portal.jobs.housekeeping._enforce_idle_rule", LoopName.IDLE)
-_of_clusters("evenkeel.reap_orphans", "portal.jobs.tasks._reap_orphans", LoopName.ORPHANS)
-_of_clusters("evenkeel.read_site_shares", "portal.jobs.tasks._read_site_shares", LoopName.SAMPLES, "site shares")
-_of_clusters("evenkeel.foresee_starts", "portal.jobs.forecast_tasks.foresee_cluster", LoopName.EXPECTED_STARTS)
-_of_clusters("evenkeel.collect_artifacts", "portal.material.tasks._collect_of", LoopName.ARTIFACTS)
+_of_clusters("evenkeel.sample_cluster", "portal.rounds.pruning.sample", LoopName.SAMPLES, "load")
+_of_clusters("evenkeel.sample_shares", "portal.rounds.fairness_tasks.sample_shares", LoopName.SAMPLES, "shares")
+_of_clusters("evenkeel.sample_fairness", "portal.rounds.fairness_tasks.sample_fairness", LoopName.SAMPLES, "fairness")
+_of_clusters("evenkeel.enforce_idle_rules", "portal.rounds.fairness_tasks._enforce_idle_rule", LoopName.IDLE)
+_of_clusters("evenkeel.reap_orphans", "portal.execution.observe._reap_orphans", LoopName.ORPHANS)
+_of_clusters(
+    "evenkeel.read_site_shares", "portal.rounds.upkeep_tasks._read_site_shares", LoopName.SAMPLES, "site shares"
+)
+_of_clusters("evenkeel.foresee_starts", "portal.forecasts.start_tasks.foresee_cluster", LoopName.EXPECTED_STARTS)
+_of_clusters("evenkeel.collect_artifacts", "portal.execution.material_tasks._collect_of", LoopName.ARTIFACTS)
 
 
 @in_task("evenkeel.enforce_idle_rules")
@@ -607,7 +614,7 @@ def idle_run(p: Planted) -> Iterator[None]:
         values = {"epoch": 1, "accelerator_type": "k1", "gpu_hundredths": 100, "heard_at": timezone.now()}
         RunActivity.objects.update_or_create(run=p.world.run(job), defaults=values)
     looked = list[Any]()
-    module = "portal.jobs.services.idleness"
+    module = "portal.lifecycle.idle_jobs"
     p.patch.setattr(f"{module}._idle", lambda rows, rule: rows)
     p.patch.setattr(f"{module}._warn_or_park", lambda row, *_: looked.append(row.run.job_id))
     p.refuse(f"{module}._warn_or_park", lambda row, *_: row.run.job_id == bad.pk)
@@ -619,12 +626,12 @@ def idle_run(p: Planted) -> Iterator[None]:
 @in_task("evenkeel.check_nodes")
 def node_check(p: Planted) -> Iterator[tuple[Any, ...]]:
     bad, good = (NodeCheck.objects.create(node=node, cause="asked") for node in Node.objects.order_by("name"))
-    p.refuse("portal.jobs.services.checks.conclude", lambda check, *_: check.pk == bad.pk)
+    p.refuse("portal.cluster.node_checks.conclude", lambda check, *_: check.pk == bad.pk)
     yield ((p.world.cluster.pk,),)
     assert NodeCheck.objects.get(pk=good.pk).passed
     assert NodeCheck.objects.get(pk=bad.pk).ended_at is None
     later = timezone.now() + timedelta(hours=1)
-    assert bad.pk not in {check.pk for check in checks.due(p.world.cluster.pk, later)}
+    assert bad.pk not in {check.pk for check in node_checks.due(p.world.cluster.pk, later)}
     p.plant(LoopName.NODE_CHECKS, bad.pk)
 
 
@@ -633,7 +640,7 @@ def pruning(p: Planted) -> Iterator[None]:
     old = timezone.now() - timedelta(days=4_000)
     values = dict.fromkeys(("gpus_total", "gpus_held", "gpus_training", "queued", "waiting", "spend_micro_per_hour"), 0)
     ClusterSample.objects.create(cluster=p.world.cluster, at=old, **values)
-    p.refuse("portal.jobs.partitions.ensure")
+    p.refuse("portal.jobs.event_months.ensure")
     yield
     assert not ClusterSample.objects.filter(at=old).exists()
     p.plant(LoopName.PRUNING, ":partitions of events")
@@ -658,7 +665,7 @@ def metrics_of_a_run(p: Planted) -> Iterator[None]:
     for run in (bad, good):
         Run.objects.filter(pk=run.pk).update(ended_at=timezone.now() - timedelta(days=100))
         MetricPoint.objects.create(run=run, at=timezone.now(), step=1, values={}, epoch=1)
-    p.refuse("portal.jobs.metric_history._thin_ended", lambda runs: bad.pk in runs)
+    p.refuse("portal.history.metrics._thin_ended", lambda runs: bad.pk in runs)
     yield
     assert [Run.objects.get(pk=run.pk).metrics_thinned for run in (bad, good)] == [False, True]
     p.plant(LoopName.PRUNING, f"metrics:{bad.pk}")
@@ -688,7 +695,7 @@ def _two_artifacts(p: Planted) -> tuple[Artifact, Artifact]:
 
 def artifact(p: Planted) -> Iterator[None]:
     bad, _ = _two_artifacts(p)
-    p.refuse("portal.material.tasks._remove_artifact", lambda one: one.pk == bad.pk)
+    p.refuse("portal.execution.material_tasks._remove_artifact", lambda one: one.pk == bad.pk)
     yield
     assert list(Artifact.objects.values_list("path", flat=True)) == ["bad"]
     p.plant(LoopName.REMOVAL, f"artifact:{bad.pk}")
@@ -726,7 +733,7 @@ def environment(p: Planted) -> Iterator[None]:
     bad, _ = (Environment.objects.create(digest=f"{i:064x}", requirements="x", **values) for i in (1, 2))
     limits = replace(django_settings.EVENKEEL_MATERIAL, environment_cache_bytes=0)
     p.patch.setattr(django_settings, "EVENKEEL_MATERIAL", limits)
-    p.refuse("portal.material.tasks.forget_environment", lambda one: one.pk == bad.pk)
+    p.refuse("portal.execution.material_tasks.forget_environment", lambda one: one.pk == bad.pk)
     yield
     assert list(Environment.objects.all()) == [bad]
     p.plant(LoopName.REMOVAL, f"environment:{bad.pk}")

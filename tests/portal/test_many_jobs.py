@@ -9,11 +9,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from portal.jobs import live_state
-from portal.jobs.describe import describe_jobs
+from portal.jobs.access import in_states
 from portal.jobs.models import Job, Run
-from portal.jobs.queue import queue_order, queue_positions
-from portal.jobs.selectors import in_states
+from portal.live import streams
+from portal.readmodels.jobs.summary import describe_jobs
+from portal.readmodels.queue.order import queue_order, queue_positions
 from scheduling.lifecycle import LIVE, WAITING
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -30,7 +30,7 @@ def _statements(call: Callable[[], object]) -> list[str]:
 
 
 def _publish() -> object:
-    return live_state.build(timezone.now())
+    return streams.build(timezone.now())
 
 
 @pytest.mark.parametrize("what", ["round", "publication"])

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from portal.jobs import launching, profiles
+from portal.execution import launch_request
 from portal.jobs.models import Job, JobEvent, ModelType, Run, ThroughputSample
-from portal.jobs.snapshots import take_snapshot
+from portal.snapshot.take import take_snapshot
+from portal.throughput import profiles
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
@@ -138,7 +139,7 @@ def test_emulated_runs_say_nothing_of_other_jobs(virtual: World, settings: Any) 
 def test_a_given_pace_is_no_measurement(virtual: World) -> None:
     job = virtual.submit(throughput={"k1": [10.0]}, gpus={"min": 1, "max": 1})
     virtual.train(job)
-    paced(job, launching.pace_of(virtual.run(job), "k1", 1))
+    paced(job, launch_request.pace_of(virtual.run(job), "k1", 1))
     reported(virtual, job, 4.0)
     assert ThroughputSample.objects.get().emulated
     assert (curve_of(virtual, job).source, curve_of(virtual, job).at(1)) == ("user", 10.0)

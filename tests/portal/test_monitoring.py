@@ -17,7 +17,7 @@ from pytest_django import DjangoAssertNumQueries
 from accounts.models import User
 from accounts.tokens import ALL_SCOPES, create_token
 from portal.jobs.models import Command, Node, Run
-from portal.jobs.services.submission import cancel_job
+from portal.lifecycle.cancel import cancel_job
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from psycopg2.extras import DateTimeTZRange
 
 from portal.jobs.models import Accelerator, Assignment, Command, Displacement, Hold, Job, JobEvent, Run
-from portal.jobs.services import observation, plans
-from portal.jobs.services.moves import StaleRun, Transition, move_all
-from portal.jobs.services.submission import cancel_job
+from portal.lifecycle import commit_plan, launch_queue
+from portal.lifecycle.cancel import cancel_job
+from portal.lifecycle.transitions import StaleRun, Transition, move_all
+from portal.reporting import acceptance, timeouts
+from portal.snapshot import run_version
 from scheduling.domain import Gang, Move, Plan, Reason
 from scheduling.errors import InvalidTransition
 from scheduling.lifecycle import Event, State
@@ -31,7 +33,7 @@ def queue(world: World, count: int) -> list[Job]:
     """So many jobs more, in the queue."""
     before = Job.objects.count()
     world.submit(array={"indices": f"1-{count}"})
-    accept = observation.accept_waiting
+    accept = acceptance.accept_waiting
     accept(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
     return list(Job.objects.order_by("number")[before:])
 
@@ -57,17 +59,17 @@ def start(job: Job, *gpus: int) -> Move:
 def commit(world: World, moves: Sequence[Move], now: datetime | None = None) -> list[Move]:
     world.cluster.refresh_from_db()
     runs = Run.objects.filter(job__run__isnull=False).select_related("job")
-    return plans.commit_plan(
+    return commit_plan.commit_plan(
         cluster_id=world.cluster.pk,
         round_epoch=world.cluster.round_epoch,
         plan=Plan(tuple(moves)),
-        seen={str(r.job_id): plans.Seen(r.pk, State(r.state), r.epoch, r.job.project_id) for r in runs},
+        seen={str(r.job_id): run_version.Seen(r.pk, State(r.state), r.epoch, r.job.project_id) for r in runs},
         now=now or timezone.now(),
     )
 
 
 def launch(world: World, now: datetime | None = None) -> list[Run]:
-    return plans.launch_ready(cluster_id=world.cluster.pk, now=now or timezone.now())
+    return launch_queue.launch_ready(cluster_id=world.cluster.pk, now=now or timezone.now())
 
 
 def statements(call: Callable[[], object]) -> int:
@@ -99,13 +101,13 @@ def test_a_run_more_that_is_taken_in_or_loses_its_protection_costs_no_statement_
     for count in (5, 50):
         world.submit(array={"indices": f"1-{count}"})
         new = list(Job.objects.order_by("number"))[-count:]
-        accept = partial(observation.accept_waiting, cluster_id=world.cluster.pk, now=timezone.now())
+        accept = partial(acceptance.accept_waiting, cluster_id=world.cluster.pk, now=timezone.now())
         taken_in = statements(lambda accept=accept: accept(problem_of=lambda run: None))  # type: ignore[misc]
         commit(world, [start(job, next(gpus)) for job in new])
         launch(world)
         ended = {"state": State.RUNNING_PROTECTED, "protected_until": timezone.now()}
         Run.objects.filter(job__in=new).update(**ended)
-        clock = partial(observation.advance_clock, cluster_id=world.cluster.pk, now=timezone.now())
+        clock = partial(timeouts.advance_clock, cluster_id=world.cluster.pk, now=timezone.now())
         counts.append((taken_in, statements(clock)))
         assert {world.state(job) for job in new} == {State.RUNNING}
     assert counts[0] == counts[1]
@@ -120,7 +122,7 @@ def test_who_was_cancelled_meanwhile_keeps_nobody_else_out() -> None:
         if run.job == jobs[2]:
             cancel_job(user=None, job=jobs[2])
 
-    observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=problem_of, now=timezone.now())
+    acceptance.accept_waiting(cluster_id=world.cluster.pk, problem_of=problem_of, now=timezone.now())
     assert [world.state(job) for job in jobs] == [
         State.CANCELLED if job == jobs[2] else State.WAITING_FOR_INITIAL_RESOURCE for job in jobs
     ]
@@ -209,7 +211,7 @@ def in_all_states() -> tuple[World, list[Job]]:
     for job in training:
         world.ready(job)
         world.unprotect(job)
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
     commit(world, [change(training[0], "rescale", [gpus[8]])])
     commit(world, [start(job, gpu) for job, gpu in zip(planned, gpus, strict=False)])
     assert [world.state(job) for job in jobs] == [
@@ -271,7 +273,7 @@ def test_what_is_written_together_is_what_is_written_alone(monkeypatch: pytest.M
                 moves.append(change(job, "preempt", mode=kind))
         found = []
         for together in (1, 500):
-            monkeypatch.setattr(plans, "BATCH", together)
+            monkeypatch.setattr(commit_plan, "BATCH", together)
             found.append(outcome(world, moves, now))
         assert found[0] == found[1]
 

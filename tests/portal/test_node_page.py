@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import Membership, Project, User
-from portal.jobs import events, node_page
+from portal.jobs import events
 from portal.jobs.models import Accelerator, Hold, Job, JobEvent, Node, Run
 from portal.jobs.models.activity import RunActivity
-from portal.jobs.node_page import BUCKET_S, BUCKETS, MOST, Span, held_seconds
+from portal.readmodels.cluster import node as node_page
+from portal.readmodels.cluster.node import BUCKET_S, BUCKETS, MOST, Span, held_seconds
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World

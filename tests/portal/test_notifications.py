@@ -13,12 +13,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import Membership, Project, Quota, User
+from portal.accounting.budgets import give_notices
+from portal.cluster import node_checks
 from portal.jobs import events
 from portal.jobs.models import FailingItem, HoldKind, Job, JobEvent, Node, NodeCheck, Run
-from portal.jobs.services import checks
-from portal.jobs.services.budgets import give_notices
-from portal.jobs.services.holds import place_hold
-from portal.jobs.services.submission import cancel_job
+from portal.lifecycle.cancel import cancel_job
+from portal.lifecycle.suspend import place_hold
 from portal.notices import kinds, messages, tasks, waiting
 from portal.notices.models import Delivery, Destination, Outbox, WaitingTold
 from portal.notices.outbox import take_in
@@ -142,7 +142,7 @@ class TestWhatIsTold:
         node = Node.objects.get(name="a")
         for cause in (NodeCheck.Cause.JOINED, NodeCheck.Cause.AGAIN):
             check = NodeCheck.objects.create(node=node, cause=cause)
-            checks.conclude(check, [Finding("free space", False, "3 MiB", "make room")], timezone.now())
+            node_checks.conclude(check, [Finding("free space", False, "3 MiB", "make room")], timezone.now())
         assert tell() == ["node.check_failed"]
         data = Delivery.objects.get().payload["data"]
         assert data["node"] == "a"

@@ -14,7 +14,7 @@ from django.utils import timezone
 from accounts.models import AuditEntry, Membership, Project, User
 from accounts.people import create_service_account
 from accounts.tokens import ALL_SCOPES, create_token
-from portal.jobs.services.submission import cancel_job
+from portal.lifecycle.cancel import cancel_job
 from portal.notices.deliveries import deliver_due
 from portal.notices.models import Delivery, Destination
 from portal.notices.outbox import take_in

@@ -21,7 +21,7 @@ from django.utils import timezone
 from accounts.models import AuditEntry
 from portal.jobs import events
 from portal.jobs.models import Job
-from portal.jobs.services.submission import cancel_job
+from portal.lifecycle.cancel import cancel_job
 from portal.notices import deliveries, pruning, tasks
 from portal.notices.deliveries import FAILS_FOR, MAX_ATTEMPTS, claim, deliver_due
 from portal.notices.models import Delivery, Destination

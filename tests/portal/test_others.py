@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from portal.jobs import forecast_tasks
-from portal.jobs.history import sample
+from portal.cluster.drains import drain_node
+from portal.forecasts import start_tasks
 from portal.jobs.models import Assignment, Cluster, ClusterSample, Command, Hold, Job, JobEvent, Node, Run
-from portal.jobs.others import Place, spread, taken_gpus
-from portal.jobs.services import engine_waits
-from portal.jobs.services.drains import drain_node
-from portal.jobs.snapshots import take_snapshot
+from portal.lifecycle import engine_waits
+from portal.rounds.pruning import sample
+from portal.snapshot.engine_jobs import Place, spread, taken_gpus
+from portal.snapshot.take import take_snapshot
 from scheduling.domain import Beside
 from scheduling.executors.base import Fact, Taken
 from scheduling.lifecycle import State
@@ -242,7 +242,7 @@ def test_expected_starts_know_when_they_end() -> None:
     first, waits = world.submit(gpus=4, steps=10**9), world.submit(gpus=4)
     world.round()
     assert world.state(first) is State.LAUNCHING
-    forecast_tasks.foresee_cluster(world.cluster)
+    start_tasks.foresee_cluster(world.cluster)
     said = Api(world.user).get(f"jobs/{waits.number}").json["expected_start"]
     assert said is not None
     assert abs(datetime.fromisoformat(said["p50_at"]) - now - timedelta(hours=1)) < timedelta(minutes=2)

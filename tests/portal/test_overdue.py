@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from portal.jobs import tasks
+from portal.execution import executors
 from portal.jobs.models import Command, Job, JobEvent, Run
-from portal.jobs.services import limits
+from portal.lifecycle import job_limits
+from portal.rounds import tasks
 from scheduling.errors import ExecutorError
 from scheduling.lifecycle import State
 from tests.portal.api import Api
@@ -32,7 +33,7 @@ def trained_for(world: World, seconds: float, **keys: Any) -> Job:
 
 
 def end_overdue(world: World) -> None:
-    limits.end_overdue(cluster_id=world.cluster.pk, now=timezone.now())
+    job_limits.end_overdue(cluster_id=world.cluster.pk, now=timezone.now())
 
 
 def test_a_run_far_beyond_its_max_duration_is_ended(world: World) -> None:
@@ -97,7 +98,7 @@ def test_nothing_is_ended_while_nobody_knows_what_runs(
         def observe(self, known: object, renewed_at: object) -> list[Any]:
             return []
 
-    monkeypatch.setattr(tasks, "executor_for", lambda name: Executor())
+    monkeypatch.setattr(executors, "executor_for", lambda name: Executor())
     job = trained_for(world, 900, max_duration=600)
     tasks.run_round()
     assert world.state(job) is state

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from portal.jobs.details import describe_detail
+from portal.cluster import policy
+from portal.jobs.access import described_jobs
 from portal.jobs.models import Hold, Job, ModelType, PairSample, Run
-from portal.jobs.pairs import pairs_for
-from portal.jobs.selectors import described_jobs
-from portal.jobs.services import administration
-from portal.jobs.snapshots import take_snapshot
+from portal.readmodels.jobs.detail import describe_detail
+from portal.snapshot.take import take_snapshot
+from portal.throughput.pairs import pairs_for
 from scheduling.policies.time_shares.programs.groups import colocated
 from scheduling.throughput.colocation import pairs_of
 from tests.portal.world import World, check_invariants
@@ -117,9 +117,7 @@ def test_the_job_page_goes_by_what_was_measured_beside_such_a_neighbour(world: W
 
 
 def measured_snapshot(world: World) -> Any:
-    administration.set_policy(
-        actor=None, cluster=world.cluster, name="max_sum_throughput", parameters={"variant": "packed"}
-    )
+    policy.set_policy(actor=None, cluster=world.cluster, name="max_sum_throughput", parameters={"variant": "packed"})
     world.cluster.refresh_from_db()
     return take_snapshot(world.cluster, timezone.now()).snapshot
 

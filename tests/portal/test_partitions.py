@@ -13,9 +13,10 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import AuditEntry, Membership, Project, User
+from portal.accounting import admission
+from portal.cluster.policy import set_policy
 from portal.jobs.models import Cluster, Job, Partition
-from portal.jobs.services import admission, submission
-from portal.jobs.services.administration import set_policy
+from portal.lifecycle import cancel
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
 
@@ -112,7 +113,7 @@ def test_one_is_removed_while_a_job_is_submitted(
             removed.append(_removed_elsewhere(parts)())
         admit(**given)
 
-    monkeypatch.setattr(submission, "admit", removing)
+    monkeypatch.setattr(cancel, "admit", removing)
     made = api.post("jobs", BODY | ({"partition": "day"} if named else {}))
     assert removed == [204]
     if named:

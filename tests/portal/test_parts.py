@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from portal.accounting.hold_costs import held
+from portal.cluster import policy as administration
 from portal.config import env
-from portal.jobs import launching
-from portal.jobs.describe import describe_jobs
-from portal.jobs.details import describe_detail
-from portal.jobs.holding import held
-from portal.jobs.live_state import build
+from portal.core.problems import Problems
+from portal.execution import launch_request
+from portal.jobfile.parsing import parse_job_file
+from portal.jobs.access import described_jobs
 from portal.jobs.models import Accelerator, Assignment, Hold, Job, JobEvent, MetricPoint, Run, ThroughputSample
-from portal.jobs.schema import Problems, parse_job_file
-from portal.jobs.selectors import described_jobs
-from portal.jobs.services import administration, measurement
-from portal.jobs.services.endings import explain_exit
-from portal.jobs.services.submission import cancel_job
+from portal.lifecycle.cancel import cancel_job
+from portal.lifecycle.end_run import explain_exit
+from portal.live.streams import build
+from portal.readmodels.jobs.detail import describe_detail
+from portal.readmodels.jobs.summary import describe_jobs
+from portal.reporting import throughput
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import State
 from tests.portal.world import World, check_invariants
@@ -213,7 +215,7 @@ def test_the_bill_is_of_the_share(world: World) -> None:
 def test_the_launch_says_the_part_and_paces_it(world: World) -> None:
     part = world.submit(gpus=0.25)
     world.round()
-    request = launching.launch_request(world.run(part), 1)
+    request = launch_request.launch_request(world.run(part), 1)
     assert (request.gpu_share_percent, request.gpu_memory_mib) == (25, 250)
     assert request.pace_steps_per_s == pytest.approx(10.0 / 4)
     assert "gets 25 % of 1 × k1" in JobEvent.objects.get(job=part, to_state=State.STANDBY).text
@@ -224,7 +226,7 @@ def test_what_runs_beside_others_says_nothing_of_a_whole_gpu(world: World) -> No
         world.ready(job)
         run, now = world.run(job), timezone.now()
         reports(run, now)
-        measurement.update([run], now)
+        throughput.update([run], now)
 
     part, whole = world.submit(gpus=0.5), world.submit(gpus=1)
     world.round()
@@ -243,7 +245,7 @@ def test_a_part_on_trial_is_known_once_it_was_measured() -> None:
     assert described(part)["throughput"]["predicted_steps_per_s"] is None  # type: ignore[index]
     run, now = world.run(part), timezone.now()
     reports(run, now)
-    measurement.update([run], now)
+    throughput.update([run], now)
     assert described(part)["throughput"]["predicted_steps_per_s"] == pytest.approx(10.0)  # type: ignore[index]
 
 

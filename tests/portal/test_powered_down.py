@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from portal.jobs.models import Assignment, Job, Run
-from portal.jobs.services import engine_waits
+from portal.lifecycle import engine_waits
 from scheduling.executors.base import POWERING_UP, Fact, NodeInfo
 from scheduling.lifecycle import State
 from tests.portal.test_previews import forecast, preview

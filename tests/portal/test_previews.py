@@ -14,12 +14,12 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Membership, Project, Quota, User
-from portal.jobs import preview_basis, preview_tasks, previews
+from portal.cluster.policy import set_policy
+from portal.forecasts import basis, preview_tasks, previews
+from portal.forecasts.basis import basis_of
+from portal.jobfile.parsing import parse_job_file
 from portal.jobs.models import Cluster, Job, JobEvent, Run
-from portal.jobs.preview_basis import basis_of
-from portal.jobs.schema import parse_job_file
-from portal.jobs.services import observation
-from portal.jobs.services.administration import set_policy
+from portal.reporting import acceptance
 from tests.portal.api import Api
 from tests.portal.world import CURVES, World
 
@@ -302,7 +302,7 @@ def test_a_snapshot_serves_several_previews_until_it_is_old(monkeypatch: pytest.
 
 
 def test_a_snapshot_that_takes_long_is_renewed_beside_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preview_basis, "_TIMES_MADE", 1e9)
+    monkeypatch.setattr(basis, "_TIMES_MADE", 1e9)
     world = World()
     asked: list[Any] = []
     monkeypatch.setattr(preview_tasks.renew_basis, "apply_async", lambda args, **_: asked.append(args))
@@ -323,7 +323,7 @@ def test_a_snapshot_serves_as_much_longer_as_it_took_longer(monkeypatch: pytest.
     first, now = basis_of(world.cluster), timezone.now()
     for took_s, serves_s in ((0.01, 1), (0.2, 4), (5.0, 15)):
         known = replace(first, at=now, took_s=took_s)
-        monkeypatch.setattr(preview_basis, "_newest", lambda _, known=known: known)
+        monkeypatch.setattr(basis, "_newest", lambda _, known=known: known)
         monkeypatch.setattr(timezone, "now", lambda late_s=serves_s - 0.1: now + timedelta(seconds=late_s))
         assert basis_of(world.cluster) == known
         monkeypatch.setattr(timezone, "now", lambda late_s=serves_s + 0.1: now + timedelta(seconds=late_s))
@@ -358,7 +358,7 @@ class TestPolicies:
         assert said["affected"] == 0  # who runs keeps what it has
         assert {said[name] for name in ("starting", "waiting", "put_out", "grown", "shrunk", "moved")} == {0}
         third = world.submit(steps=100_000)
-        observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
+        acceptance.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
         said = previews.preview_policy(world.user, world.cluster, "fifo_gang", {})
         assert (said["waiting"], said["grown"]) == (1, 1)  # f_scheduling would make room for it
         [effect] = [one for one in said["effects"] if one["job"]["number"] == third.number]

@@ -17,14 +17,16 @@ from accounts.invitations import BadInvitation, accept_invitation, invite
 from accounts.models import ApiToken, BudgetNotice, LedgerEntry, Membership, Project, Quota, User
 from accounts.rates import set_discount, set_rate
 from accounts.tokens import TokenEnded, create_token, rotate_token
+from portal.accounting.budgets import give_notices
 from portal.jobs.models import Assignment, Command, Hold, HoldKind, Job, JobEvent, Run
-from portal.jobs.services import limits, observation, plans
-from portal.jobs.services.budgets import give_notices
-from portal.jobs.services.holds import hold_job, release_job
-from portal.jobs.services.moves import StaleRun, Transition, move, move_all
-from portal.jobs.services.reports import StaleEpoch
-from portal.jobs.services.submission import JobHasEnded, cancel_job
-from portal.jobs.services.transfer import move_job
+from portal.lifecycle import commit_plan, job_limits, launch_queue
+from portal.lifecycle.cancel import JobHasEnded, cancel_job
+from portal.lifecycle.suspend import hold_job, release_job
+from portal.lifecycle.transitions import StaleRun, Transition, move, move_all
+from portal.reporting import acceptance, observation, timeouts
+from portal.reporting.reports import StaleEpoch
+from portal.snapshot import run_version
+from portal.submission.transfer import move_job
 from scheduling.domain import Plan, Reason
 from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import Event, State
@@ -37,7 +39,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def queued(world: World, **keys: Any) -> Job:
     job = world.submit(**keys)
-    observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
+    acceptance.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
     return job
 
 
@@ -115,14 +117,14 @@ def test_of_two_rounds_that_saw_the_same_one_is_applied(world: World) -> None:
     epoch = world.cluster.round_epoch
     gpu = gpu_ids()[0]
     done = overtaken(lambda: commit(world, [start(first, gpu)]), lambda: commit_at(world, epoch, start(second, gpu)))
-    assert isinstance(done.error, plans.StaleRound)
+    assert isinstance(done.error, commit_plan.StaleRound)
     assert (world.gpus(first), world.gpus(second)) == (1, 0)
 
 
 def commit_at(world: World, epoch: int, *moves: Any) -> Any:
     runs = Run.objects.filter(job__run__isnull=False).select_related("job")
-    seen = {str(r.job_id): plans.Seen(r.pk, State(r.state), r.epoch, r.job.project_id) for r in runs}
-    return plans.commit_plan(
+    seen = {str(r.job_id): run_version.Seen(r.pk, State(r.state), r.epoch, r.job.project_id) for r in runs}
+    return commit_plan.commit_plan(
         cluster_id=world.cluster.pk, round_epoch=epoch, plan=Plan(moves), seen=seen, now=timezone.now()
     )
 
@@ -131,7 +133,7 @@ def test_nobody_is_launched_who_was_cancelled_meanwhile(world: World) -> None:
     job, other = queued(world), queued(world)
     first, second = gpu_ids()[:2]
     commit(world, [start(job, first), start(other, second)])
-    done = overtaken(cancel(job), lambda: plans.launch_ready(cluster_id=world.cluster.pk, now=timezone.now()))
+    done = overtaken(cancel(job), lambda: launch_queue.launch_ready(cluster_id=world.cluster.pk, now=timezone.now()))
     assert [run.job_id for run in done.result] == [other.pk]
     assert not Hold.objects.filter(run__job=job).exists()
     assert not Command.objects.filter(run__job=job, verb=Command.Verb.LAUNCH).exists()
@@ -143,7 +145,7 @@ def test_a_round_writes_no_reason_over_that_of_a_run_which_ended(world: World) -
     reason = Reason("capacity", "It waits.")
     plan = Plan((), reasons={str(job.pk): reason})
     run = world.run(job)
-    seen = {str(job.pk): plans.Seen(run.pk, State(run.state), run.epoch, job.project_id)}
+    seen = {str(job.pk): run_version.Seen(run.pk, State(run.state), run.epoch, job.project_id)}
     world.cluster.refresh_from_db()
     values: dict[str, Any] = {
         "cluster_id": world.cluster.pk,
@@ -151,7 +153,7 @@ def test_a_round_writes_no_reason_over_that_of_a_run_which_ended(world: World) -
         "plan": plan,
         "seen": seen,
     }
-    overtaken(cancel(job), lambda: plans.commit_plan(**values, now=timezone.now()))
+    overtaken(cancel(job), lambda: commit_plan.commit_plan(**values, now=timezone.now()))
     assert world.run(job).reason_token != "capacity"
 
 
@@ -159,7 +161,7 @@ def test_who_keeps_its_gpus_because_its_move_is_refused_keeps_them_before_they_g
     stays, busy, newcomer = queued(world), queued(world), queued(world)
     first, second = gpu_ids()[:2]
     commit(world, [start(stays, first), start(busy, second)])
-    plans.launch_ready(cluster_id=world.cluster.pk, now=timezone.now())
+    launch_queue.launch_ready(cluster_id=world.cluster.pk, now=timezone.now())
     applied = commit(world, [start(newcomer, first), change(stays, "rescale", [second])])
     assert applied == []
     assert (world.gpus(stays), world.gpus(busy), world.gpus(newcomer)) == (1, 1, 0)
@@ -216,7 +218,7 @@ def test_what_takes_too_long_is_ended_by_what_it_is_now(world: World) -> None:
     job = world.submit()
     world.round()
     Run.objects.filter(job=job).update(state_since=timezone.now() - timedelta(days=1))
-    overtaken(cancel(job), lambda: observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now()))
+    overtaken(cancel(job), lambda: timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now()))
     assert world.state(job) is State.CANCELLED
     assert Run.objects.filter(job=job).count() == 1
 
@@ -225,13 +227,13 @@ def test_who_is_cancelled_meanwhile_is_not_ended_for_its_time(world: World) -> N
     job = world.submit(max_duration=600, gpus={"min": 1, "max": 1})
     world.train(job)
     later = timezone.now() + timedelta(days=1)
-    done = overtaken(cancel(job), lambda: limits.end_overdue(cluster_id=world.cluster.pk, now=later))
+    done = overtaken(cancel(job), lambda: job_limits.end_overdue(cluster_id=world.cluster.pk, now=later))
     assert done.waited
     assert (done.error, world.state(job)) == (None, State.CANCELLED)
     assert Run.objects.filter(job=job).count() == 1
     other = world.submit(max_duration=600, retry={"limit": 0})
     world.train(other)
-    limits.end_overdue(cluster_id=world.cluster.pk, now=later)
+    job_limits.end_overdue(cluster_id=world.cluster.pk, now=later)
     assert world.state(other) is State.FAILED
 
 
@@ -295,7 +297,7 @@ def test_of_a_deadline_people_are_told_once(world: World) -> None:
     world.train(job)
 
     def tell() -> None:
-        limits.enforce(cluster_id=world.cluster.pk, now=deadline + timedelta(seconds=1))
+        job_limits.enforce(cluster_id=world.cluster.pk, now=deadline + timedelta(seconds=1))
 
     done = overtaken(tell, tell)
     assert done.waited
@@ -411,7 +413,7 @@ def test_a_gpu_is_assigned_once(world: World) -> None:
     for model in (Assignment, Hold):
         model.objects.filter(run__job=other).delete()
         if model is Hold:
-            plans.launch_ready(cluster_id=world.cluster.pk, now=timezone.now())
+            launch_queue.launch_ready(cluster_id=world.cluster.pk, now=timezone.now())
         with pytest.raises(IntegrityError):
             model.objects.create(run=world.run(other), accelerator_id=gpu, epoch=1, during=during)
 

@@ -11,9 +11,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from portal.jobs import launching, reporting
+from portal.cluster import inventory as administration
+from portal.execution import launch_request
 from portal.jobs.models import Accelerator, Command, Node
-from portal.jobs.services import administration, measurement, observation
+from portal.lifecycle import report_interval
+from portal.reporting import observation, throughput
 from scheduling.executors.base import AcceleratorInfo, Fact, NodeInfo
 from scheduling.lifecycle import State
 from tests.portal.world import World
@@ -33,21 +35,21 @@ def test_few_runs_report_at_the_usual_pace_and_many_less_often(settings: Any) ->
     paces = {200: 10.0, 201: 12.5, 250: 12.5, 251: 15.625, 1_000: 10 * 1.25**8, 10**6: 120.0}
     for count, pace_s in paces.items():
         cache.set(_KEY, count, None)
-        assert reporting.interval_s() == pace_s
+        assert report_interval.interval_s() == pace_s
     settings.EVENKEEL_REPORT_INTERVAL_S = 300.0
-    assert reporting.interval_s() == 300.0
+    assert report_interval.interval_s() == 300.0
     cache.delete(_KEY)
 
 
 def test_runs_that_hold_gpus_are_counted_and_launches_told(world: World, settings: Any) -> None:
     settings.EVENKEEL_REPORTS_PER_S = 0.1
     jobs = [world.submit(gpus={"min": 1, "max": 1}) for _ in range(2)]
-    reporting.note_runs()
-    assert reporting.interval_s() == 10.0
+    report_interval.note_runs()
+    assert report_interval.interval_s() == 10.0
     world.round()
-    reporting.note_runs()
-    assert reporting.interval_s() == 10.0 * 1.25**4
-    assert launching.launch_request(world.run(jobs[0]), 1).report_interval_s == reporting.interval_s()
+    report_interval.note_runs()
+    assert report_interval.interval_s() == 10.0 * 1.25**4
+    assert launch_request.launch_request(world.run(jobs[0]), 1).report_interval_s == report_interval.interval_s()
     cache.delete(_KEY)
 
 
@@ -81,11 +83,11 @@ def test_later_reports_are_measured_once_a_minute(world: World) -> None:
     world.train(job)
     run, now = world.run(job), timezone.now().replace(second=30)
     run.ready_at = now - timedelta(seconds=200)
-    assert measurement.is_due(run, now - timedelta(seconds=10), now)
+    assert throughput.is_due(run, now - timedelta(seconds=10), now)
     run.ready_at = now - timedelta(seconds=2_000)
-    assert not measurement.is_due(run, now - timedelta(seconds=10), now)
-    assert measurement.is_due(run, now - timedelta(seconds=31), now)
-    assert measurement.is_due(run, None, now)
+    assert not throughput.is_due(run, now - timedelta(seconds=10), now)
+    assert throughput.is_due(run, now - timedelta(seconds=31), now)
+    assert throughput.is_due(run, None, now)
 
 
 def inventory(count: int) -> list[NodeInfo]:

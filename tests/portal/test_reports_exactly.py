@@ -12,12 +12,13 @@ import pytest
 from django.utils import timezone
 from pydantic import ValidationError
 
-from portal.jobs import wakeups
+from portal.core import wake
+from portal.core.problems import Problems
+from portal.jobfile.parsing import parse_job_file
 from portal.jobs.models import Checkpoint, IdempotencyKey, Job, JobArray, JobEvent, MetricPoint, ModelType, Run
-from portal.jobs.schema import Problems, parse_job_file
-from portal.jobs.services import activity, measurement, reports
-from portal.jobs.services.reports import MAX_SAMPLES, Report, record_report
-from portal.jobs.services.submission import IdempotencyConflict, body_digest, submit_job
+from portal.reporting import activity, reports, throughput
+from portal.reporting.reports import MAX_SAMPLES, Report, record_report
+from portal.submission.submit import IdempotencyConflict, body_digest, submit_job
 from scheduling.lifecycle import State
 from tests.portal.test_guards_exactly import job, launching
 from tests.portal.test_moves_together import gpu_ids
@@ -32,8 +33,8 @@ Commits = Callable[..., Any]
 def woken(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Seconds until what was woken, bytes by project, and that steps are to be told."""
     found: list[Any] = []
-    monkeypatch.setattr(wakeups, "wake", lambda seconds=0.0: found.append(seconds))
-    monkeypatch.setattr(wakeups, "publish_steps", lambda: found.append("steps"))
+    monkeypatch.setattr(wake, "wake", lambda seconds=0.0: found.append(seconds))
+    monkeypatch.setattr(wake, "publish_steps", lambda: found.append("steps"))
     monkeypatch.setattr(reports, "note_written", lambda project, size: found.append((project, size)))
     return found
 
@@ -77,7 +78,7 @@ def test_what_fails_afterwards_does_not_undo_what_was_taken_in(
     def fail() -> None:
         raise OSError("Redis is away")
 
-    monkeypatch.setattr(wakeups, "publish_steps", fail)
+    monkeypatch.setattr(wake, "publish_steps", fail)
     run = world.run(job)
     with django_capture_on_commit_callbacks(execute=True):
         record_report(run_id=run.pk, report=said(run, step=7), now=timezone.now())
@@ -163,7 +164,7 @@ def test_only_of_runs_that_train_it_is_noted_what_they_do(
         due.append(run)
         return False
 
-    monkeypatch.setattr(measurement, "is_due", is_due)
+    monkeypatch.setattr(throughput, "is_due", is_due)
     other = launching(world, gpu_ids()[1])
     for one in (other, job):
         world.report(one)

@@ -17,10 +17,10 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from portal.jobs.models import Hold, Job, JobEvent, MetricPoint, ResourceSeries, Run, RunActivity, ThroughputSample
-from portal.jobs.services import together
-from portal.jobs.services.observation import renewals
-from portal.jobs.services.reports import Orders, Report, StaleEpoch, record_report, record_reports
-from portal.jobs.services.submission import ending_at
+from portal.lifecycle.allocations import ending_at
+from portal.reporting import report_batches
+from portal.reporting.reports import Orders, Report, StaleEpoch, record_report, record_reports
+from portal.reporting.timeouts import renewals
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -140,13 +140,13 @@ def test_a_report_more_costs_no_statement_more(django_assert_max_num_queries: An
 
 def test_what_cannot_be_stored_harms_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     first, *others = launched(World(MANY), 4)
-    monkeypatch.setattr("portal.jobs.services.reports.shown", lambda text, most=0: text)
+    monkeypatch.setattr("portal.reporting.reports.shown", lambda text, most=0: text)
     sent = [(first.pk, report(1, 5, notices=["nul \0"])), *((run.pk, report(1, 5)) for run in others)]
-    bad, *good = together.take_in(sent)
-    assert isinstance(bad, together.NotTaken)
+    bad, *good = report_batches.take_in(sent)
+    assert isinstance(bad, report_batches.NotTaken)
     assert all(isinstance(answer, Orders) for answer in good)
     assert set(MetricPoint.objects.values_list("run", "step")) == {(run.pk, 5) for run in others}
-    assert all(isinstance(answer, Orders) for answer in together.take_in(sent[1:]))
+    assert all(isinstance(answer, Orders) for answer in report_batches.take_in(sent[1:]))
     first.refresh_from_db()
     assert (first.step, first.last_report_seq) == (0, -1)
 
@@ -160,7 +160,7 @@ def test_each_gets_its_own_answer() -> None:
         (nobody, report(1)), (known.pk, report(1, 5)), (stale.pk, report(1, epoch=2)), (known.pk, report(2, 7)),
         (world.run(ended).pk, report(1, epoch=0)),
     ]  # fmt: skip
-    missing, first, of_old, again, over = together.take_in(sent)
+    missing, first, of_old, again, over = report_batches.take_in(sent)
     assert isinstance(missing, Run.DoesNotExist)
     assert isinstance(of_old, StaleEpoch)
     assert isinstance(first, Orders)
@@ -183,15 +183,17 @@ def test_who_comes_meanwhile_is_taken_in_one_go(monkeypatch: pytest.MonkeyPatch)
         go_on.wait(10)
         return {run: Orders(None, run.int, None) for run in reports}
 
-    monkeypatch.setattr(together, "record_reports", record)
-    monkeypatch.setattr(together, "MOST", 5)
+    monkeypatch.setattr(report_batches, "record_reports", record)
+    monkeypatch.setattr(report_batches, "MOST", 5)
     runs = [UUID(int=number) for number in range(1, 15)]
     with ThreadPoolExecutor(16) as pool:
-        answers = [pool.submit(together.take_in, [(runs[0], report(1))])]
+        answers = [pool.submit(report_batches.take_in, [(runs[0], report(1))])]
         assert begun.wait(10)
-        answers += [pool.submit(together.take_in, [(run, report(1)) for run in runs[n : n + 2]]) for n in (1, 3, 5)]
-        answers += [pool.submit(together.take_in, [(run, report(1))]) for run in (runs[1], *runs[7:])]
-        _until(lambda: len(together._queue.waiting) == 12)
+        answers += [
+            pool.submit(report_batches.take_in, [(run, report(1)) for run in runs[n : n + 2]]) for n in (1, 3, 5)
+        ]
+        answers += [pool.submit(report_batches.take_in, [(run, report(1))]) for run in (runs[1], *runs[7:])]
+        _until(lambda: len(report_batches._queue.waiting) == 12)
         go_on.set()
         said = [[orders.total_steps for orders in answer.result(10)] for answer in answers]  # type: ignore[union-attr]
     assert said == [[1], [2, 3], [4, 5], [6, 7], [2], *([number] for number in range(8, 15))]
@@ -238,7 +240,7 @@ def test_nobody_waits_for_a_run_that_somebody_else_has() -> None:
     with held(Run.objects.filter(pk=busy.pk)):
         taken = record_reports({busy.pk: report(1, 3), free.pk: report(1, 3)}, timezone.now())
     assert taken.keys() == {free.pk}
-    (answer,) = together.take_in([(busy.pk, report(1, 3))])
+    (answer,) = report_batches.take_in([(busy.pk, report(1, 3))])
     assert isinstance(answer, Orders)
     assert Job.objects.filter(run__step=3).count() == 2
 
@@ -246,10 +248,10 @@ def test_nobody_waits_for_a_run_that_somebody_else_has() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_nor_for_long_for_anything_else() -> None:
     runs = launched(World(MANY), 2)
-    assert len(together.take_in([(run.pk, report(1, 3)) for run in runs])) == 2
+    assert len(report_batches.take_in([(run.pk, report(1, 3)) for run in runs])) == 2
     with held(RunActivity.objects.filter(pk=runs[0].pk)):
         assert record_reports({run.pk: report(2, 6) for run in runs}, timezone.now()) == {}
         assert record_reports({runs[1].pk: report(2, 6)}, timezone.now()).keys() == {runs[1].pk}
-    (answer,) = together.take_in([(runs[0].pk, report(2, 6))])
+    (answer,) = report_batches.take_in([(runs[0].pk, report(2, 6))])
     assert isinstance(answer, Orders)
     assert Job.objects.filter(run__step=6).count() == 2

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from evenkeel.preparation.environments import fault_of_pip
 
-from portal.jobs.schema import Problems, parse_job_file
+from portal.core.problems import Problems
+from portal.jobfile.parsing import parse_job_file
 from portal.material.requirements import base_packages, normalise
 
 HASH = "--hash=sha256:" + "0" * 64

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import Membership, Project
-from portal.jobs import decisions, series
+from portal.cluster import policy
+from portal.core import series
 from portal.jobs.models import Decision, Job, ModelType, ResourceProfile, ResourceSeries
-from portal.jobs.services import administration, reports, resources
-from portal.jobs.services.transfer import move_job
-from portal.jobs.snapshots import take_snapshot
+from portal.reporting import reports, resources
+from portal.snapshot import decisions
+from portal.snapshot.take import take_snapshot
+from portal.submission.transfer import move_job
 from scheduling.domain.usage_history import RESOURCES
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
@@ -245,7 +247,7 @@ def test_an_hour_of_training_takes_few_bytes() -> None:
 
 
 def with_policy_that_reads(world: World) -> Any:
-    administration.set_policy(actor=None, cluster=world.cluster, name="dqn_gpu", parameters={})
+    policy.set_policy(actor=None, cluster=world.cluster, name="dqn_gpu", parameters={})
     world.cluster.refresh_from_db()
     return take_snapshot(world.cluster, timezone.now()).snapshot
 

@@ -9,14 +9,14 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import User
-from portal.jobs.describe import describe_jobs
-from portal.jobs.job_patch import JobPatch
+from portal.cluster.drains import drain_node
+from portal.jobfile.patch import JobPatch
 from portal.jobs.models import Command, HoldKind, Job, Run
-from portal.jobs.services.changes import patch_job
-from portal.jobs.services.current import JobConflict
-from portal.jobs.services.drains import drain_node
-from portal.jobs.services.holds import hold_job, release_job
-from portal.jobs.snapshots import take_snapshot
+from portal.lifecycle.locking import JobConflict
+from portal.lifecycle.suspend import hold_job, release_job
+from portal.readmodels.jobs.summary import describe_jobs
+from portal.snapshot.take import take_snapshot
+from portal.submission.edit import patch_job
 from scheduling import domain
 from scheduling.lifecycle import State
 from tests.portal.world import World, check_invariants

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from accounts.models import AuditEntry, Membership, Project, User
-from portal.jobs.launching import launch_request
+from portal.execution.launch_request import launch_request
 from portal.jobs.models import Job
 from scheduling.lifecycle import State
 from tests.portal.api import Api

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from portal.jobs.models import Job, JobEvent, Run
-from portal.jobs.services.submission import cancel_job
+from portal.lifecycle.cancel import cancel_job
 from portal.material import artifacts
 from scheduling.lifecycle import State
 from tests.portal.api import Api

@@ -10,9 +10,9 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Project, Quota
-from portal.jobs import live_state
 from portal.jobs.clusters import default_cluster
 from portal.jobs.models import Accelerator, Job, NodeWindow, Partition
+from portal.live import streams
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -36,7 +36,7 @@ def before(world: World, job: Job) -> tuple[list[int], int]:
 
 
 def nodes(world: World) -> dict[str, Any]:
-    found: dict[str, Any] = live_state.build(timezone.now(), "cluster")["cluster"]["nodes"]
+    found: dict[str, Any] = streams.build(timezone.now(), "cluster")["cluster"]["nodes"]
     return found
 
 

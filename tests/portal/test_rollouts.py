@@ -11,9 +11,8 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import AuditEntry, User
-from portal.jobs.history import sample
+from portal.cluster.policy import set_policy
 from portal.jobs.models import Assignment, Cluster, ClusterSample, Command, Job, JobEvent, PolicyChange, Run
-from portal.jobs.services.administration import set_policy
 from portal.lab.models import Trial
 from portal.lab.tasks import run_simulations
 from portal.rollouts import guarding
@@ -21,6 +20,7 @@ from portal.rollouts.bounds import Bounds, broken, resolve
 from portal.rollouts.indicators import Indicators, measure, predict
 from portal.rollouts.models import GuardCheck, Rollout, ShadowDecision
 from portal.rollouts.tasks import guard_rollouts, prune_rollouts, shadow_round
+from portal.rounds.pruning import sample
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies.queue.fifo_gang import FifoGang

@@ -13,8 +13,8 @@ from django.core.cache import cache
 from django.core.management import call_command
 
 from accounts.models import Quota, User
+from portal.cluster.policy import set_policy
 from portal.jobs.models import Decision, Job
-from portal.jobs.services.administration import set_policy
 from portal.lab import replays
 from portal.lab.rounds import export_case
 from scheduling.policies.time_shares.programs.deficits import Books

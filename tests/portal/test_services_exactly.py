@@ -12,14 +12,17 @@ from django.utils import timezone
 
 from accounts.models import Membership, Project, User
 from accounts.pricing import PRODUCTS_PER_UNIT
-from portal.jobs import selectors
+from portal.core.problems import Problems
+from portal.core.times import from_posix
+from portal.drafts import checks
+from portal.drafts.resume_from import Start
+from portal.jobs import access
 from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Cluster, Command, FailingItem, Job, JobArray, JobEvent, Run
-from portal.jobs.resuming import Start
-from portal.jobs.schema import Problems
-from portal.jobs.services import limits, moves, observation, plans, submission
-from portal.jobs.services.moves import Transition, Why
-from portal.jobs.services.times import from_posix
+from portal.lifecycle import commit_plan, job_limits, launch_queue
+from portal.lifecycle import transitions as moves
+from portal.lifecycle.transitions import Transition, Why
+from portal.reporting import acceptance, observation, timeouts
 from scheduling.domain import Gang, Move, Plan, Reason
 from scheduling.errors import InvalidTransition
 from scheduling.executors.base import Fact
@@ -40,7 +43,7 @@ def world(db: None) -> World:
 def job(world: World) -> Job:
     job = world.submit(steps=1000, gpus={"min": 1, "max": 1})
     world.train(job)
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
     return job
 
 
@@ -51,7 +54,7 @@ def queued(world: World, **keys: Any) -> Job:
 
 
 def accept(world: World, problem: Why | None = None) -> list[Run]:
-    return observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: problem, now=timezone.now())
+    return acceptance.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: problem, now=timezone.now())
 
 
 # What is read -----------------------------------------------------------------------------------------------
@@ -64,7 +67,7 @@ def test_jobs_are_named_by_number_uuid_and_place_in_their_array(world: World) ->
     third = Job.objects.get(array=array, array_index=3)
 
     def named(*references: str) -> set[Job]:
-        return set(Job.objects.filter(selectors.jobs_named(references)))
+        return set(Job.objects.filter(access.jobs_named(references)))
 
     assert named(str(first.number)) == {first}
     assert named(str(first.pk), str(other.number)) == {first, other}
@@ -93,15 +96,15 @@ def test_who_may_read_a_job_may_not_always_change_it(
     Membership.objects.create(project=world.project, user=bo, role=role)
     Project.objects.update(archived_at=NOW if archived else None)
     if refusal is None:
-        assert selectors.access_job(bo, str(job.number), write=write) == job
-        found, jobs = selectors.access_array(bo, array.number, write=write)
+        assert access.access_job(bo, str(job.number), write=write) == job
+        found, jobs = access.access_array(bo, array.number, write=write)
         assert (found, jobs.count()) == (array, 2)
     else:
         with pytest.raises(PermissionError) as said:
-            selectors.access_job(bo, str(job.number), write=write)
+            access.access_job(bo, str(job.number), write=write)
         assert str(said.value) == refusal
         with pytest.raises(PermissionError, match="of this array"):
-            selectors.access_array(bo, array.number, write=write)
+            access.access_array(bo, array.number, write=write)
 
 
 def test_what_one_may_not_see_is_not_there(world: World) -> None:
@@ -111,14 +114,14 @@ def test_what_one_may_not_see_is_not_there(world: World) -> None:
     root = User.objects.create_superuser("root@example.org", "x")
     gone = User.objects.create_superuser("gone@example.org", "x", is_active=False)
     for user in (bo, gone, AnonymousUser()):
-        assert not selectors.visible_jobs(user).exists()
-        assert not selectors.visible_arrays(user).exists()
+        assert not access.visible_jobs(user).exists()
+        assert not access.visible_arrays(user).exists()
         with pytest.raises(Job.DoesNotExist):
-            selectors.access_job(user, str(job.number))
+            access.access_job(user, str(job.number))
         with pytest.raises(JobArray.DoesNotExist):
-            selectors.access_array(user, array.number)
-    assert selectors.visible_jobs(root).count() == 2
-    assert selectors.access_array(root, array.number, write=True)[1].count() == 2
+            access.access_array(user, array.number)
+    assert access.visible_jobs(root).count() == 2
+    assert access.access_array(root, array.number, write=True)[1].count() == 2
 
 
 def test_an_array_is_named_by_its_number_and_a_job_before_it(world: World) -> None:
@@ -128,7 +131,7 @@ def test_an_array_is_named_by_its_number_and_a_job_before_it(world: World) -> No
     JobArray.objects.filter(pk=array.pk).update(number=10**17)
 
     def named(reference: str) -> list[tuple[int, int | None]]:
-        return [(job.number, job.array_index) for job in selectors.named_with_arrays(world.user, reference)]
+        return [(job.number, job.array_index) for job in access.named_with_arrays(world.user, reference)]
 
     assert named(str(alone.number)) == [(alone.number, None)]
     assert [index for _, index in named(str(10**17))] == [1, 2]
@@ -297,11 +300,11 @@ def test_what_is_seen_alive_closes_its_launch_and_no_other_command(world: World,
 def test_a_lease_is_renewed_where_a_report_was_taken_in_of_a_launch_that_trained(world: World, job: Job) -> None:
     run = world.run(job)
     assert run.last_report_at is not None
-    assert observation.renewals(world.cluster.pk) == {(str(run.pk), 1): run.last_report_at.timestamp()}
-    assert observation.renewals(Cluster.objects.create(name="other").pk) == {}
+    assert timeouts.renewals(world.cluster.pk) == {(str(run.pk), 1): run.last_report_at.timestamp()}
+    assert timeouts.renewals(Cluster.objects.create(name="other").pk) == {}
     for change in ({"last_report_at": None}, {"ready_at": None}, {"last_report_seq": -1}):
         Run.objects.filter(pk=run.pk).update(**change)
-        assert observation.renewals(world.cluster.pk) == {}
+        assert timeouts.renewals(world.cluster.pk) == {}
         run.save()
 
 
@@ -328,9 +331,9 @@ def test_what_lasts_too_long_goes_on_in_another_way(world: World, state: State, 
     Run.objects.filter(job=job).update(
         state_since=now - timedelta(seconds=limit_s) - (SECOND if late else timedelta()), reason_token="x"
     )
-    observation.advance_clock(cluster_id=Cluster.objects.create(name="other").pk, now=now)
+    timeouts.advance_clock(cluster_id=Cluster.objects.create(name="other").pk, now=now)
     assert world.state(job) is state
-    observation.advance_clock(cluster_id=world.cluster.pk, now=now)
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=now)
     assert world.state(job) is (then if late else state)
     assert world.gpus(job) == (0 if late and state is not State.CHECKPOINTING else 1)
 
@@ -375,7 +378,7 @@ def test_readiness_tells_how_long_the_launch_took_and_the_protection_lasts(world
 )
 def test_only_who_is_preempted_so_is_cancelled(kind: str, mode: str, cancels: bool) -> None:
     move = Move("j", kind, (), None, Gang("k1", 1), Reason("t", "x", {"mode": mode}))
-    assert plans._cancels(move) is cancels
+    assert commit_plan._cancels(move) is cancels
 
 
 def test_only_runs_of_the_cluster_with_gpus_of_their_own_are_launched(world: World) -> None:
@@ -396,7 +399,7 @@ def test_a_launch_that_works_again_is_no_failure_any_more(world: World, monkeypa
 
     commit(world, [start(queued(world), gpu_ids()[0])])
     with monkeypatch.context() as broken:
-        broken.setattr(plans, "_write_launches", fail)
+        broken.setattr(launch_queue, "_write_launches", fail)
         assert launch(world) == []
     FailingItem.objects.update(next_attempt_at=timezone.now() - SECOND)
     assert FailingItem.objects.count() == 1
@@ -410,7 +413,7 @@ def test_a_move_that_works_again_is_no_failure_any_more(world: World, monkeypatc
 
     first = start(queued(world), gpu_ids()[0])
     with monkeypatch.context() as broken:
-        broken.setattr(plans, "_write", fail)
+        broken.setattr(commit_plan, "_write", fail)
         assert commit(world, [first]) == []
     assert FailingItem.objects.get().loop == LoopName.MOVES
     assert commit(world, [first]) == [first]
@@ -421,7 +424,7 @@ def test_a_move_that_works_again_is_no_failure_any_more(world: World, monkeypatc
 def test_a_round_that_moved_something_says_what_and_which_it_was(world: World, moved: int, words: str | None) -> None:
     world.cluster.round_epoch = 1233
     applied = [Move("j", "start", (), None, None, Reason("t", "x"))] * moved
-    plans.note_round(cluster=world.cluster, plan=Plan(()), applied=applied, seconds=0.0125, now=NOW)
+    commit_plan.note_round(cluster=world.cluster, plan=Plan(()), applied=applied, seconds=0.0125, now=NOW)
     world.cluster.refresh_from_db()
     assert (world.cluster.rounds, world.cluster.rounds_s, world.cluster.last_round_s) == (1, 0.0125, 0.0125)
     events = [(event.text, event.detail) for event in JobEvent.objects.filter(kind="round")]
@@ -448,15 +451,15 @@ def test_a_checkpoint_is_within_reach_on_its_own_cluster_and_in_a_store_of_both(
     other = Cluster.objects.create(name="other")
     urls = {world.cluster.pk: there, other.pk: here}
     stores = {pk: SimpleNamespace(url=url) if url else None for pk, url in urls.items()}
-    monkeypatch.setattr("portal.jobs.checkpoint_store.configured", stores.__getitem__)
+    monkeypatch.setattr("portal.storage.checkpoints.configured", stores.__getitem__)
     begun = Start(world.submit(), 50)
-    submission._check_start(begun, world.cluster)
-    submission._check_start(None, other)
+    checks.check_start(begun, world.cluster)
+    checks.check_start(None, other)
     if reached:
-        submission._check_start(begun, other)
+        checks.check_start(begun, other)
     else:
         with pytest.raises(Problems, match="lies on cluster test, not on other"):
-            submission._check_start(begun, other)
+            checks.check_start(begun, other)
 
 
 # Limits -----------------------------------------------------------------------------------------------------
@@ -479,16 +482,16 @@ def test_who_was_changed_meanwhile_is_not_parked_by_what_was_seen(
     world.ready(job)
     seen = Job.objects.select_related("run", "project", "owner").get(pk=job.pk)
     placed: list[Any] = []
-    monkeypatch.setattr(limits, "so_far_products", lambda job, ctx: PRODUCTS_PER_UNIT)
-    monkeypatch.setattr(limits, "place_hold", lambda *found, **about: placed.append(about["kind"]))
+    monkeypatch.setattr(job_limits, "so_far_products", lambda job, ctx: PRODUCTS_PER_UNIT)
+    monkeypatch.setattr(job_limits, "place_hold", lambda *found, **about: placed.append(about["kind"]))
     ctx: Any = SimpleNamespace(now=timezone.now())
-    limits._park_if_spent(seen, ctx)
+    job_limits._park_if_spent(seen, ctx)
     assert placed == ["cost"]
     if "state" in change:
         Run.objects.filter(job=job).update(**change)
     else:
         Job.objects.filter(pk=job.pk).update(**change)
-    limits._park_if_spent(seen, ctx)
+    job_limits._park_if_spent(seen, ctx)
     assert placed == ["cost"]
 
 
@@ -505,16 +508,16 @@ def test_who_was_changed_meanwhile_is_not_ended(world: World, change: str) -> No
     else:
         now = timezone.now()
     state = world.state(job)
-    limits._end_if_overdue(job.pk, timedelta(seconds=1), now)
+    job_limits._end_if_overdue(job.pk, timedelta(seconds=1), now)
     assert world.state(job) is state
 
 
 def test_of_a_deadline_only_that_job_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     deadline = timezone.now() + timedelta(hours=1)
     job, other = queued(world, deadline=deadline.isoformat()), queued(world)
-    monkeypatch.setattr(limits, "deadline_sentence", lambda job, ctx: "It is late.")
+    monkeypatch.setattr(job_limits, "deadline_sentence", lambda job, ctx: "It is late.")
     for _ in range(2):
-        limits.enforce(cluster_id=world.cluster.pk, now=deadline - SECOND)
+        job_limits.enforce(cluster_id=world.cluster.pk, now=deadline - SECOND)
     assert JobEvent.objects.get(kind="deadline_late").job == job
     told = dict(Job.objects.values_list("pk", "deadline_told"))
     assert told == {job.pk: "late", other.pk: ""}

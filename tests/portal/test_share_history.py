@@ -10,11 +10,12 @@ from django.utils import timezone
 
 from accounts.fair_share import configure, next_reset
 from accounts.models import Project, User
-from portal.jobs import history, share_history
+from portal.cluster.policy import set_policy
+from portal.history import shares
 from portal.jobs.clusters import default_cluster
-from portal.jobs.housekeeping import note_shares
 from portal.jobs.models import Run, ShareSample
-from portal.jobs.services.administration import set_policy
+from portal.rounds import pruning
+from portal.rounds.fairness_tasks import note_shares
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -44,7 +45,7 @@ def test_every_project_is_filed_once_for_a_quarter_of_an_hour(world: World) -> N
     assert rows["idle"].effective_usage == 0.0
     assert rows["idle"].factor == 1.0
     assert rows["vision"].factor == pytest.approx(0.25, abs=0.01)
-    assert rows["vision"].at.timestamp() % share_history.EVERY_S == 0
+    assert rows["vision"].at.timestamp() % shares.EVERY_S == 0
 
 
 def test_under_fair_tree_projects_have_no_factor(world: World) -> None:
@@ -61,7 +62,7 @@ def test_history_is_bounded_however_long_it_runs(world: World, settings: Any) ->
     ShareSample.objects.bulk_create(
         [ShareSample(cluster=world.cluster, project=world.project, at=at, **values) for at in times]
     )
-    history.prune(now)
+    pruning.prune(now)
     left = sorted(now - at for at in ShareSample.objects.values_list("at", flat=True))
     day = timedelta(days=1)
     assert left[-1] <= 40 * day
@@ -69,7 +70,7 @@ def test_history_is_bounded_however_long_it_runs(world: World, settings: Any) ->
     assert 2 * 13 * 24 <= len([age for age in left if day < age <= 14 * day]) <= 2 * (13 * 24 + 2)
     assert 2 * 25 <= len([age for age in left if age > 14 * day]) <= 2 * 28
     before = len(left)
-    history.prune(now)
+    pruning.prune(now)
     assert ShareSample.objects.count() == before
 
 
@@ -79,7 +80,7 @@ def test_the_history_has_so_many_points_at_most_oldest_first(world: World) -> No
         file_at(world.project, now - timedelta(hours=n, minutes=1), effective=n / 400)
     (row,) = Api(world.user).get("shares/history?days=14").json["results"]
     assert row["project"]["key"] == "vision"
-    assert 100 < len(row["points"]) <= share_history.MAX_POINTS + 1
+    assert 100 < len(row["points"]) <= shares.MAX_POINTS + 1
     at = [point["at"] for point in row["points"]]
     assert at == sorted(at)
     assert row["points"][-1]["effective_usage"] == 0.0
@@ -89,7 +90,7 @@ def test_the_history_has_so_many_points_at_most_oldest_first(world: World) -> No
 
 def test_peaks_and_lows_outlive_the_thinning(world: World, settings: Any) -> None:
     settings.EVENKEEL_KEEP_SHARES_DAYS = 400
-    now = share_history.tick(timezone.now())
+    now = shares.tick(timezone.now())
     values = {"norm_shares": 0.5, "usage_gpu_s": 0.0, "factor": 0.5}
     odd = {5: 0.975, 90: 0.025, 500: 0.99, 900: 0.01, 4_000: 1.0, 5_000: 0.0}
     ShareSample.objects.bulk_create(
@@ -105,14 +106,14 @@ def test_peaks_and_lows_outlive_the_thinning(world: World, settings: Any) -> Non
 
     def extremes(days: int) -> set[float]:
         points = Api(world.user).get(f"shares/history?days={days}").json["results"][0]["points"]
-        assert len(points) <= share_history.MAX_POINTS + 1
+        assert len(points) <= shares.MAX_POINTS + 1
         assert points[-1]["effective_usage"] == 0.5
         return {point["effective_usage"] for point in points} - {0.5}
 
     for _ in range(2):
         assert extremes(14) == {0.975, 0.025, 0.99, 0.01}
         assert extremes(90) == set(odd.values())
-        history.prune(now)
+        pruning.prune(now)
 
 
 def test_of_other_projects_nothing_is_seen(world: World) -> None:

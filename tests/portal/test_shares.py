@@ -8,7 +8,7 @@ from django.utils import timezone
 from psycopg2.extras import DateTimeTZRange
 
 from portal.jobs.models import Accelerator, Assignment, Hold
-from portal.jobs.services.submission import ending_at
+from portal.lifecycle.allocations import ending_at
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db

@@ -8,9 +8,9 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import Project
-from portal.jobs.engine_limits import note_limits
-from portal.jobs.explain import explain_job
 from portal.jobs.models import Assignment, Cluster, Job
+from portal.readmodels.jobs.why_waiting import explain_job
+from portal.snapshot.engine_limits import note_limits
 from scheduling.executors.base import EngineLimits
 from scheduling.lifecycle import State
 from tests.portal.api import Api

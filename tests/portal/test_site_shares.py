@@ -13,10 +13,12 @@ from django.utils import timezone
 from accounts.models import Project, User
 from accounts.services import create_project
 from accounts.slurm_names import set_slurm
-from portal.jobs import site_shares, tasks
-from portal.jobs.picture import picture
-from portal.jobs.site_shares import factors_of
-from portal.jobs.snapshots import take_snapshot
+from portal.execution import executors
+from portal.readmodels.queue.priority_inputs import picture
+from portal.rounds import upkeep_tasks
+from portal.snapshot import site_shares
+from portal.snapshot.site_shares import factors_of
+from portal.snapshot.take import take_snapshot
 from scheduling.errors import ExecutorError
 from scheduling.priority.fair_share import Leaf
 from tests.portal.world import World
@@ -106,15 +108,15 @@ def test_they_are_read_of_clusters_whose_policy_wants_them_and_kept_while_slurm_
             return {("cv", "portal"): 0.75}
 
     executor = Executor()
-    monkeypatch.setattr(tasks, "executor_for", lambda cluster: executor)
-    tasks.read_site_shares()
+    monkeypatch.setattr(executors, "executor_for", lambda cluster: executor)
+    upkeep_tasks.read_site_shares()
     executor.away = True
-    tasks.read_site_shares()
+    upkeep_tasks.read_site_shares()
     assert factors_of(world.cluster, [("vision", "1")]) == {"vision": {"1": 0.75}}
     world.cluster.policy_parameters = {}
     world.cluster.save()
     cache.clear()
     executor.away = False
-    tasks.read_site_shares()
+    upkeep_tasks.read_site_shares()
     world.cluster.policy_parameters = {"site_fair_share": True}
     assert factors_of(world.cluster, [("vision", "1")]) == {}

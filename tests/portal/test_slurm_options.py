@@ -11,10 +11,11 @@ import pytest
 from accounts.models import Project
 from portal.config.datasets import DataSettings
 from portal.config.engines import Engine
-from portal.jobs.launching import launch_request
+from portal.core.problems import Problems
+from portal.execution.launch_request import launch_request
+from portal.jobfile.parsing import parse_job_file
+from portal.jobfile.slurm_options import sbatch_options
 from portal.jobs.models import Cluster, Job
-from portal.jobs.schema import Problems, parse_job_file
-from portal.jobs.slurm_options import sbatch_options
 from scheduling.errors import ExecutorError
 from scheduling.executors.slurm.inventory import parse_nodes
 from scheduling.executors.slurm.launching import arguments, parts_of

@@ -9,23 +9,16 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import ClusterShare, Guarantee, Project, Rate
-from portal.jobs import profiles
 from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Accelerator, Assignment, Cluster, FailingItem, Hold, Job, Node, Partition, Qos, Run
 from portal.jobs.models.service_level import PreemptMode
-from portal.jobs.services.holds import hold_job
-from portal.jobs.services.plans import Seen
-from portal.jobs.snapshots import (
-    ClusterView,
-    arrivals_of,
-    job_profiles,
-    jobs_to_plan,
-    live_jobs,
-    nodes_of,
-    project_tree,
-    qos_levels,
-    take_snapshot,
-)
+from portal.lifecycle.suspend import hold_job
+from portal.snapshot.newcomers import arrivals_of
+from portal.snapshot.rows import nodes_of, project_tree, qos_levels
+from portal.snapshot.run_version import Seen
+from portal.snapshot.take import ClusterView, jobs_to_plan, live_jobs, take_snapshot
+from portal.throughput import profiles
+from portal.throughput.job_profiles import job_profiles
 from scheduling import domain
 from scheduling.lifecycle import State
 from tests.portal.test_moves_together import change, commit, gpu_ids, launch, start

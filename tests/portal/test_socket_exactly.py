@@ -11,9 +11,9 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 
 from accounts.models import User
-from portal.jobs import consumers
-from portal.jobs.consumers import CHECK_S, LOOK_S, MAX_STREAMS, NOT_SIGNED_IN, LiveConsumer
-from portal.jobs.live import EVERYBODY
+from portal.live import websocket
+from portal.live.publish import EVERYBODY
+from portal.live.websocket import CHECK_S, LOOK_S, MAX_STREAMS, NOT_SIGNED_IN, LiveConsumer
 
 ANA = User(pk=7, is_active=True)
 
@@ -80,9 +80,9 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
 
         return asked
 
-    monkeypatch.setattr(consumers, "database_sync_to_async", directly)
-    monkeypatch.setattr(consumers, "sync_to_async", directly)
-    monkeypatch.setattr(consumers, "_session", made)
+    monkeypatch.setattr(websocket, "database_sync_to_async", directly)
+    monkeypatch.setattr(websocket, "sync_to_async", directly)
+    monkeypatch.setattr(websocket, "_session", made)
     monkeypatch.setattr(LiveConsumer, "looked_at", float("-inf"))
     return made
 
@@ -97,7 +97,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(consumers, "time", made)
+    monkeypatch.setattr(websocket, "time", made)
     return made
 
 
@@ -105,7 +105,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def looks(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[float]:
     """When it was said that somebody looks."""
     found: list[float] = []
-    monkeypatch.setattr(consumers, "watch", lambda: found.append(clock.now))
+    monkeypatch.setattr(websocket, "watch", lambda: found.append(clock.now))
     return found
 
 
@@ -252,7 +252,7 @@ def test_a_socket_pings_and_asks_now_and_then_whether_it_may_go_on(
     told = list[int]()
 
     async def sleep(seconds: float) -> None:
-        assert seconds == consumers.PING_S
+        assert seconds == websocket.PING_S
         told.append(len(session.asked))
         if (after_s := next(pings, None)) is None:
             session.user = None

@@ -9,8 +9,8 @@ import pytest
 
 from portal.config.datasets import DataSettings
 from portal.config.engines import Engine
+from portal.execution.launch_request import launch_request
 from portal.jobs.clusters import engine_of
-from portal.jobs.launching import launch_request
 from portal.jobs.models import Cluster
 from portal.material.claims import belongs_to_project, needs_preparation
 from scheduling.executors.base import NO_SOFTWARE, Software

@@ -14,10 +14,12 @@ from celery import current_app
 from django.core.cache import cache
 from django.utils import timezone
 
-from portal.jobs import spool_tasks, spooling, tasks
+from portal.execution import executors, spool_tasks
+from portal.execution import observe as observe_module
 from portal.jobs.models import Checkpoint, Hold, Job, JobEvent, MetricPoint
-from portal.jobs.services import limits
-from portal.jobs.services.notice_limits import MAX_PER_HOUR
+from portal.lifecycle import job_limits
+from portal.reporting import spooling
+from portal.reporting.notice_limits import MAX_PER_HOUR
 from scheduling.executors.base import Executor, ExitInfo, Fact, NodeInfo, Spooled
 from scheduling.lifecycle import State
 from tests.portal.test_command_slots import Elsewhere
@@ -83,7 +85,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 @pytest.fixture
 def left(world: World, monkeypatch: pytest.MonkeyPatch) -> Left:
     made = Left(world)
-    monkeypatch.setattr(tasks, "executor_for", lambda cluster: made)
+    monkeypatch.setattr(executors, "executor_for", lambda cluster: made)
     monkeypatch.setattr(spool_tasks, "executor_for", lambda cluster: made)
     return made
 
@@ -95,7 +97,7 @@ def report(seq: int, **more: Any) -> dict[str, Any]:
 
 
 def look(world: World, left: Left) -> bool:
-    return tasks.observe(world.cluster, cast("Executor", left))
+    return observe_module.observe(world.cluster, cast("Executor", left))
 
 
 def training(world: World, **keys: Any) -> Job:
@@ -232,7 +234,7 @@ def test_no_limit_ends_a_run_whose_reports_are_being_taken_in(world: World, left
     run = world.run(job)
     type(run).objects.filter(pk=run.pk).update(state_since=timezone.now() - timedelta(hours=5))
     look(world, left)
-    limits.end_overdue(cluster_id=world.cluster.pk, now=timezone.now())
+    job_limits.end_overdue(cluster_id=world.cluster.pk, now=timezone.now())
     assert world.state(job) is State.RUNNING_PROTECTED
     take(sent)
     assert world.state(job) is State.FINISHED

@@ -10,11 +10,11 @@ from django.utils import timezone
 
 from accounts.models import LedgerEntry
 from portal.jobs.models import Checkpoint, Command, Hold, Job, JobEvent, MetricPoint, Run
-from portal.jobs.services import observation, reports
-from portal.jobs.services.holds import hold_job, release_job
-from portal.jobs.services.reports import Report, StaleEpoch, record_report, record_reports
-from portal.jobs.services.submission import cancel_job
-from portal.jobs.snapshots import take_snapshot
+from portal.lifecycle.cancel import cancel_job
+from portal.lifecycle.suspend import hold_job, release_job
+from portal.reporting import observation, reports, timeouts
+from portal.reporting.reports import Report, StaleEpoch, record_report, record_reports
+from portal.snapshot.take import take_snapshot
 from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import State
 from tests.portal.test_moves_together import change, commit, gpu_ids
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 def job(world: World) -> Job:
     job = world.submit(steps=1000, gpus={"min": 1, "max": 1})
     world.train(job)
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
     return job
 
 

@@ -14,8 +14,9 @@ from pydantic import AwareDatetime, BaseModel, ValidationError
 
 import portal.api
 from portal.api.inputs import Body, Query
-from portal.jobs.fields import Part
-from portal.jobs.schema import Problems, parse_job_file
+from portal.core.problems import Problems
+from portal.jobfile.fields import Part
+from portal.jobfile.parsing import parse_job_file
 from scheduling.policies import POLICIES, policy_class
 
 FILE = {"model_type": "digits_mlp", "total_steps": 5}

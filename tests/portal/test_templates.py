@@ -8,7 +8,7 @@ import pytest
 
 from accounts.models import AuditEntry, Membership, Project, User
 from portal.jobs.models import JobTemplate
-from portal.jobs.services import saved
+from portal.submission import saved
 from tests.portal.api import Api
 from tests.portal.world import World
 

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 import portal.api
 from accounts.text import isolated, one_line, searched, several_lines, shown
-from portal.jobs.schema import Problems, parse_job_file
+from portal.core.problems import Problems
+from portal.jobfile.parsing import parse_job_file
 from portal.notices.messages import as_chat, as_mail
 from portal.notices.models import Delivery, Destination
 
@@ -97,9 +98,9 @@ FREE = {
     "portal.api.invitations.Look.secret": "compared with a digest",
     "portal.api.reports.CarriedReport.token": "compared with a digest",
     "portal.api.logs.LogsQuery.search": "finds what programs wrote, tabs too",
-    "portal.jobs.schema.JobFile.command": "has several lines",
-    "portal.jobs.schema.JobFile.env": "has several lines",
-    "portal.jobs.schema.EnvironmentRule.requirements": "has several lines",
+    "portal.jobfile.schema.JobFile.command": "has several lines",
+    "portal.jobfile.schema.JobFile.env": "has several lines",
+    "portal.jobfile.code.EnvironmentRule.requirements": "has several lines",
     "portal.api.secrets.SecretWish.value": "is never shown",
     "portal.api.clusters.PolicyChoice.parameters": "checked by the policy",
     "portal.api.rounds.ReplayWish.parameters": "checked by the policy",
@@ -113,7 +114,7 @@ FREE = {
 }
 #: Of answers, and what a runner says: it is cleaned, as nothing it says may be lost for a character.
 NOT_GIVEN = ("portal.api.bulk.BulkResult", "portal.api.reports.Orders", "portal.api.reports.ReportAnswer")
-REPORTS = ("portal.api.reports.NodeReport", "portal.jobs.services.reports.")
+REPORTS = ("portal.api.reports.NodeReport", "portal.reporting.reports.")
 
 
 def _inputs() -> Iterator[type[BaseModel]]:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from portal.jobs import decisions, profiles
+from portal.cluster import policy
 from portal.jobs.models import Decision, Job, ModelType
-from portal.jobs.offers import describe_curve
-from portal.jobs.services import administration
-from portal.jobs.snapshots import take_snapshot
+from portal.readmodels.cluster.catalogue import describe_curve
+from portal.snapshot import decisions
+from portal.snapshot.take import take_snapshot
+from portal.throughput import profiles
 from scheduling.throughput.curves import Number
 from tests.portal.world import World
 
@@ -76,9 +77,7 @@ def test_pairs_are_known_only_where_the_policy_packs() -> None:
     world.submit("fast")
     world.submit("slow")
     assert take_snapshot(world.cluster, timezone.now()).snapshot.pairs == {}
-    administration.set_policy(
-        actor=None, cluster=world.cluster, name="max_min_fairness", parameters={"variant": "packed"}
-    )
+    policy.set_policy(actor=None, cluster=world.cluster, name="max_min_fairness", parameters={"variant": "packed"})
     world.cluster.refresh_from_db()
     view = take_snapshot(world.cluster, timezone.now())
     assert len(view.snapshot.pairs) == 1

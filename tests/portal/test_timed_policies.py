@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from portal.cluster import policy
 from portal.jobs.models import Decision
-from portal.jobs.services import administration
 from scheduling.lifecycle import State
 from tests.portal.world import World, check_invariants
 
@@ -17,9 +17,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def world() -> World:
     world = World({"a": 1}, "max_min_fairness")
-    administration.set_policy(
-        actor=None, cluster=world.cluster, name="max_min_fairness", parameters={"round_seconds": 60}
-    )
+    policy.set_policy(actor=None, cluster=world.cluster, name="max_min_fairness", parameters={"round_seconds": 60})
     return world
 
 
@@ -61,7 +59,7 @@ def test_the_cluster_is_woken_at_the_round_s_end(world: World) -> None:
 def test_another_policy_starts_with_fractions_of_its_own(world: World) -> None:
     world.train(world.submit())
     world.round()
-    administration.set_policy(actor=None, cluster=world.cluster, name="min_makespan", parameters={})
+    policy.set_policy(actor=None, cluster=world.cluster, name="min_makespan", parameters={})
     plan = world.round()
     assert plan is not None
     assert "objective" in plan.figures

@@ -11,9 +11,9 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import AuditEntry, LedgerEntry, Membership, Project, User
-from portal.jobs import tasks
+from portal.execution import commands, executors, handover
 from portal.jobs.models import Command, Handover, Job, JobEvent
-from portal.jobs.services import handovers
+from portal.storage import handovers
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.lifecycle import State
@@ -134,7 +134,7 @@ class Giver:
 @pytest.fixture
 def giver(monkeypatch: pytest.MonkeyPatch) -> Giver:
     made = Giver()
-    monkeypatch.setattr(tasks, "executor_for", lambda name: made)
+    monkeypatch.setattr(executors, "executor_for", lambda name: made)
     return made
 
 
@@ -149,10 +149,10 @@ def ended(world: World) -> Job:
 def test_the_files_of_an_ended_job_follow_it(world: World, speech: Project, giver: Giver) -> None:
     job = ended(world)
     assert move(world.user, job).status == 200
-    tasks.hand_over(str(job.pk))
+    handover.hand_over(str(job.pk))
     assert giver.calls == [("speech", str(job.pk))]
     assert not Handover.objects.exists()
-    tasks.hand_over(str(job.pk))
+    handover.hand_over(str(job.pk))
     assert len(giver.calls) == 1
 
 
@@ -164,7 +164,7 @@ def test_those_of_a_job_that_never_goes_on_follow_it_too(world: World, speech: P
     world.gone(job)
     move(world.user, job)
     Api(world.user).post(f"jobs/{job.number}/cancel")
-    tasks.hand_over(str(job.pk))
+    handover.hand_over(str(job.pk))
     assert giver.calls == [("speech", str(job.pk))]
 
 
@@ -174,7 +174,7 @@ def test_what_failed_is_tried_again_and_not_for_ever(world: World, speech: Proje
     giver.refusals = handovers.MAX_ATTEMPTS
     for _ in range(handovers.MAX_ATTEMPTS):
         assert handovers.due_handovers(timezone.now()) == [job.pk]
-        tasks.hand_over(str(job.pk))
+        handover.hand_over(str(job.pk))
         assert handovers.due_handovers(timezone.now()) == []
         assert handovers.due_handovers(timezone.now() + timedelta(seconds=601)) or giver.refusals == 0
         Handover.objects.update(next_attempt_at=timezone.now())
@@ -183,7 +183,7 @@ def test_what_failed_is_tried_again_and_not_for_ever(world: World, speech: Proje
     assert Handover.objects.get().error == "the disk is read-only"
     assert "the disk is read-only" in JobEvent.objects.get(kind="notice").text
     move(world.user, job, "vision")
-    tasks.hand_over(str(job.pk))
+    handover.hand_over(str(job.pk))
     assert giver.calls == [("vision", str(job.pk))]
 
 
@@ -192,7 +192,7 @@ def test_a_job_that_resumes_from_a_moved_one_has_its_files_first(world: World, s
     move(world.user, source)
     again = world.submit(project="speech", resume_from={"job": source.number}, steps=2000)
     world.round()
-    tasks.send_command(Command.objects.get(run=world.run(again), closed_at=None).pk)
+    commands.send_command(Command.objects.get(run=world.run(again), closed_at=None).pk)
     assert giver.calls == [("speech", str(source.pk)), ("launch", str(again.pk))]
 
 
@@ -201,7 +201,7 @@ def test_the_new_projects_account_owns_them(
     world: World, speech: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executor = LocalExecutor(tmp_path, "k1:4", "accounts", warm_start=False)
-    monkeypatch.setattr(tasks, "executor_for", lambda name: executor)
+    monkeypatch.setattr(executors, "executor_for", lambda name: executor)
     job = ended(world)
     place = tmp_path / "jobs" / str(job.pk) / "checkpoints" / "step-120"
     place.mkdir(parents=True)
@@ -209,5 +209,5 @@ def test_the_new_projects_account_owns_them(
     old.take_over(tmp_path / "jobs" / str(job.pk))
     assert place.stat().st_uid == old.uid
     move(world.user, job)
-    tasks.hand_over(str(job.pk))
+    handover.hand_over(str(job.pk))
     assert place.stat().st_uid == new.uid

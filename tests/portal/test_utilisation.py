@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from accounts.models import UsageDay
 from portal.jobs.models import Job, JobEvent, RunActivity
-from portal.jobs.services import reports
+from portal.reporting import reports
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants
 

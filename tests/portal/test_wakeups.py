@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 from django.core.cache import cache
 
-from portal.jobs import tasks, wakeups
+from portal.core import wake
 from portal.jobs.models import Cluster
+from portal.rounds import tasks
 from tests.portal.world import World
 
 pytestmark = pytest.mark.django_db
@@ -26,30 +27,30 @@ def test_after_a_long_round_the_next_one_waits(monkeypatch: pytest.MonkeyPatch) 
     rounds: list[Cluster] = []
     asked: list[float] = []
     monkeypatch.setattr(tasks, "_round", rounds.append)
-    monkeypatch.setattr(wakeups, "wake", lambda countdown_s, cluster_id: asked.append(countdown_s))
-    wakeups.rest(0.05, pk)
+    monkeypatch.setattr(wake, "wake", lambda countdown_s, cluster_id: asked.append(countdown_s))
+    wake.rest(0.05, pk)
     tasks.run_round()
     assert (len(rounds), asked) == (1, [])
-    wakeups.rest(0.7, pk)
+    wake.rest(0.7, pk)
     tasks.run_round()
     assert len(rounds) == 1
     assert 0 < asked[0] <= 2.1
-    wakeups.rest(60.0, pk)
-    assert 2.1 < wakeups.rest_left_s(pk) <= 3.0
+    wake.rest(60.0, pk)
+    assert 2.1 < wake.rest_left_s(pk) <= 3.0
 
 
 def test_a_burst_asks_at_once_and_once_more_for_all_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
-    monkeypatch.setattr(wakeups._Burst, "_known", {})
+    monkeypatch.setattr(wake._Burst, "_known", {})
 
     def ask(_arguments: tuple[int, ...], countdown: float = 0.0, **_options: object) -> None:
         asked.append(countdown)
 
     monkeypatch.setattr(tasks.run_round, "apply_async", ask)
-    monkeypatch.setattr(wakeups, "_BURST_S", 30.0)
+    monkeypatch.setattr(wake, "_BURST_S", 30.0)
     for _ in range(50):
-        cache.delete(wakeups.ROUND_KEY)  # as the round does that begins
-        wakeups.wake()
+        cache.delete(wake.ROUND_KEY)  # as the round does that begins
+        wake.wake()
     assert asked == [0.0, 30.0]
-    wakeups.wake(7.0)
+    wake.wake(7.0)
     assert asked == [0.0, 30.0, 7.0]

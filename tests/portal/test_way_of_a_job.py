@@ -8,13 +8,14 @@ from unittest import mock
 import pytest
 from django.utils import timezone
 
-from portal.jobs import launching, tasks
-from portal.jobs.describe import describe_jobs
+from portal.execution import commands, executors, launch_request, observe
+from portal.jobs.access import described_jobs
 from portal.jobs.models import Assignment, Checkpoint, Command, Decision, Hold, Job, JobEvent, Run
-from portal.jobs.selectors import described_jobs
-from portal.jobs.services import observation, plans, reports
-from portal.jobs.services.submission import JobHasEnded, cancel_job
-from portal.jobs.snapshots import take_snapshot
+from portal.lifecycle import commit_plan
+from portal.lifecycle.cancel import JobHasEnded, cancel_job
+from portal.readmodels.jobs.summary import describe_jobs
+from portal.reporting import acceptance, observation, reports, timeouts
+from portal.snapshot.take import take_snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import ExitInfo, Fact
@@ -144,13 +145,13 @@ def test_a_finished_job_cannot_be_cancelled(world: World) -> None:
 
 def test_a_stale_round_applies_nothing(world: World) -> None:
     job = world.submit()
-    observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
+    acceptance.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
     world.cluster.refresh_from_db()
     view = take_snapshot(world.cluster, timezone.now())
     plan = plan_round(view.snapshot, load_policy("f_scheduling"))
     world.round()
-    with pytest.raises(plans.StaleRound):
-        plans.commit_plan(
+    with pytest.raises(commit_plan.StaleRound):
+        commit_plan.commit_plan(
             cluster_id=world.cluster.pk,
             round_epoch=view.cluster.round_epoch,
             plan=plan,
@@ -162,12 +163,12 @@ def test_a_stale_round_applies_nothing(world: World) -> None:
 
 def test_a_move_of_a_job_that_changed_since_is_left_out(world: World) -> None:
     job = world.submit()
-    observation.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
+    acceptance.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
     world.cluster.refresh_from_db()
     view = take_snapshot(world.cluster, timezone.now())
     plan = plan_round(view.snapshot, load_policy("f_scheduling"))
     cancel_job(user=world.user, job=job)
-    applied = plans.commit_plan(
+    applied = commit_plan.commit_plan(
         cluster_id=world.cluster.pk, round_epoch=view.cluster.round_epoch, plan=plan, seen=view.seen, now=timezone.now()
     )
     assert applied == []
@@ -197,7 +198,7 @@ def test_an_overdue_launch_fails_and_is_retried(world: World) -> None:
     job = world.submit()
     world.round()
     Run.objects.filter(pk=world.run(job).pk).update(state_since=timezone.now() - timedelta(hours=1))
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
     assert world.run(job).attempt == 2
     assert ("kill", 1) in world.open_commands()
 
@@ -209,7 +210,7 @@ def test_an_overdue_checkpoint_gives_up_and_goes_on_from_the_last_one(world: Wor
     world.submit()
     world.round()
     Run.objects.filter(pk=world.run(job).pk).update(state_since=timezone.now() - timedelta(hours=1))
-    observation.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
+    timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
     assert world.state(job) is State.STOPPING
     world.gone(job, "signal", signal=9)
     assert world.state(job) is State.STANDBY
@@ -252,7 +253,7 @@ def test_one_unreadable_exit_does_not_stop_the_facts_of_others(world: World, mon
     now = timezone.now().timestamp()
     poisoned = ExitInfo("user_error", exit_code=1, message="unreadable")
     for job, info in ((first, poisoned), (second, ExitInfo("done", step=1000))):
-        tasks.take_in(Fact(str(world.run(job).pk), 1, "exited", now, info))
+        observe.take_in(Fact(str(world.run(job).pk), 1, "exited", now, info))
     assert world.run(first).attempt == 2
     assert world.state(second) is State.FINISHED
     check_invariants(world)
@@ -262,7 +263,7 @@ def test_earlier_attempts_count_towards_max_duration(world: World) -> None:
     job = world.submit(max_duration=3600)
     world.round()
     Run.objects.filter(pk=world.run(job).pk).update(running_s=3000.0)
-    assert launching.launch_request(world.run(job), 1).max_duration_s == 600
+    assert launch_request.launch_request(world.run(job), 1).max_duration_s == 600
 
 
 def test_a_gpu_that_is_no_longer_reported_does_not_stop_the_rounds(world: World) -> None:
@@ -304,10 +305,10 @@ def test_a_launch_that_fails_says_so(
         def launch(self, request: object) -> None:
             raise ExecutorError("the disk is read-only", permanent=permanent)
 
-    monkeypatch.setattr(tasks, "executor_for", lambda name: Broken())
+    monkeypatch.setattr(executors, "executor_for", lambda name: Broken())
     job = world.submit(retry={"limit": 0})
     world.round()
-    tasks.send_command(Command.objects.get(run=world.run(job), closed_at=None).pk)
+    commands.send_command(Command.objects.get(run=world.run(job), closed_at=None).pk)
     run = world.run(job)
     assert State(run.state) is state
     assert words in (run.exit["message"] if run.exit else run.reason_text)
@@ -328,9 +329,9 @@ def test_a_launch_that_fails_after_it_was_seen_is_sent_again_and_the_node_is_not
     assert world.state(job) is State.LAUNCHING
     assert launch.filter(closed_at=None).exists()
     executor = mock.Mock()
-    monkeypatch.setattr(tasks, "executor_for", lambda name: executor)
+    monkeypatch.setattr(executors, "executor_for", lambda name: executor)
     launch.update(next_attempt_at=timezone.now())
-    tasks.send_command(launch.get().pk)
+    commands.send_command(launch.get().pk)
     executor.launch.assert_called_once()
     launch.update(closed_at=timezone.now())  # it was launched, and is gone
     observation.record_fact(Fact(str(run.pk), 1, "absent", timezone.now().timestamp()))

@@ -11,10 +11,10 @@ from django.utils import timezone
 
 from accounts.models import Membership, Project, Quota, User
 from portal.api import rates
-from portal.jobs import preview_basis, what_if_tasks
+from portal.forecasts import basis, what_if_tasks
+from portal.jobfile.parsing import parse_job_file
 from portal.jobs.models import Accelerator, Cluster, Job, Node, Partition
-from portal.jobs.schema import parse_job_file
-from portal.jobs.services.submission import submit_job
+from portal.submission.submit import submit_job
 from scheduling.domain import Gang
 from scheduling.forecast.what_if import NEW_NODE, sized, with_node
 from scheduling.lifecycle import State
@@ -233,15 +233,15 @@ def test_a_type_that_is_not_here_is_named(world: World) -> None:
 def test_a_snapshot_some_seconds_old_serves_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the preview's own, made once for all who ask at a time."""
     made: list[int] = []
-    monkeypatch.setattr(preview_basis, "_LEAST_S", 60.0)
-    monkeypatch.setattr(preview_basis, "_STALE_S", 60)
-    original = preview_basis.renew
+    monkeypatch.setattr(basis, "_LEAST_S", 60.0)
+    monkeypatch.setattr(basis, "_STALE_S", 60)
+    original = basis.renew
 
-    def renew(cluster: Cluster) -> preview_basis.Basis:
+    def renew(cluster: Cluster) -> basis.Basis:
         made.append(cluster.pk)
         return original(cluster)
 
-    monkeypatch.setattr(preview_basis, "renew", renew)
+    monkeypatch.setattr(basis, "renew", renew)
     api = Api(world.user)
     for _ in range(3):
         api.post("jobs/what-if?gpus=1", DRAFT)

@@ -10,10 +10,10 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Guarantee, Membership, Project, Quota, User
-from portal.jobs import wakeups
-from portal.jobs.explain import _one_gpu
+from portal.core import wake
 from portal.jobs.models import Displacement, Job, Node, Qos
-from portal.jobs.starts import Said
+from portal.readmodels.jobs.expected_start import Said
+from portal.readmodels.jobs.why_waiting import _one_gpu
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -294,6 +294,6 @@ def test_after_a_rename_a_round_comes_and_says_the_new_name(
     with django_capture_on_commit_callbacks() as after:
         Membership.objects.update(role="manager")
         assert Api(world.user).patch("projects/vision", {"name": "Seeing"}).status == 200
-    assert wakeups.wake in after
+    assert wake.wake in after
     world.round()
     assert why(world, job)["text"].startswith("Project Seeing may have 0 jobs running")

@@ -9,8 +9,8 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import AuditEntry, Membership, Project, User
+from portal.cluster.policy import set_policy
 from portal.jobs.models import Cluster, Job, NodeWindow
-from portal.jobs.services.administration import set_policy
 from scheduling.lifecycle import State
 from tests.portal.api import Api
 from tests.portal.world import World, check_invariants

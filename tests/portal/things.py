@@ -27,6 +27,9 @@ from accounts.tokens import ALL_SCOPES, create_token
 from portal.api.access import Access
 from portal.api.examples import METHODS
 from portal.api.schema import document
+from portal.cluster.policy import set_policy
+from portal.forecasts.previews import Question, keep_question
+from portal.forecasts.what_if import NodeQuestion, keep
 from portal.jobs import events
 from portal.jobs.models import (
     Accelerator,
@@ -43,10 +46,6 @@ from portal.jobs.models import (
     Qos,
     SavedView,
 )
-from portal.jobs.previews import Question, keep_question
-from portal.jobs.run_tokens import run_token
-from portal.jobs.services.administration import set_policy
-from portal.jobs.what_if import NodeQuestion, keep
 from portal.lab.models import Simulation, Trial
 from portal.lab.packing import pack
 from portal.lab.replays import ask_replay
@@ -55,6 +54,7 @@ from portal.material.encryption import encrypt
 from portal.material.models import Artifact, Bundle, Environment, Secret
 from portal.notices.models import Delivery, Destination
 from portal.notices.signing import new_secret
+from portal.reporting.run_tokens import run_token
 from portal.rollouts.models import Rollout, ShadowDecision
 from scheduling.lifecycle import State
 from tests.portal.world import World

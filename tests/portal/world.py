@@ -12,12 +12,14 @@ from django.utils import timezone
 
 from accounts.ledger import PriceBook, product_sum
 from accounts.models import LedgerEntry, Membership, Project, Rate, UsageDay, User
-from portal.jobs import tasks
-from portal.jobs.holding import held, product_of
+from portal.accounting.hold_costs import held, product_of
+from portal.cluster import inventory as administration
+from portal.jobfile.parsing import parse_job_file
 from portal.jobs.models import Accelerator, Assignment, Cluster, Command, Hold, Job, Run
-from portal.jobs.schema import parse_job_file
-from portal.jobs.services import administration, observation, plans, reports
-from portal.jobs.services.submission import submit_job
+from portal.lifecycle import launch_queue
+from portal.reporting import acceptance, observation, reports, timeouts
+from portal.rounds import tasks
+from portal.submission.submit import submit_job
 from scheduling.domain import Plan
 from scheduling.executors.base import AcceleratorInfo, ExitInfo, Fact, NodeInfo
 from scheduling.lifecycle import HOLDING, LIVE, TERMINAL, State
@@ -66,10 +68,10 @@ class World:
     def round(self) -> Plan | None:
         self.cluster.refresh_from_db()
         now = timezone.now()
-        observation.accept_waiting(cluster_id=self.cluster.pk, problem_of=lambda run: None, now=now)
-        observation.advance_clock(cluster_id=self.cluster.pk, now=now)
+        acceptance.accept_waiting(cluster_id=self.cluster.pk, problem_of=lambda run: None, now=now)
+        timeouts.advance_clock(cluster_id=self.cluster.pk, now=now)
         plan = tasks.plan_and_commit(self.cluster, now)
-        plans.launch_ready(cluster_id=self.cluster.pk, now=timezone.now())
+        launch_queue.launch_ready(cluster_id=self.cluster.pk, now=timezone.now())
         return plan
 
     def run(self, job: Job) -> Run:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portal.jobs.decisions import snapshot_from_text, snapshot_text
+from portal.snapshot.decisions import snapshot_from_text, snapshot_text
 from scheduling.domain import Beside, Job, Node, Others, Partition, Plan, Snapshot, Window
 from scheduling.engine.rounds import plan_round
 from scheduling.forecast.forecast import foresee

@@ -12,7 +12,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-import portal.jobs.management.commands.simulate as command
+import portal.operations.management.commands.simulate as command
 from scheduling.simulator import Simulation
 from scheduling.simulator.suite import Suite, run_suite
 

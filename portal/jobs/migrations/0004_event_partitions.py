@@ -3,7 +3,7 @@
 from django.db import migrations
 from django.utils import timezone
 
-from portal.jobs import partitions
+from portal.jobs import event_months
 
 FORWARD = """
 ALTER TABLE jobs_jobevent RENAME TO jobs_jobevent_whole;
@@ -41,7 +41,7 @@ ALTER TABLE jobs_jobevent
 
 
 def make_partitions(apps: object, schema_editor: object) -> None:
-    partitions.ensure(timezone.now())
+    event_months.ensure(timezone.now())
 
 
 class Migration(migrations.Migration):

@@ -49,7 +49,7 @@ class ThroughputSample(models.Model):
 
 
 class StartSample(models.Model):
-    """One forecast for one waiting job. Pruned by age and by number (portal.jobs.forecasting)."""
+    """One forecast for one waiting job. Pruned by age and by number (portal.forecasts.inputs)."""
 
     cluster = models.ForeignKey("jobs.Cluster", on_delete=models.CASCADE, related_name="start_samples")
     job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="start_samples")
@@ -74,7 +74,7 @@ class StartSample(models.Model):
 
 class ResourceSeries(models.Model):
     """Of one launch. Rows are [seconds since `began_at`, gpu, gpu_memory, gpu_cores, pcie], parts of one device, the
-    mean over its devices; None: not known (portal.jobs.series)."""
+    mean over its devices; None: not known (portal.core.series)."""
 
     run = models.ForeignKey("jobs.Run", on_delete=models.CASCADE, related_name="resources", db_index=False)
     epoch = models.PositiveIntegerField()

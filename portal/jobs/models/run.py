@@ -60,12 +60,13 @@ class Run(models.Model):
     queueing_s = models.FloatField(default=0.0)
     launching_s = models.FloatField(default=0.0)
     running_s = models.FloatField(default=0.0)
-    #: Of one that did all its steps: how much longer it took than alone, from its submission (portal.jobs.relative).
+    #: Of one that did all its steps: how much longer it took than alone, from its submission
+    #: (portal.throughput.slowdown).
     slowdown = models.FloatField(null=True)
-    #: Of what it reported so far, bounded (portal.jobs.services.metric_limits), and that there was more.
+    #: Of what it reported so far, bounded (portal.reporting.metric_limits), and that there was more.
     metric_names = models.JSONField(default=list, blank=True)
     metrics_dropped = models.BooleanField(default=False)
-    #: It ended so long ago that few points of its metrics are kept (portal.jobs.metric_history).
+    #: It ended so long ago that few points of its metrics are kept (portal.history.metrics).
     metrics_thinned = models.BooleanField(default=False)
 
     class Meta:

@@ -11,7 +11,7 @@ from evenkeel.runner.looking import examined, run_apart
 
 from scheduling.executors.base import Finding, NodeCheck, NodeInfo
 from scheduling.executors.local import storage
-from scheduling.executors.local.launching import own_environment
+from scheduling.executors.local.environment import own_environment
 from scheduling.executors.local.layout import Layout
 
 #: What a runner imports, and a computation whose result we know.

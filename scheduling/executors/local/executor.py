@@ -39,7 +39,7 @@ from scheduling.executors.base import (
     Software,
     Spooled,
 )
-from scheduling.executors.local import facts, launching, preparing, procfs, sharing
+from scheduling.executors.local import environment, facts, launching, preparing, procfs, sharing
 from scheduling.executors.local.account_blocks import REGISTRY
 from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.local.admitting import Gate
@@ -254,7 +254,7 @@ class LocalExecutor(SiteSoftware):
             raise ExecutorError(self.isolation_problem, permanent=True)
         account = self._accounts.of_project(preparation.project_key)
         with self._accounts.beginning(account):
-            return preparing.prepare(self._layout, account, preparation, launching.own_environment())
+            return preparing.prepare(self._layout, account, preparation, environment.own_environment())
 
     def discard(self, project_key: str, paths: Iterable[str]) -> None:
         preparing.discard_all(self._layout, self._accounts.of_project(project_key), paths)

@@ -27,6 +27,7 @@ from scheduling.executors.base import AcceleratorInfo, Data, LaunchRequest, Secr
 from scheduling.executors.local import sharing
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.admitting import limits_in_words
+from scheduling.executors.local.environment import own_environment
 from scheduling.executors.local.layout import Layout, checked_name
 from scheduling.executors.local.networks import Network
 from scheduling.executors.local.preparing import code_dir, environment_dir
@@ -35,32 +36,9 @@ from scheduling.executors.local.watching import LOOK_S, end_holders, run_watched
 from scheduling.executors.local.zygotes import Zygotes
 
 log = logging.getLogger(__name__)
-
 START_TIMEOUT_S = 30.0
 LOG_BYTES = 10 << 20
-#: Of the portal's own environment only these reach a job.
-ALLOWED = frozenset(
-    {
-        "LANG",
-        "LANGUAGE",
-        "TZ",
-        "LD_LIBRARY_PATH",
-        "CUDA_HOME",
-        "CUDA_PATH",
-        "NVIDIA_VISIBLE_DEVICES",
-        "NVIDIA_DRIVER_CAPABILITIES",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-    }
-)
 LIMITS = {"core": 0, "nofile": 65_536, "nproc": 8_192}
-
-
-def own_environment() -> dict[str, str]:
-    """What a job gets of ours, with our interpreter first in its path."""
-    kept = {name: value for name, value in os.environ.items() if name in ALLOWED or name.startswith("LC_")}
-    here = str(Path(sys.executable).parent)
-    return kept | {"PATH": f"{here}:{os.environ.get('PATH') or os.defpath}", "PYTHONUNBUFFERED": "1"}
 
 
 def prepare(

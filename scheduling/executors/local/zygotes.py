@@ -28,6 +28,7 @@ from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.accounts import Account
+from scheduling.executors.local.environment import own_environment
 from scheduling.executors.local.layout import try_lock
 from scheduling.executors.local.networks import Networks
 from scheduling.executors.local.sweeping import RunnerIdentity, owned
@@ -170,8 +171,6 @@ class Zygotes:
             os.close(fd)
 
     def _start(self, account: Account, lock: int) -> None:
-        from scheduling.executors.local.launching import own_environment
-
         name = self._name(account)
         (self._directory / f"{name}.sock").unlink(missing_ok=True)
         command = [sys.executable, "-m", "evenkeel.runner.zygote", "--idle-s", str(self._idle_s)]

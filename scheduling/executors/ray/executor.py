@@ -39,7 +39,7 @@ from scheduling.executors.base import (
     Software,
     Spooled,
 )
-from scheduling.executors.local import facts, launching, preparing, storage
+from scheduling.executors.local import environment, facts, preparing, storage
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.apart import apart, each_epoch, log_apart
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
@@ -182,7 +182,7 @@ class RayExecutor(SiteSoftware):
             yield from spooled_reports(_ACCOUNT, self._layout.epoch_dir(record, epoch))
 
     def prepare(self, preparation: Preparation) -> Progress:
-        return preparing.prepare(self._layout, _ACCOUNT, preparation, launching.own_environment())
+        return preparing.prepare(self._layout, _ACCOUNT, preparation, environment.own_environment())
 
     def discard(self, project_key: str, paths: Iterable[str]) -> None:
         preparing.discard_all(self._layout, _ACCOUNT, paths)

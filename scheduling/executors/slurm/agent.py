@@ -23,7 +23,7 @@ from evenkeel.runner.processes import PR_SET_DUMPABLE, prctl
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import NO_SOFTWARE, LaunchRequest, Software
-from scheduling.executors.local.launching import ALLOWED
+from scheduling.executors.local.environment import ALLOWED
 from scheduling.executors.local.preparing import PROXIES
 from scheduling.executors.slurm.as_person import LAUNCH, MAX_LINE, PREPARATION, QUEUE, VERSION
 from scheduling.executors.slurm.commands import Commands

@@ -22,7 +22,7 @@ from evenkeel.program_output import shown_lines
 from evenkeel.runner.files import parse_json
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.local.launching import own_environment
+from scheduling.executors.local.environment import own_environment
 from scheduling.executors.local.preparing import PROXIES
 from scheduling.executors.slurm.as_person import ACCOUNT_NAME, MAX_LINE, MAX_NODES, VERSION
 

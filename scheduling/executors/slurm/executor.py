@@ -37,7 +37,8 @@ from scheduling.executors.base import (
 from scheduling.executors.local import facts, preparing, storage
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.apart import apart, each_epoch, log_apart
-from scheduling.executors.local.launching import make_job_dir, own_environment
+from scheduling.executors.local.environment import own_environment
+from scheduling.executors.local.launching import make_job_dir
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.spooling import is_spooled, spooled_reports
 from scheduling.executors.offering import SiteSoftware

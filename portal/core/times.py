@@ -1,0 +1,34 @@
+"""Times as the database, the API and the scheduler have them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from scheduling.executors.base import Fact
+from scheduling.forecast.calibration import LONGEST_S
+
+
+def iso(at: datetime | None) -> str | None:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None
+
+
+def moment(at: float | None, now: datetime) -> datetime | None:
+    """None where it is so far ahead that it is as good as never: no date can hold every number."""
+    if at is None or at - now.timestamp() > LONGEST_S:
+        return None
+    return datetime.fromtimestamp(at, tz=UTC)
+
+
+def from_posix(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, tz=UTC)
+
+
+def engines_time(since: datetime, fact: Fact) -> tuple[datetime, datetime]:
+    """From when to when a launch that was held `since` is to be paid for: for as long as the engine ran it, where it
+    says so, within what we saw. Its clock may differ from ours, so that its moments alone do not do."""
+    seen_at = from_posix(fact.at)
+    if fact.began_at is None or fact.ended_at is None:
+        return since, seen_at
+    ran = timedelta(seconds=max(0.0, fact.ended_at - fact.began_at))
+    end = min(seen_at, max(from_posix(fact.ended_at), since + ran))
+    return max(since, end - ran), end

@@ -1,0 +1,60 @@
+"""Cancels jobs."""
+
+from __future__ import annotations
+
+import contextlib
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from accounts.models import User
+from portal.core import wake
+from portal.jobs.loops import Loop, LoopName, of_job
+from portal.jobs.models import Job, Run
+from portal.lifecycle.allocations import end_assignments, end_processes
+from portal.lifecycle.locking import audit_for_others
+from portal.lifecycle.transitions import StaleRun, move
+from portal.snapshot.dependencies import waits_of
+from scheduling.lifecycle import LIVE, Event, State
+
+
+def cancel_hopeless(*, cluster_id: int) -> None:
+    """Each with the sentence that says why; who waits for these in turn is found in the next round."""
+    never, loop = waits_of(cluster_id).never, Loop(LoopName.UNSCHEDULABLE, cluster_id)
+    for job in Job.objects.filter(pk__in=never).order_by("number"):
+        loop.run(of_job(job), _cancel, job, never[job.pk])
+
+
+def _cancel(job: Job, reason: str) -> None:
+    with contextlib.suppress(JobHasEnded, StaleRun):  # somebody was faster
+        cancel_job(user=None, job=job, reason=reason)
+
+
+class JobHasEnded(Exception):
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"#{job.number} has already ended.")
+
+
+def cancel_job(*, user: User | None, job: Job, reason: str = "") -> Job:
+    """End the job now. Idempotent; raises JobHasEnded where it succeeded or failed."""
+    now = timezone.now()
+    for _ in range(5):
+        run = Run.objects.select_related("job").get(job=job, job__run=F("pk"))
+        if State(run.state) is State.CANCELLED:
+            return job
+        if State(run.state) not in LIVE:
+            raise JobHasEnded(job)
+        who = f" by {user}" if user else ""
+        try:
+            with transaction.atomic():
+                move(run, Event.CANCEL, at=now, text=f"#{job.number} cancelled{who}{reason and ': ' + reason}")
+                end_assignments(run, now)
+                end_processes(run, now)
+                audit_for_others(user, job, "job.cancel", {"reason": reason} if reason else None)
+                transaction.on_commit(wake.wake)
+        except StaleRun:
+            continue
+        job.run = run
+        return job
+    raise StaleRun(f"#{job.number} keeps changing; try again")

@@ -1,0 +1,88 @@
+"""When a running job counts as idle, and what happens to it then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.core.exceptions import ObjectDoesNotExist
+
+from portal.jobs.models import Cluster, IdleRule, Job, Run, RunActivity
+from scheduling.lifecycle import TRAINING, State
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """`release_at`: when it is parked if it goes on like this; None: never."""
+
+    since: datetime
+    no_step: bool
+    heard_at: datetime
+    release_at: datetime | None
+
+    @property
+    def for_s(self) -> float:
+        return (self.heard_at - self.since).total_seconds()
+
+
+def rule_of(cluster: Cluster) -> IdleRule:
+    try:
+        return cluster.idle_rule
+    except ObjectDoesNotExist:
+        return IdleRule(cluster=cluster)
+
+
+def idle_of(row: RunActivity, rule: IdleRule, *, uses_sdk: bool | None, can_park: bool = True) -> Idle | None:
+    """What the rule makes of a run's doing up to its newest report."""
+    stuck = uses_sdk is True and row.heard_at - row.stepped_at >= rule.warn_after
+    quiet = row.heard_at - row.busy_at >= rule.warn_after
+    if not rule.enabled or not (stuck or quiet):
+        return None
+    no_step = stuck and (not quiet or row.stepped_at <= row.busy_at)
+    since = row.stepped_at if no_step else row.busy_at
+    return Idle(since, no_step, row.heard_at, _release_at(row, since, rule) if can_park else None)
+
+
+def _release_at(row: RunActivity, since: datetime, rule: IdleRule) -> datetime | None:
+    """Nobody is parked sooner after the warning than the rule leaves between the two."""
+    if rule.release_after_s is None:
+        return None
+    due = since + timedelta(seconds=rule.release_after_s)
+    if row.warned_at is not None:
+        due = max(due, row.warned_at + timedelta(seconds=rule.release_after_s - rule.warn_after_s))
+    return max(due, row.postponed_until) if row.postponed_until else due
+
+
+def can_be_parked(job: Job, run: Run) -> bool:
+    """It can be stopped and started again: nothing that would have to begin anew is stopped."""
+    return job.can_restart(run)
+
+
+def what_it_does(row: RunActivity, found: Idle) -> str:
+    gpus, time = f"{row.gpu_hundredths / 100:g} × {row.accelerator_type}", _minutes(found.for_s)
+    if found.no_step:
+        return f"no step for {time} while it holds {gpus}"
+    return f"{gpus} held and next to unused for {time} ({row.mean_utilisation or 0.0:.0%} busy now)"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def sentence(row: RunActivity, found: Idle) -> str:
+    """What people read of a job that is warned."""
+    said = what_it_does(row, found)
+    said = f"{said[0].upper()}{said[1:]}."
+    if found.release_at is None:
+        return f"{said} Nothing parks it; cancel or hold it if it is stuck."
+    return f"{said} It is parked with its checkpoint at {found.release_at:%Y-%m-%d %H:%M} UTC unless it goes on."
+
+
+def warned_of(job: Job, run: Run, row: RunActivity | None, rule: IdleRule) -> Idle | None:
+    if row is None or row.warned_at is None or row.epoch != run.epoch or State(run.state) not in TRAINING:
+        return None
+    return idle_of(row, rule, uses_sdk=run.uses_sdk, can_park=can_be_parked(job, run))
+
+
+def _iso(at: datetime | None) -> str | None:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None

@@ -1,0 +1,140 @@
+"""Ends jobs at their time limits and deadlines."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q, Sum
+
+from accounts.pricing import PRODUCTS_PER_UNIT, amount
+from portal.core.money import CURRENCY
+from portal.jobs import events
+from portal.jobs.access import in_states
+from portal.jobs.job_deadline import deadline_of
+from portal.jobs.loops import Item, Loop, LoopName, of_job
+from portal.jobs.models import HoldKind, Job, JobEvent, Run
+from portal.lifecycle import report_interval
+from portal.lifecycle.end_run import fail, upload_s
+from portal.lifecycle.locking import lock_current
+from portal.lifecycle.suspend import place_hold
+from portal.lifecycle.transitions import StaleRun
+from portal.readmodels.jobs.summary import Context, expected_end_of, gather, so_far_products
+from portal.reporting import spooling
+from scheduling.executors.base import ExitInfo
+from scheduling.lifecycle import HOLDING, LIVE, TRAINING, State
+
+
+def deadline_sentence(job: Job, ctx: Context) -> str | None:
+    """What is to be said of the deadline of a live job: nothing while it is expected to be kept, or unknown."""
+    deadline = deadline_of(job)
+    if deadline is None or job.run is None or State(job.run.state) not in LIVE:
+        return None
+    if deadline <= ctx.now:
+        return f"Its deadline passed at {deadline:%Y-%m-%d %H:%M} UTC; it goes on."
+    end = expected_end_of(job, ctx)
+    if end is None or end <= deadline:
+        return None
+    return (
+        f"It is expected to end at {end:%Y-%m-%d %H:%M} UTC with the GPUs that it has, "
+        f"after its deadline of {deadline:%Y-%m-%d %H:%M} UTC."
+    )
+
+
+#: So long, and two reports, has a runner at its max_duration to save, to end its workers and to say so.
+DURATION_SLACK_S = 120.0
+
+
+def enforce(*, cluster_id: int, now: datetime) -> None:
+    """Park jobs that have cost what they may cost, and tell once of deadlines that are, or will be, missed."""
+    limited = Q(spec__has_key="max_cost", hold_kind="", run__state__in=[s.value for s in HOLDING])
+    timed = Q(spec__has_key="deadline") & ~Q(deadline_told="passed")
+    found = Job.objects.filter(in_states(LIVE), limited | timed, cluster_id=cluster_id)
+    jobs = list(found.select_related("run", "project", "owner", "model_type"))
+    Loop(LoopName.LIMITS, cluster_id).together(jobs, of_job, lambda some: _enforce(some, now))
+
+
+def _enforce(jobs: Sequence[Job], now: datetime) -> list[Job]:
+    ctx = gather(jobs, now)
+    for job in jobs:
+        if "max_cost" in job.spec:
+            _park_if_spent(job, ctx)
+        if "deadline" in job.spec:
+            _tell_of_deadline(job, ctx)
+    return list(jobs)
+
+
+def end_overdue(*, cluster_id: int, now: datetime) -> None:
+    """Runners end what has trained for its max_duration. One that does not is ended from here."""
+    training = [state.value for state in TRAINING]
+    slack = timedelta(seconds=DURATION_SLACK_S + upload_s(cluster_id) + 2 * report_interval.interval_s())
+    found = Job.objects.filter(cluster_id=cluster_id, max_duration_s__isnull=False, run__state__in=training)
+    loop = Loop(LoopName.MAX_DURATION, cluster_id)
+    for pk, number in found.values_list("pk", "number"):
+        loop.run(Item(str(pk), f"#{number}", pk, {"job": number}), _end_if_overdue, pk, slack, now)
+
+
+def _end_if_overdue(pk: UUID, slack: timedelta, now: datetime) -> None:
+    with contextlib.suppress(StaleRun), transaction.atomic():
+        job, run = lock_current(pk)
+        overdue = State(run.state) in TRAINING and _is_overdue(job, run, slack, now)
+        if overdue and not spooling.is_pending(run.pk, run.epoch):
+            text = "Its runner did not end it, so the portal did; what came after its last checkpoint is lost."
+            fail(run, ExitInfo("time_limit", step=run.checkpoint_step, message=text), now)
+
+
+def _is_overdue(job: Job, run: Run, slack: timedelta, now: datetime) -> bool:
+    """A limit that was changed counts from the change: the runner hears of it with its next report."""
+    limit_s = job.max_duration_s
+    if limit_s is None:  # patched meanwhile
+        return False
+    earlier_s = Run.objects.filter(job=job).aggregate(total=Sum("running_s"))["total"] or 0.0
+    if run.state_since + timedelta(seconds=limit_s - earlier_s) + slack > now:
+        return False
+    return not JobEvent.objects.filter(job=job, kind="changed", at__gt=now - slack).exists()
+
+
+def _park_if_spent(job: Job, ctx: Context) -> None:
+    limit = Decimal(str(job.spec["max_cost"]))
+    spent = so_far_products(job, ctx)
+    if spent < limit * PRODUCTS_PER_UNIT:
+        return
+    text = (
+        f"It has cost {amount(spent).normalize():f} {CURRENCY} and may cost {limit.normalize():f} {CURRENCY}, and what "
+        "it costs while it writes a checkpoint and leaves comes on top. Raise max_cost to let it "
+        f"{'go on' if job.run and job.can_restart(job.run) else 'begin anew'}."
+    )
+    with contextlib.suppress(StaleRun), transaction.atomic():
+        job, run = lock_current(job.pk)
+        # Patched meanwhile: the next round looks again.
+        same = Decimal(str(job.spec.get("max_cost", 0))) == limit
+        if same and not job.hold_kind and State(run.state) in HOLDING & LIVE:
+            place_hold(job, run, kind=HoldKind.COST, actor=None, text=text, now=ctx.now)
+
+
+def _tell_of_deadline(job: Job, ctx: Context) -> None:
+    deadline = deadline_of(job)
+    told = "passed" if deadline is not None and deadline <= ctx.now else "late"
+    text = deadline_sentence(job, ctx)
+    if text is None or told == job.deadline_told:
+        return
+    with transaction.atomic():
+        # Whoever changes the flag writes the event: one for each.
+        if Job.objects.filter(pk=job.pk, deadline_told=job.deadline_told).update(deadline_told=told):
+            kind = f"deadline_{told}"
+            events.append(kind=kind, job=job, run=job.run, at=ctx.now, text=f"#{job.number} {job.name}: {text}")
+
+
+def time_left_s(run: Run) -> float | None:
+    """What earlier launches and attempts left of the job's max_duration for this one."""
+    limit_s = run.job.max_duration_s
+    if limit_s is None:
+        return None
+    used_s = Run.objects.filter(job=run.job).aggregate(total=Sum("running_s"))["total"] or 0.0
+    if State(run.state) is State.RUNNING and run.ready_at is not None:
+        used_s -= (run.state_since - run.ready_at).total_seconds()  # this launch's own, while it was protected
+    return max(1.0, limit_s - float(used_s))

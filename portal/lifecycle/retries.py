@@ -1,0 +1,119 @@
+"""Which endings of a run are tried again, how often, and after which wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.models import User
+from portal.core import wake
+from portal.jobfile.schema import Retry
+from portal.jobs.models import Job, Run
+from portal.lifecycle.allocations import end_assignments
+from portal.lifecycle.cancel import JobHasEnded
+from portal.lifecycle.locking import JobConflict, audit_for_others, lock_current
+from portal.lifecycle.transitions import Why, move
+from scheduling.executors.base import ExitInfo
+from scheduling.lifecycle import LIVE, Event, State
+
+#: How an executor calls an ending -> how a job file does. What is missing is never tried again.
+_ENDINGS = {
+    "user_error": "user_error",
+    "signal": "signal",
+    "out_of_memory": "out_of_memory",
+    "launch_failed": "launch_failed",
+    "data_unavailable": "launch_failed",
+    "runner_lost": "node_failure",
+}
+#: Endings that are not the job's fault do not use up its limit; this bounds them.
+INFRASTRUCTURE = frozenset({"node_failure"})
+INFRASTRUCTURE_LIMIT = 20
+_MAX_BACKOFF_S = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether to try again; `text` says why not, where that is worth saying. `of`: how many attempts there may be;
+    None: this one is not counted."""
+
+    again: bool
+    backoff_s: float = 0.0
+    text: str = ""
+    of: int | None = None
+
+
+def judge_retry(job: Job, run: Run, info: ExitInfo) -> Verdict:
+    """`run` has just failed with `info` and is stored so."""
+    policy = Retry.model_validate(job.spec.get("retry", {}))
+    ending = _ENDINGS.get(info.reason)
+    if ending is None or not info.retryable:
+        return Verdict(False)
+    if ending not in policy.on:
+        named = policy.on != Retry().on
+        return Verdict(False, text=f"It is not tried again: retry.on does not name {ending}." if named else "")
+    infrastructure = _is_infrastructure(info.reason, info.alleged)
+    used = sum(_is_infrastructure(*past) == infrastructure for past in _past(job))
+    limit = INFRASTRUCTURE_LIMIT if infrastructure else job.retry_limit
+    if used > limit:
+        often = "once" if limit == 1 else f"{limit} times"
+        return Verdict(False, text=f"It was tried again {often}." if limit else "")
+    backoff_s = min(_MAX_BACKOFF_S, policy.backoff_s * 2 ** max(0, min(used, 30) - 1))
+    return Verdict(True, backoff_s, of=None if infrastructure else run.attempt + 1 + limit - used)
+
+
+def in_short(info: ExitInfo) -> str:
+    """How the attempt ended, before "tried again in"."""
+    match info.reason:
+        case "user_error":
+            return f"Failed with code {info.exit_code}"
+        case "signal":
+            return f"Ended by signal {info.signal}"
+        case "out_of_memory":
+            return "Ran out of memory"
+        case "launch_failed":
+            return "Could not be started"
+        case "data_unavailable":
+            return "Its data could not be had"
+        case _:
+            return "Its node or runner was lost"
+
+
+def stop_retrying(*, actor: User, job: Job) -> Job:
+    """End a job that waits for its next attempt as failed, as it would have with no attempt left. Raises JobHasEnded,
+    and JobConflict where it is not waiting for one."""
+    now = timezone.now()
+    with transaction.atomic():
+        job, run = lock_current(job.pk)
+        if State(run.state) not in LIVE:
+            raise JobHasEnded(job)
+        if not run.awaits_retry:
+            message = f"#{job.number} is not waiting to be tried again. Cancel it to end it now."
+            raise JobConflict.of("job", message, "no_retry")
+        last = Run.objects.filter(job=job, state=State.FAILED).order_by("-attempt").first()
+        text = f"{run.retry_why}; {actor} stopped the retries."
+        why = Why(last.reason_token if last else "FAIL", text)
+        end_assignments(run, now)
+        move(
+            run,
+            Event.FAIL,
+            at=now,
+            text=f"#{job.number} {job.name} failed: {text}",
+            why=why,
+            exit=last.exit if last else None,
+        )
+        audit_for_others(actor, job, "job.stop_retrying")
+        transaction.on_commit(wake.wake)
+    return job
+
+
+def _is_infrastructure(reason: Any, alleged: Any) -> bool:
+    """Not where the job itself may have brought it about."""
+    return _ENDINGS.get(reason) in INFRASTRUCTURE and not alleged
+
+
+def _past(job: Job) -> list[tuple[Any, Any]]:
+    failed = Run.objects.filter(job=job, state=State.FAILED, exit__isnull=False)
+    return list(failed.values_list("exit__reason", "exit__alleged"))

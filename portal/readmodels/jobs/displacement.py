@@ -1,0 +1,94 @@
+"""What a job that lost GPUs is told: who has them, at which level of the tree, and when it can expect them back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from accounts.levels import Levels
+from accounts.models import Project
+from portal.core.times import iso, moment
+from portal.jobs.access import described_jobs
+from portal.jobs.models import Assignment, Displacement, Job, Run
+from portal.readmodels.cluster.catalogue import others_job
+from portal.readmodels.jobs.expected_start import expected_starts
+from portal.readmodels.jobs.summary import expected_end_of, gather, time_left_s
+from scheduling.lifecycle import TERMINAL, WAITING, State
+
+#: Reasons that say themselves when the job starts.
+_FORESEEN = "expected_start_at"
+POLICY = "as the policy expects it to start"
+SIMULATED = "the middle of its expected starts"
+ENDS = "when those who got them are expected to end"
+PERIOD = "when the budget's period ends"
+_PERIODS = frozenset({"quota_period", "budget_parked"})
+
+
+def describe_displacement(job: Job, run: Run, mine: set[int]) -> dict[str, Any] | None:
+    """None where it has what it had."""
+    row = None if State(run.state) in TERMINAL else Displacement.objects.filter(run=run).first()
+    if row is None:
+        return None
+    now = Assignment.objects.filter(run=run, during__upper_inf=True).count()
+    if now >= row.gpus_before:
+        return None
+    takers = list(described_jobs().filter(number__in=row.taken_by).order_by("number"))
+    at, basis = _back(job, run) if State(run.state) in WAITING else _when_they_end(takers)
+    return {
+        "at": iso(row.at),
+        "kind": Displacement.Kind.PREEMPTED if not now else Displacement.Kind.SHRUNK,
+        "token": row.token,
+        "text": row.text,
+        "level": row.level,
+        "gpus_before": row.gpus_before,
+        "gpus_now": now,
+        "by": [others_job(taker, mine) | {"within": within} for taker, within in _places(job, takers)],
+        "back_at": iso(at),
+        "back_basis": basis if at else None,
+    }
+
+
+def _places(job: Job, takers: list[Job]) -> list[tuple[Job, str]]:
+    """Each with the lowest level of the tree that it shares with the job, in words."""
+    if not takers:
+        return []
+    levels = Levels.load()
+    shared = {
+        taker.pk: [pk for pk in levels.chain(taker.project_id) if pk in levels.chain(job.project_id)]
+        for taker in takers
+    }
+    lowest = [chain[-1] for chain in shared.values() if chain]
+    names = dict(Project.objects.filter(pk__in=lowest).values_list("pk", "name"))
+    places = []
+    for taker in takers:
+        common = shared[taker.pk]
+        if taker.project_id == job.project_id:
+            places.append((taker, "your own project"))
+        else:
+            places.append((taker, f"project {names[common[-1]]}, above both" if common else "the cluster"))
+    return places
+
+
+def _when_they_end(takers: list[Job]) -> tuple[datetime | None, str]:
+    """Of one that runs on fewer GPUs: those who got the others hold them to their ends, as far as these are known."""
+    ctx = gather(takers, timezone.now())
+    live = [(taker, taker.run) for taker in takers if taker.run and State(taker.run.state) not in TERMINAL]
+    ends = [expected_end_of(taker, ctx, time_left_s(taker, taker_run, ctx)) for taker, taker_run in live]
+    known = [end for end in ends if end is not None]
+    return (max(known), ENDS) if known and len(known) == len(ends) else (None, "")
+
+
+def _back(job: Job, run: Run) -> tuple[datetime | None, str]:
+    """What is known of one that waits: the period's end, the queue simulated forward, or the policy's own word."""
+    waits = State(run.state) in WAITING
+    foreseen = run.reason_detail.get(_FORESEEN) if waits else None
+    said = expected_starts([job])[job.pk]["p50_at"] if waits and run.reason_token not in _PERIODS else None
+    now = timezone.now()
+    if said is not None and (at := datetime.fromisoformat(said)) > now:
+        return at, SIMULATED
+    told = moment(foreseen, now)
+    if told is not None and told > now:
+        return told, PERIOD if run.reason_token in _PERIODS else POLICY
+    return None, ""

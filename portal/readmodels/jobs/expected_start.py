@@ -1,0 +1,148 @@
+"""Expected starts as people read them: kept in the cache, at most some seconds old, each with the time it was said."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.core.cache import cache
+from django.utils import timezone
+from redis.exceptions import RedisError
+
+from portal.core.times import moment
+from portal.jobs.models import Job, Run
+from scheduling.forecast.calibration import LONGEST_S
+from scheduling.forecast.forecast import Start
+from scheduling.lifecycle import WAITING
+
+logger = logging.getLogger(__name__)
+
+#: What nobody renews is forgotten.
+KEPT_S = 600
+
+#: What would change by less than this part of the wait, or these seconds, stands until it is so old.
+_SAME_PART, _SAME_S, _STANDS_S = 0.05, 2.0, 60.0
+_TEXTS = {
+    "held": "It is held, so it starts after its release.",
+    "dependency": "It starts after what it depends on, which cannot be foreseen.",
+    "never": "No accelerators here could ever run it.",
+    "no_profile": "Nothing is known of its throughput on the accelerators that it may use, so it is not started.",
+    "node_unavailable": "Nodes that it needs are drained, lost or being checked; when they are back is not known.",
+    "period": "Its budget is used up{until}; it starts after that, or when the limit is raised.",
+    "limit": "A limit keeps it back, and when that lets it start cannot be foreseen.",
+    "unknown": "As things are it does not start.",
+    "pending": "It is being worked out.",
+}
+
+#: What the rounds say of a job decides what is said of its start: their reason -> why no time is.
+_WHY = {
+    "never": "never",
+    "partition_too_small": "never",
+    "no_profile": "no_profile",
+    "node_unavailable": "node_unavailable",
+    "dependency": "dependency",
+    "quota_period": "period",
+    "budget_parked": "period",
+}
+_WINDOWS = frozenset({"maintenance", "reservation"})
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Of one job; times are POSIX seconds. Without times `why` says why not."""
+
+    as_of: float
+    p10: float = 0.0
+    p50: float = 0.0
+    p90: float = 0.0
+    simulated: bool = True
+    run_time: str = ""
+    outcomes: int = 0
+    why: str = ""
+
+    def stands_for(self, new: Said) -> bool:
+        """Whether it says the same as `new` and need not be said again."""
+        if self.why or new.why:
+            return self.why == new.why and new.as_of - self.as_of < _STANDS_S
+        slack = max(_SAME_S, _SAME_PART * (new.p50 - new.as_of))
+        moved = max(abs(self.p10 - new.p10), abs(self.p50 - new.p50), abs(self.p90 - new.p90))
+        return moved <= slack and new.as_of - self.as_of < _STANDS_S and self.simulated == new.simulated
+
+
+def cache_key(job_id: str) -> str:
+    return f"expected-start/{job_id}"
+
+
+def said_of(at: float, start: Start | None, *, run_time: str, outcomes: int, why: str = "unknown") -> Said:
+    """What a forecast of the moment `at` has; `why`: where it has no time."""
+    if start is None or start.p50_s >= LONGEST_S:
+        return Said(at, why=why)
+    times = (at + start.p10_s, at + start.p50_s, at + min(start.p90_s, LONGEST_S))
+    return Said(at, *times, start.simulated, run_time, outcomes)
+
+
+def waiting_again() -> dict[str, float]:
+    """Since when those wait that have had GPUs before: what was said of them earlier was of another start."""
+    again = Run.objects.filter(state__in=[state.value for state in WAITING]).exclude(attempt=1, epoch=0)
+    return {str(job): since.timestamp() for job, since in again.values_list("job_id", "state_since")}
+
+
+def expected_starts(waiting: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
+    """Of jobs that wait; one look into the cache, for these jobs alone."""
+    jobs = list(waiting)
+    known: dict[str, Said] = {}
+    try:
+        known = cache.get_many([cache_key(str(job.pk)) for job in jobs]) if jobs else {}
+    except RedisError as error:
+        logger.warning("expected starts cannot be read: %s", error)
+    now = timezone.now().timestamp()
+    said = {job: _holds(job, known.get(cache_key(str(job.pk))), now) for job in jobs}
+    return {job.pk: describe_start(one, _until(job)) for job, one in said.items()}
+
+
+def _holds(job: Job, said: Said | None, now: float) -> Said:
+    """What was said, as far as it holds beside what the latest round says of the job."""
+    run = job.run
+    if job.hold_kind:
+        return replace(said or Said(0.0), why="held")
+    if run is not None and (why := _WHY.get(run.reason_token)):
+        return replace(said or Said(0.0), why=why)
+    if said is None or said.why == "held" or (not said.why and said.p90 < now - _STANDS_S):
+        return Said(0.0, why="pending")
+    if run is None or said.why:
+        return said
+    if (run.attempt > 1 or run.epoch > 0) and said.as_of < run.state_since.timestamp():
+        return Said(0.0, why="pending")
+    barred = run.reason_token in _WINDOWS and not run.reason_detail.get("elsewhere")
+    until = float(run.reason_detail.get("until", 0.0)) if barred else 0.0
+    return replace(said, p10=max(said.p10, until), p50=max(said.p50, until), p90=max(said.p90, until))
+
+
+def _until(job: Job) -> str:
+    """Of a budget that is used up."""
+    at = moment(job.run.reason_detail.get("expected_start_at"), timezone.now()) if job.run else None
+    return f" until {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
+
+
+def describe_start(said: Said, until: str = "") -> dict[str, Any]:
+    text = _TEXTS.get(said.why, "").format(until=until or " for its period")
+    reason = {"token": said.why, "text": text} if said.why else None
+    told = not said.why
+    return {
+        "p10_at": _iso(said.p10) if told else None,
+        "p50_at": _iso(said.p50) if told else None,
+        "p90_at": _iso(said.p90) if told else None,
+        "as_of": _iso(said.as_of) if said.as_of else None,
+        "basis": ("simulated" if said.simulated else "interpolated") if told else None,
+        "run_time": said.run_time if told else None,
+        "outcomes": said.outcomes,
+        "reason": reason,
+    }
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

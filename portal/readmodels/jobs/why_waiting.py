@@ -1,0 +1,209 @@
+"""Why a job has what it has: its reason, who is ahead, what was weighed, and what would change it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils import timezone
+
+from accounts.models import User
+from accounts.selectors import visible_projects
+from portal.core.times import iso
+from portal.jobs.models import Cluster, Decision, Job, Run
+from portal.lifecycle.job_limits import deadline_sentence
+from portal.readmodels.cluster.catalogue import others_job
+from portal.readmodels.jobs.displacement import describe_displacement
+from portal.readmodels.jobs.retrying import reason_text
+from portal.readmodels.jobs.slurm_reasons import obstacle, waiting_word
+from portal.readmodels.jobs.summary import array_place, gather, people_state, runs_emulated, variance
+from portal.readmodels.queue.contenders import Places, waits_for_gpus
+from portal.readmodels.queue.order import queue_order
+from portal.snapshot.take import take_snapshot
+from portal.throughput.available import cluster_types
+from portal.throughput.job_profiles import job_profiles
+from portal.throughput.slowdown import alone_steps_per_s
+from scheduling import domain
+from scheduling.lifecycle import TERMINAL, State
+from scheduling.policies import policy_class
+from scheduling.throughput.curves import Profile
+
+MAX_AHEAD = 20
+#: Of those before a job: more say nothing that people would read.
+_MOST_LOOKED_AT = 300
+MAX_WEIGHED = 50
+#: Reason token -> what would change it, with the reason's detail; see scheduling.policies for the tokens.
+_WAYS_OUT = {
+    "no_room": "It starts when {needs} × {type} are free: when a job ends or shrinks.",
+    "quota": "It starts when another job that the limit counts ends, or when the limit leaves {needs} more GPUs.",
+    "quota_jobs": "It starts when a job that the limit counts ends, or when the limit is raised.",
+    "quota_queue": "It is looked at when a job before it starts, or when the limit is raised.",
+    "quota_period": "It starts when the period ends, or when the limit is raised.",
+    "resources": "It starts when {needs} × {type} are free: when a job ends, as the sentence says, or earlier.",
+    "no_host": "It starts when a node has so much free beside GPUs for it; asking for less lets it start sooner.",
+    "priority": "It starts after those ahead of it; fewer GPUs or a shorter max_duration may let it pass them.",
+    "preempted": "It goes on from its checkpoint when GPUs are free for its level.",
+    "reclaimed": "It goes on from its checkpoint when GPUs are free that nobody with a guarantee waits for.",
+    "reclaiming": "It starts when the borrowers' protection, or the guarantee's time, is over.",
+    "may_not_borrow": "It starts when GPUs that nobody is guaranteed are free, or with checkpoints.",
+    "budget_parked": "It goes on from its checkpoint when the period ends, or when the limit is raised.",
+    "dependency": "It queues when that has happened; where it cannot happen any more, it is cancelled.",
+    "partition_full": "It starts when {needs} GPUs of partition {partition} are free; another partition may have room.",
+    "across_pools": "It starts when {needs} × {type} are free at once on nodes that it may use; fewer start sooner.",
+    "maintenance": "It starts when the window is over, or before it with a max_duration that ends in time.",
+    "reservation": "It starts when the window is over, or before it with a max_duration that ends in time.",
+    "partition_too_small": "Ask for fewer GPUs, or for another partition.",
+    "no_type": "Allow other accelerator types, or fewer GPUs.",
+    "never": "Allow other accelerator types or ask for less; otherwise cancel it.",
+    "no_profile": "Give its throughput in the job file, allow a type on which it is known, or measure it there.",
+    "node_unavailable": "It starts when drained nodes are resumed, lost ones are back, or those that are checked pass.",
+    "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",
+    "no_slot": "It starts when a job ends and leaves its slot.",
+    "behind": "It starts after the job ahead of it.",
+    "waits_to_share": "It starts when a shared GPU has room for it or a GPU is free; a smaller part finds room sooner.",
+    "held_back": "It starts when company that suits it, or an empty GPU, is there.",
+    "kept_for": "It starts when what is kept for it is free.",
+    "kept_from": "It starts after the job that it is kept for, or elsewhere when there is room.",
+    "too_large": "It starts when it may use a node that is large enough; asking for less lets it start sooner.",
+    "held_user": "It queues again when it is released.",
+    "held_admin": "It queues again when an administrator releases it.",
+    "held_idle": "It queues again when it is released, and goes on from its checkpoint.",
+    "held_cost": "It queues again with a larger max_cost.",
+    "NEW": "The next round looks at it.",
+    "RETRY": "It queues again when its wait is over, unless the retries are stopped.",
+    "back_off": "It queues again when its wait is over, unless the retries are stopped.",
+    "PREPARING": "It queues when its code and environment are ready.",
+    "waits_for_contact": "It queues when the executor has accepted it.",
+    "min_gain": "A plan that gains more than min_gain, or a job that ends.",
+    "rigid": "Nothing resizes it: it cannot write checkpoints.",
+    "node_drained_waits": "It goes on when GPUs on other nodes are free, or the node is resumed.",
+    "node_drained_lost": "It goes on if it ends before the deadline, or if the node is resumed before.",
+}
+
+
+def explain_job(user: User, job: Job) -> dict[str, Any]:
+    run = job.run
+    assert run is not None
+    decision = _decision(job)
+    detail = {key: value for key, value in run.reason_detail.items() if key != "by"}
+    ended = State(run.state) in TERMINAL
+    mine = set(visible_projects(user).values_list("pk", flat=True))
+    ahead, apart = ([], 0) if ended else _ahead(job, mine)
+    return {
+        "number": job.number,
+        "array": array_place(job),
+        "token": run.reason_token,
+        "text": reason_text(run, timezone.now()),
+        "at": iso(decision.at if decision else run.state_since),
+        "round": decision.round if decision else None,
+        "checked_at": iso(job.cluster.last_round_at),
+        "displaced": describe_displacement(job, run, mine),
+        "ahead": ahead,
+        "apart": apart,
+        "slurm": waiting_word(job, run),
+        "weighed": [] if ended else _weighed(job, mine),
+        "would_change": None if ended else _way_out_of(job, run, detail),
+        "deadline": None if ended else deadline_sentence(job, gather([job], timezone.now())),
+        "emulated": runs_emulated(run, job.cluster_id),
+        "detail": detail,
+    }
+
+
+def _decision(job: Job) -> Decision | None:
+    """The newest kept decision that says something of the job."""
+    assert job.run is not None
+    newest = Decision.objects.filter(cluster=job.cluster, at__gte=job.submitted_at, plan__reasons__has_key=str(job.pk))
+    if job.run.ended_at:
+        newest = newest.filter(at__lte=job.run.ended_at)
+    return newest.defer("snapshot", "plan").order_by("-round").first()
+
+
+def _way_out_of(job: Job, run: Run, detail: Mapping[str, Any]) -> str | None:
+    text = way_out(job.cluster, obstacle(job, run), detail)
+    return text and (text if run.checkpoint_step else text.replace("goes on from its checkpoint", "starts again"))
+
+
+def way_out(cluster: Cluster, obstacle: str, detail: Mapping[str, Any]) -> str | None:
+    """What would let a job start that waits for the reason of this token."""
+    if obstacle == "priority" and cluster.policy_parameters.get("backfill") == "none":
+        return "It starts after those ahead of it: the policy lets nobody pass (backfill: none)."
+    if obstacle == "resources" and "needs" not in detail:
+        return (
+            "It starts when a job ends and leaves enough of what it is short of; asking for less lets it start sooner."
+        )
+    try:
+        return _one_gpu(_WAYS_OUT[obstacle].format(**detail))
+    except KeyError:
+        return None
+
+
+def _one_gpu(text: str) -> str:
+    """The sentences speak of several GPUs; where it is one, of one."""
+    text = re.sub(r"(?<![\d.,])1 (more )?GPUs\b", r"1 \1GPU", text)
+    return re.sub(r"(?<![\d.,])1 (× \S+|GPU(?: of partition \S+)?) are free", r"1 \1 is free", text)
+
+
+def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
+    """Who before this one in the queue could take GPUs that it could have, and how many others wait there, among the
+    first of the queue; names only of the user's own."""
+    positions = queue_order(job.cluster)
+    if job.pk not in positions:
+        return [], 0
+    before = [pk for pk, position in positions.items() if position < positions[job.pk]][:_MOST_LOOKED_AT]
+    now = timezone.now()
+    places = Places(job.cluster, now)
+    rows = Job.objects.select_related("run").prefetch_related("project", "model_type", "array")
+    found = rows.filter(pk__in=before).in_bulk()
+    waiting = [other for pk in before if (other := found.get(pk)) and waits_for_gpus(other, now)]
+    known = job_profiles([job, *waiting], cluster_types(job.cluster_id))
+    own = places.of(job, known[job.pk])
+    rivals = [other for other in waiting if not own.isdisjoint(places.of(other, known[other.pk]))]
+    shown = [
+        others_job(other, mine)
+        | {
+            "array": array_place(other),
+            "gpus": other.min_gpus,
+            "share_percent": other.gpu_share_percent,
+            "state": people_state(other.run),
+        }
+        for other in rivals[:MAX_AHEAD]
+        if other.run
+    ]
+    return shown, len(before) - len(rivals)
+
+
+def _weighed(job: Job, mine: set[int]) -> list[dict[str, Any]]:
+    """What one more GPU would bring each of the user's running jobs, and the variance it would leave."""
+    if not policy_class(job.cluster.policy_name).elastic:
+        return []
+    snapshot = take_snapshot(job.cluster, timezone.now()).snapshot
+    types: dict[str, int] = {}
+    for node in snapshot.nodes:
+        if not node.lost:
+            types[node.type] = types.get(node.type, 0) + len(node.gpu_ids)
+    shares = {held.id: _share(held, 0, types) for held in snapshot.jobs if held.gang}
+    names = dict(Job.objects.filter(pk__in=list(shares), project__in=mine).values_list("pk", "name"))
+    weighed: list[dict[str, Any]] = []
+    for held in snapshot.jobs:
+        name = next((name for pk, name in names.items() if str(pk) == held.id), None)
+        if held.gang is None or name is None or held.gang.type not in held.curves:
+            continue
+        curve, count = held.curves[held.gang.type], held.gang.count
+        weighed.append(
+            {
+                "number": held.number,
+                "name": name,
+                "gain_steps_per_s": curve.at(count + 1) - curve.at(count),
+                "variance": variance([*(shares | {held.id: _share(held, 1, types)}).values()]),
+            }
+        )
+    return sorted(weighed, key=lambda entry: -entry["gain_steps_per_s"])[:MAX_WEIGHED]
+
+
+def _share(job: domain.Job, more: int, types: dict[str, int]) -> float:
+    """Relative throughput of a job with so many GPUs more."""
+    assert job.gang is not None
+    alone = alone_steps_per_s({kind: Profile(curve, {}) for kind, curve in job.curves.items()}, types, job.max_gpus)
+    curve = job.curves.get(job.gang.type)
+    return curve.at(job.gang.count + more) / alone if curve and alone else 0.0

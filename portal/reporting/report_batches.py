@@ -1,0 +1,124 @@
+"""Reports that are here at the same time are taken in together: whose turn it is does it for all that wait.
+
+With few runs each comes alone; the more there are the more share a transaction, and the cheaper is each.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from threading import Event, Lock
+from uuid import UUID
+
+from django.utils import timezone
+
+from portal.jobs.loops import Loop, LoopName, in_a_sentence, of_run_id, raise_what_is_no_items, savepoint
+from portal.jobs.models import Run
+from portal.lifecycle.transitions import StaleRun
+from portal.reporting.reports import Orders, Report, StaleEpoch, record_report, record_reports
+
+logger = logging.getLogger(__name__)
+#: Reports in one transaction, and requests whose reports they are.
+MOST = 128
+
+
+class NotTaken(Exception):
+    """By a failure of the portal: that of one run's report is no other run's."""
+
+
+Outcome = Orders | StaleEpoch | StaleRun | NotTaken | Run.DoesNotExist
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """Of one request: reports of different runs."""
+
+    reports: dict[UUID, Report]
+    taken: dict[UUID, Orders] = field(default_factory=dict)
+    tried: bool = False
+    #: Set once it was tried, or has the turn.
+    called: Event = field(default_factory=Event)
+
+
+class _Queue:
+    """Who has the turn is the first of those that wait, until it and whoever is taken in with it leave."""
+
+    def __init__(self) -> None:
+        self._lock, self.waiting = Lock(), deque[_Waiting]()
+
+    def join(self, one: _Waiting) -> None:
+        """Returns when `one` has the turn, or was tried."""
+        with self._lock:
+            self.waiting.append(one)
+            if self.waiting[0] is one:
+                return
+        one.called.wait()
+
+    def first(self) -> list[_Waiting]:
+        """Whoever has the turn, and those behind it that can be taken in with it."""
+        with self._lock:
+            batch, together = [self.waiting[0]], set(self.waiting[0].reports)
+            for one in islice(self.waiting, 1, MOST):
+                if len(together) + len(one.reports) > MOST or not together.isdisjoint(one.reports):
+                    break
+                batch.append(one)
+                together |= one.reports.keys()
+        return batch
+
+    def leave(self, batch: Sequence[_Waiting]) -> None:
+        with self._lock:
+            for _ in batch:
+                self.waiting.popleft()
+            following = self.waiting[0] if self.waiting else None
+        for one in batch:
+            one.tried = True
+            one.called.set()
+        if following is not None:
+            following.called.set()
+
+
+_queue = _Queue()
+
+
+def take_in(reports: Sequence[tuple[UUID, Report]]) -> list[Outcome]:
+    """What each is answered, in their order."""
+    mine = _Waiting(dict(reversed(reports)))
+    _queue.join(mine)
+    if not mine.tried:
+        batch = _queue.first()
+        try:
+            orders = _together({run: said for one in batch for run, said in one.reports.items()})
+            for one in batch:
+                one.taken = {run: orders[run] for run in one.reports if run in orders}
+        finally:
+            _queue.leave(batch)
+    taken = {id(mine.reports[run]): orders for run, orders in mine.taken.items()}
+    return [taken.get(id(report)) or _alone(run, report) for run, report in reports]
+
+
+def _together(reports: dict[UUID, Report]) -> dict[UUID, Orders]:
+    """Of none, where one of them cannot be taken in: then each is tried alone."""
+    try:
+        with savepoint():
+            return record_reports(reports, timezone.now())
+    except Exception as error:
+        raise_what_is_no_items(error)
+        logger.warning("%d reports are taken in one by one: %s", len(reports), in_a_sentence(error))
+        return {}
+
+
+def _alone(run: UUID, report: Report) -> Outcome:
+    loop, item = Loop(LoopName.REPORTS, rests=False), of_run_id(str(run))
+    try:
+        with savepoint():
+            orders = record_report(run_id=run, report=report, now=timezone.now())
+    except (StaleEpoch, StaleRun, Run.DoesNotExist) as error:
+        return error
+    except Exception as error:
+        loop.failed(item, error)
+        return NotTaken("The report could not be taken in; an administrator sees why. Send it again later.")
+    loop.succeeded(item)
+    return orders

@@ -1,0 +1,39 @@
+"""Tasks beside the rounds: nothing waits for them."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.utils import timezone
+
+from portal.jobs.clusters import active_clusters
+from portal.jobs.loops import Loop, LoopName, of_cluster
+from portal.jobs.models import Cluster
+from portal.lifecycle.idle_jobs import enforce_idle_rule
+from portal.readmodels.queue.fairness import sample_fairness
+from portal.readmodels.queue.priorities import sample_shares
+
+
+@shared_task(name="evenkeel.enforce_idle_rules", ignore_result=True)
+def enforce_idle_rules() -> None:
+    """Warn jobs that hold GPUs for nothing, and park those that the rule parks."""
+    for cluster in active_clusters().select_related("idle_rule"):
+        Loop(LoopName.IDLE, cluster.pk).run(of_cluster(cluster), _enforce_idle_rule, cluster)
+
+
+def _enforce_idle_rule(cluster: Cluster) -> None:
+    enforce_idle_rule(cluster=cluster, now=timezone.now())
+
+
+@shared_task(name="evenkeel.sample_shares", ignore_result=True)
+def note_shares() -> None:
+    """One point of each project's share and use."""
+    for cluster in active_clusters():
+        Loop(LoopName.SAMPLES, cluster.pk).run(of_cluster(cluster, "shares"), sample_shares, cluster, timezone.now())
+
+
+@shared_task(name="evenkeel.sample_fairness", ignore_result=True)
+def note_fairness() -> None:
+    """One point of how evenly the jobs of the cluster, each project and each user are slowed."""
+    for cluster in active_clusters():
+        item = of_cluster(cluster, "fairness")
+        Loop(LoopName.SAMPLES, cluster.pk).run(item, sample_fairness, cluster, timezone.now())

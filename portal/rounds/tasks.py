@@ -1,0 +1,155 @@
+"""The tasks: order of calls, no rules. Only this module knows executors."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from datetime import datetime
+
+from celery import current_app, shared_task
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from portal.accounting import budgets
+from portal.cluster import engine_contact, node_checks
+from portal.core import wake
+from portal.core.locks import cluster_lock, planning_lock
+from portal.execution.commands import dispatch_commands, has_others
+from portal.execution.executors import executor_for
+from portal.execution.observe import accept, observation_loop, observe
+from portal.jobs.clusters import active_clusters
+from portal.jobs.loops import step
+from portal.jobs.models import Cluster
+from portal.lifecycle import commit_plan, engine_waits, job_limits, launch_queue, report_interval
+from portal.lifecycle.cancel import cancel_hopeless
+from portal.reporting import timeouts
+from portal.rounds.committed import round_committed
+from portal.rounds.plan import plan_cluster
+from portal.snapshot import decisions
+from portal.snapshot.take import ClusterView
+from scheduling.domain import Plan
+from scheduling.errors import ExecutorError
+from scheduling.executors.base import Executor
+
+logger = logging.getLogger(__name__)
+
+
+@shared_task(name="evenkeel.run_round", ignore_result=True)
+def run_round(cluster_id: int | None = None) -> int:
+    """Observe, snapshot, plan, commit, dispatch; one at a time per cluster. For how many clusters it was this call.
+
+    Several clusters have a task each: one whose engine does not answer holds up no other.
+    """
+    wake.clear(wake.round_key(cluster_id))
+    clusters = active_clusters() if cluster_id is None else active_clusters().filter(pk=cluster_id)
+    wanted = list(clusters.values_list("pk", flat=True))
+    if len(wanted) > 1:
+        for pk in wanted:
+            wake.wake(cluster_id=pk)
+        return 0
+    return sum(_round_alone(pk) for pk in wanted)
+
+
+def _round_alone(cluster_id: int) -> int:
+    """1 where nobody else was at it."""
+    if left_s := wake.rest_left_s(cluster_id):
+        wake.wake(left_s, cluster_id)
+        return 0
+    with cluster_lock(cluster_id) as mine:
+        if not mine:
+            # The round in progress may have taken its snapshot already.
+            wake.wake(0.3, cluster_id)
+            return 0
+        began_s = time.thread_time()
+        _round(Cluster.objects.get(pk=cluster_id))
+        wake.rest(time.thread_time() - began_s, cluster_id)
+    return 1
+
+
+def _round(cluster: Cluster) -> None:
+    try:
+        executor = executor_for(cluster)
+    except ExecutorError as error:
+        logger.warning("cluster %s has no executor: %s", cluster, error)
+        engine_contact.note_away(cluster, str(error), timezone.now())
+        return
+    pk, steps = cluster.pk, observation_loop(cluster)
+    answered = steps.run(step("observe", pk), observe, cluster, executor)
+    now = timezone.now()
+    if answered is False:
+        steps.run(step("give notice of budgets", pk), budgets.give_notices, now)
+        steps.run(step("count runs", pk), report_interval.note_runs)
+        return
+    steps.run(step("ask for node checks", pk), _ask_for_checks, pk, now)
+    steps.run(step("accept", pk), accept, cluster, executor, now)
+    steps.run(step("end overdue states", pk), timeouts.advance_clock, cluster_id=pk, now=now)
+    steps.run(step("end waits in the engine", pk), engine_waits.end_long_waits, cluster_id=pk, now=now)
+    steps.run(step("place anew where others are", pk), engine_waits.end_taken, cluster_id=pk, now=now)
+    steps.run(step("enforce limits", pk), job_limits.enforce, cluster_id=pk, now=now)
+    if answered:  # else they may have ended long ago, and well
+        steps.run(step("enforce max_duration", pk), job_limits.end_overdue, cluster_id=pk, now=now)
+    steps.run(step("give notice of budgets", pk), budgets.give_notices, now)
+    steps.run(step("cancel unschedulable jobs", pk), cancel_hopeless, cluster_id=pk)
+    steps.run(step("plan", pk), plan_and_commit, cluster, timezone.now(), executor)
+    steps.run(step("launch", pk), launch_queue.launch_ready, cluster_id=pk, now=timezone.now())
+    steps.run(step("count runs", pk), report_interval.note_runs)
+    steps.run(step("dispatch commands", pk), dispatch_commands, cluster)
+
+
+def _ask_for_checks(cluster_id: int, now: datetime) -> None:
+    node_checks.keep_house(cluster_id=cluster_id, now=now)
+    if node_checks.is_due(cluster_id, now):  # an offer that nobody takes up is made again by the next round
+        current_app.send_task("evenkeel.check_nodes", (cluster_id,), expires=settings.EVENKEEL_ROUND_INTERVAL_S)
+
+
+def plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None = None) -> Plan | None:
+    """One decision, stored when it moves something, others now and then; None where another round was faster, or the
+    engine does not answer. Before something moves the engine has been asked just now."""
+    with _alone(cluster):
+        started = time.monotonic()
+        view, plan = plan_cluster(cluster, now)
+        if not (plan.moves and executor is not None and executor.look_anew()):
+            return _commit(cluster, view, plan, time.monotonic() - started, now)
+    # Without the lock: the engine may take its time, and other clusters plan meanwhile.
+    if not observe(cluster, executor):
+        return None
+    with _alone(cluster):
+        started = time.monotonic()
+        view, plan = plan_cluster(cluster, now)
+        return _commit(cluster, view, plan, time.monotonic() - started, now)
+
+
+def _alone(cluster: Cluster) -> contextlib.AbstractContextManager[object]:
+    return planning_lock() if has_others(cluster) else contextlib.nullcontext()
+
+
+def _commit(cluster: Cluster, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> Plan | None:
+    try:
+        with transaction.atomic():
+            applied = commit_plan.commit_plan(
+                cluster_id=cluster.pk, round_epoch=cluster.round_epoch, plan=plan, seen=view.seen, now=now
+            )
+            steps = observation_loop(cluster)
+            steps.run(step("note jobs left out", cluster.pk), commit_plan.note_left_out, cluster.pk, view.seen)
+            note, keep = commit_plan.note_round, decisions.store
+            item = step("note the round", cluster.pk)
+            steps.run(item, note, cluster=cluster, plan=plan, applied=applied, seconds=seconds, now=now)
+            if applied or decisions.sampling_is_due(cluster, now):
+                item = step("keep the decision", cluster.pk)
+                steps.run(item, keep, view=view, plan=plan, seconds=seconds, now=now)
+    except commit_plan.StaleRound as stale:
+        logger.info("%s", stale)
+        return None
+    _wake_for(cluster, plan, now)
+    round_committed.send_robust(sender=Cluster, view=view, plan=plan, now=now)
+    return plan
+
+
+def _wake_for(cluster: Cluster, plan: Plan, now: datetime) -> None:
+    """The timer may be seconds away; a plan that names its next moment gets it."""
+    if plan.next_wake_at is not None:
+        wait_s = plan.next_wake_at - now.timestamp()
+        if wait_s < settings.EVENKEEL_ROUND_INTERVAL_S:
+            wake.wake(max(0.1, wait_s), cluster.pk)

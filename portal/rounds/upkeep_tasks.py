@@ -1,0 +1,67 @@
+"""Periodic upkeep: live pages, samples, pruning, audit heads, fair shares of sites."""
+
+from __future__ import annotations
+
+import logging
+
+from celery import shared_task
+from django.utils import timezone
+
+from portal.core import wake
+from portal.execution.executors import executor_for
+from portal.history import audit_heads
+from portal.jobs.clusters import active_clusters
+from portal.jobs.loops import Loop, LoopName, of_cluster
+from portal.jobs.models import Cluster
+from portal.live import publish
+from portal.rounds import pruning
+from portal.snapshot import site_shares
+from scheduling.errors import ExecutorError
+
+logger = logging.getLogger(__name__)
+
+
+@shared_task(name="evenkeel.publish_live", ignore_result=True)
+def publish_live(calm: bool = False) -> None:
+    """Bring the live streams up to date where somebody looks; at most two diffs a second per stream, and with `calm`,
+    where nothing but steps were made, one."""
+    wake.clear(wake.CALM_KEY if calm else wake.LIVE_KEY)
+    if not publish.is_watched():
+        return
+    again_s = publish.publish_changes(timezone.now(), calm=calm)
+    if again_s is not None:
+        (wake.publish_steps if calm else wake.publish)(again_s)
+
+
+@shared_task(name="evenkeel.sample_cluster", ignore_result=True)
+def sample_cluster() -> None:
+    """One point of the overview's sparklines per cluster."""
+    for cluster in active_clusters():
+        Loop(LoopName.SAMPLES, cluster.pk).run(of_cluster(cluster, "load"), pruning.sample, cluster, timezone.now())
+
+
+@shared_task(name="evenkeel.read_site_shares", ignore_result=True)
+def read_site_shares() -> None:
+    """The fair share of sites' own Slurm, where a policy reads it."""
+    for cluster in active_clusters():
+        Loop(LoopName.SAMPLES, cluster.pk).run(of_cluster(cluster, "site shares"), _read_site_shares, cluster)
+
+
+def _read_site_shares(cluster: Cluster) -> None:
+    if site_shares.are_read(cluster):
+        try:
+            site_shares.note(cluster.pk, executor_for(cluster).site_shares())
+        except ExecutorError as error:
+            logger.warning("fair share of cluster %s: %s", cluster, error)
+
+
+@shared_task(name="evenkeel.prune", ignore_result=True)
+def prune() -> None:
+    """Keep events, metrics, samples and decisions within their bounds."""
+    pruning.prune(timezone.now())
+
+
+@shared_task(name="evenkeel.note_audit_head", ignore_result=True)
+def note_audit_head() -> None:
+    """Write down how far the audit log went."""
+    audit_heads.note_head()
