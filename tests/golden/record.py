@@ -21,7 +21,7 @@ from portal.snapshot.decisions import snapshot_of, snapshot_text  # noqa: E402
 from tests.golden import subjects  # noqa: E402
 
 #: Decisions of one policy that are taken: those with most to say.
-OF_A_POLICY = 8
+OF_A_POLICY = 12
 
 
 def main() -> None:
