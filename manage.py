@@ -19,7 +19,7 @@ def _run() -> None:
     from django.db import OperationalError, connection
 
     from portal.config.env import BadSetting
-    from portal.supervisor.errors import SetupError, unreachable
+    from portal.config.setup_errors import SetupError, unreachable
 
     # Commands are named as people type them; their modules cannot be.
     name = [word.replace("-", "_") for word in sys.argv[1:2] if not word.startswith("-")]

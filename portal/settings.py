@@ -16,9 +16,9 @@ from portal.config.engines import (
     read_run_network,
     read_slurm_options,
 )
+from portal.config.layout import Layout
 from portal.config.stores import read_checkpoint_store
 from portal.material.limits import read_limits, read_secret_keys
-from portal.supervisor.layout import Layout
 
 django_stubs_ext.monkeypatch()
 

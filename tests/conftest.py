@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from portal.supervisor.layout import Layout
+from portal.config.layout import Layout
 from portal.supervisor.postgres import Postgres
 from portal.supervisor.valkey import Valkey
 

@@ -24,7 +24,7 @@ import httpx
 import psutil
 import psycopg2
 
-from portal.supervisor.layout import Layout
+from portal.config.layout import Layout
 from portal.supervisor.postgres import Postgres
 from tests.ordinary_account import hand_over, ordinary_account, starts_as
 from tests.supervisor.running import ROOT, RunningPortal

@@ -19,9 +19,9 @@ if "EVENKEEL_TEST_SESSION" not in os.environ or os.environ.get("EVENKEEL_TEST_WO
     os.environ["EVENKEEL_DATA"] = os.environ["EVENKEEL_TEST_SESSION"] = data
     os.environ.setdefault("EVENKEEL_TEST_ROOT", data)  # of the process that starts the workers: they share it
 
+from portal.config.layout import OWNER, Layout
 from portal.settings import *
 from portal.settings import DATABASES
-from portal.supervisor.layout import OWNER, Layout
 
 # As the owner, who makes test databases; tests/supervisor/test_ownership.py has both roles.
 _password = Layout(Path(os.environ["EVENKEEL_DATA"])).secret("postgres_password")

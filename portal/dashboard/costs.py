@@ -19,7 +19,7 @@ from portal.dashboard.usage import used_hours
 from portal.forecasts.estimates import describe_price
 from portal.jobfile.gpu_text import gang_words
 from portal.jobs.models import Hold, Job, RunActivity
-from portal.readmodels.jobs.summary import Context, describe_job, gather, product_per_us
+from portal.readmodels.jobs.summary import PageContext, describe_job, gather, product_per_us
 from scheduling.lifecycle import TERMINAL, TRAINING, State
 
 _US = timedelta(microseconds=1)
@@ -60,22 +60,23 @@ def _utilisation(job: Job) -> float | None:
 _ENDS = ("expected_end_low_at", "expected_end_high_at")
 
 
-def _rate_per_gpu_hour(job: Job, described: dict[str, Any], ctx: Context, now: datetime) -> str | None:
+def _rate_per_gpu_hour(job: Job, described: dict[str, Any], ctx: PageContext, now: datetime) -> str | None:
     """What it pays for a GPU-hour, after discount."""
     if not described["allocation"]:
         return None
     kind = described["allocation"]["type"]
     return str(
         amount(
-            ctx.book.product_per_us(job.project_id, kind, now, gpu_hundredths=100, cluster=job.cluster.name) * HOUR_US
+            ctx.costs.book.product_per_us(job.project_id, kind, now, gpu_hundredths=100, cluster=job.cluster.name)
+            * HOUR_US
         )
     )
 
 
-def _price(job: Job, described: dict[str, Any], ctx: Context, now: datetime) -> dict[str, Any] | None:
+def _price(job: Job, described: dict[str, Any], ctx: PageContext, now: datetime) -> dict[str, Any] | None:
     if not described["allocation"]:
         return None
-    return describe_price(ctx.book, job.project_id, described["allocation"]["type"], now, job.cluster.name)
+    return describe_price(ctx.costs.book, job.project_id, described["allocation"]["type"], now, job.cluster.name)
 
 
 def _by_type(holds: list[Held], book: PriceBook) -> list[dict[str, Any]]:

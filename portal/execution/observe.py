@@ -20,8 +20,8 @@ from portal.execution.prepare import prepare_run, warm_up
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import Item, Loop, LoopName, of_cluster, of_run_id, raise_what_is_no_items, savepoint, step
 from portal.jobs.models import Cluster, Hold
-from portal.lifecycle import engine_waits
-from portal.reporting import acceptance, observation, spooling, timeouts
+from portal.lifecycle import engine_waits, spooled_runs
+from portal.reporting import acceptance, observation, timeouts
 from portal.snapshot.engine_limits import note_limits
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import EngineLimits, Executor, ExitInfo, Fact
@@ -114,7 +114,7 @@ def take_in_later_or_now(cluster: Cluster, fact: Fact, loop: Loop | None = None)
 
 def _is_given_up(cluster: Cluster, fact: Fact) -> bool:
     """Hands the reports out to a task, unless that has not worked several times."""
-    if spooling.is_given_up(fact.run_id, fact.epoch):
+    if spooled_runs.is_given_up(fact.run_id, fact.epoch):
         observation.note_dropped(fact, "the reports that its runner left behind could not be read")
         return True
     _hand_out(cluster, fact)
@@ -122,7 +122,7 @@ def _is_given_up(cluster: Cluster, fact: Fact) -> bool:
 
 
 def _hand_out(cluster: Cluster, fact: Fact) -> None:
-    if spooling.hand_out(fact.run_id, fact.epoch):
+    if spooled_runs.hand_out(fact.run_id, fact.epoch):
         current_app.send_task("evenkeel.take_spooled", (cluster.pk, asdict(fact) | {"usage": {}}))
 
 

@@ -19,7 +19,8 @@ from portal.core.times import from_posix
 from portal.execution.executors import executor_for
 from portal.execution.observe import fact_from, take_in
 from portal.jobs.models import Cluster, Hold, Run
-from portal.reporting import observation, spooling
+from portal.lifecycle import spooled_runs
+from portal.reporting import observation
 from portal.reporting.reports import Report, StaleEpoch, record_report
 from scheduling.executors.base import Fact, Spooled
 
@@ -40,7 +41,7 @@ def take_spooled(cluster_id: int, content: dict[str, Any]) -> None:
         return
     with project_slot(project_id) as mine:
         if not mine:  # one project's reports may take all processes long
-            spooling.expect(fact.run_id, fact.epoch)
+            spooled_runs.expect(fact.run_id, fact.epoch)
             take_spooled.apply_async((cluster_id, content), countdown=COME_AGAIN_S)
         else:
             with job_log.about({"run_id": fact.run_id, "epoch": fact.epoch}), spool_lock(fact.run_id) as alone:
@@ -51,10 +52,10 @@ def take_spooled(cluster_id: int, content: dict[str, Any]) -> None:
 def _take_all(cluster_id: int, fact: Fact) -> None:
     """Once: its exit ends the holds of a launch, so that a message that comes again finds none."""
     if Hold.objects.filter(run=UUID(fact.run_id), epoch=fact.epoch, during__upper_inf=True).exists():
-        spooling.begin(fact.run_id, fact.epoch)
+        spooled_runs.begin(fact.run_id, fact.epoch)
         _take_reports(Cluster.objects.get(pk=cluster_id), fact)
         take_in(fact)
-    spooling.end(fact.run_id, fact.epoch)
+    spooled_runs.end(fact.run_id, fact.epoch)
 
 
 def _take_reports(cluster: Cluster, fact: Fact) -> None:

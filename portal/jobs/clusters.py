@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from portal.config.engines import Engine
+from portal.core.own_address import has_name_of_its_own
 from portal.jobs.models import Cluster
 from scheduling.errors import ExecutorError
 
@@ -81,3 +82,8 @@ def is_emulated(cluster_id: int | None) -> bool:
 def speedup(cluster_id: int | None) -> float:
     """How much faster than the catalogue emulated devices run; 1 on real ones."""
     return float(settings.EVENKEEL_SPEEDUP) if is_emulated(cluster_id) else 1.0
+
+
+def shares_its_host(executor: str) -> bool:
+    """Jobs run on this machine, and browsers send them the portal's cookies: these know no ports."""
+    return executor == "local" and not has_name_of_its_own()

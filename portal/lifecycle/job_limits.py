@@ -12,31 +12,31 @@ from django.db import transaction
 from django.db.models import Q, Sum
 
 from accounts.pricing import PRODUCTS_PER_UNIT, amount
+from portal.accounting.running_cost import CostFacts, cost_facts, so_far_products
 from portal.core.money import CURRENCY
 from portal.jobs import events
 from portal.jobs.access import in_states
 from portal.jobs.job_deadline import deadline_of
 from portal.jobs.loops import Item, Loop, LoopName, of_job
 from portal.jobs.models import HoldKind, Job, JobEvent, Run
-from portal.lifecycle import report_interval
+from portal.lifecycle import report_interval, spooled_runs
 from portal.lifecycle.end_run import fail, upload_s
 from portal.lifecycle.locking import lock_current
 from portal.lifecycle.suspend import place_hold
 from portal.lifecycle.transitions import StaleRun
-from portal.readmodels.jobs.summary import Context, expected_end_of, gather, so_far_products
-from portal.reporting import spooling
+from portal.throughput.expected_end import EndFacts, end_facts, expected_end_of
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import HOLDING, LIVE, TRAINING, State
 
 
-def deadline_sentence(job: Job, ctx: Context) -> str | None:
+def deadline_sentence(job: Job, facts: EndFacts) -> str | None:
     """What is to be said of the deadline of a live job: nothing while it is expected to be kept, or unknown."""
     deadline = deadline_of(job)
     if deadline is None or job.run is None or State(job.run.state) not in LIVE:
         return None
-    if deadline <= ctx.now:
+    if deadline <= facts.now:
         return f"Its deadline passed at {deadline:%Y-%m-%d %H:%M} UTC; it goes on."
-    end = expected_end_of(job, ctx)
+    end = expected_end_of(job, facts)
     if end is None or end <= deadline:
         return None
     return (
@@ -59,12 +59,13 @@ def enforce(*, cluster_id: int, now: datetime) -> None:
 
 
 def _enforce(jobs: Sequence[Job], now: datetime) -> list[Job]:
-    ctx = gather(jobs, now)
+    costs = cost_facts([job for job in jobs if "max_cost" in job.spec], now)
+    ends = end_facts([job for job in jobs if "deadline" in job.spec], now)
     for job in jobs:
         if "max_cost" in job.spec:
-            _park_if_spent(job, ctx)
+            _park_if_spent(job, costs)
         if "deadline" in job.spec:
-            _tell_of_deadline(job, ctx)
+            _tell_of_deadline(job, ends)
     return list(jobs)
 
 
@@ -82,7 +83,7 @@ def _end_if_overdue(pk: UUID, slack: timedelta, now: datetime) -> None:
     with contextlib.suppress(StaleRun), transaction.atomic():
         job, run = lock_current(pk)
         overdue = State(run.state) in TRAINING and _is_overdue(job, run, slack, now)
-        if overdue and not spooling.is_pending(run.pk, run.epoch):
+        if overdue and not spooled_runs.is_pending(run.pk, run.epoch):
             text = "Its runner did not end it, so the portal did; what came after its last checkpoint is lost."
             fail(run, ExitInfo("time_limit", step=run.checkpoint_step, message=text), now)
 
@@ -98,9 +99,9 @@ def _is_overdue(job: Job, run: Run, slack: timedelta, now: datetime) -> bool:
     return not JobEvent.objects.filter(job=job, kind="changed", at__gt=now - slack).exists()
 
 
-def _park_if_spent(job: Job, ctx: Context) -> None:
+def _park_if_spent(job: Job, costs: CostFacts) -> None:
     limit = Decimal(str(job.spec["max_cost"]))
-    spent = so_far_products(job, ctx)
+    spent = so_far_products(job, costs)
     if spent < limit * PRODUCTS_PER_UNIT:
         return
     text = (
@@ -113,20 +114,20 @@ def _park_if_spent(job: Job, ctx: Context) -> None:
         # Patched meanwhile: the next round looks again.
         same = Decimal(str(job.spec.get("max_cost", 0))) == limit
         if same and not job.hold_kind and State(run.state) in HOLDING & LIVE:
-            place_hold(job, run, kind=HoldKind.COST, actor=None, text=text, now=ctx.now)
+            place_hold(job, run, kind=HoldKind.COST, actor=None, text=text, now=costs.now)
 
 
-def _tell_of_deadline(job: Job, ctx: Context) -> None:
+def _tell_of_deadline(job: Job, ends: EndFacts) -> None:
     deadline = deadline_of(job)
-    told = "passed" if deadline is not None and deadline <= ctx.now else "late"
-    text = deadline_sentence(job, ctx)
+    told = "passed" if deadline is not None and deadline <= ends.now else "late"
+    text = deadline_sentence(job, ends)
     if text is None or told == job.deadline_told:
         return
     with transaction.atomic():
         # Whoever changes the flag writes the event: one for each.
         if Job.objects.filter(pk=job.pk, deadline_told=job.deadline_told).update(deadline_told=told):
             kind = f"deadline_{told}"
-            events.append(kind=kind, job=job, run=job.run, at=ctx.now, text=f"#{job.number} {job.name}: {text}")
+            events.append(kind=kind, job=job, run=job.run, at=ends.now, text=f"#{job.number} {job.name}: {text}")
 
 
 def time_left_s(run: Run) -> float | None:

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from accounts.pricing import PRODUCTS_PER_UNIT
+from portal.accounting.running_cost import cost_facts, so_far_products
 from portal.core import wake
 from portal.jobs import events
 from portal.jobs.models import Command, HoldKind, Job, Run
@@ -17,7 +18,6 @@ from portal.lifecycle.allocations import end_assignments
 from portal.lifecycle.cancel import JobHasEnded
 from portal.lifecycle.locking import JobConflict, audit_for_others, lock_current
 from portal.lifecycle.transitions import Why, move
-from portal.readmodels.jobs.summary import gather, so_far_products
 from scheduling.lifecycle import HOLDING, LIVE, Event, State
 
 HELD = "HELD"
@@ -124,4 +124,4 @@ def lift_hold(job: Job, run: Run, *, text: str, now: datetime) -> None:
 
 def has_cost_its_limit(job: Job, now: datetime) -> bool:
     limit = job.spec.get("max_cost")
-    return limit is not None and so_far_products(job, gather([job], now)) >= Decimal(str(limit)) * PRODUCTS_PER_UNIT
+    return limit is not None and so_far_products(job, cost_facts([job], now)) >= Decimal(str(limit)) * PRODUCTS_PER_UNIT

@@ -30,9 +30,10 @@ from portal.jobs.loops import Item, Loop, LoopName, of_job
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobEvent
 from portal.jobs.occupancy import KINDS
 from portal.readmodels.cluster.engine_jobs import first_end
-from portal.readmodels.jobs.summary import Context, describe_job, gather, settled_times, variance
+from portal.readmodels.jobs.summary import PageContext, describe_job, gather, variance
 from portal.readmodels.queue.contenders import Places, could_start, first_by_node
 from portal.snapshot.engine_jobs import taken_gpus
+from portal.throughput.expected_end import settled_times
 from scheduling.lifecycle import LIVE, WAITING, State
 
 RECENT = timedelta(hours=1)
@@ -84,12 +85,12 @@ def stream_of(cluster: Cluster, place: int) -> str:
     return f"cluster:{cluster.name}" if place else "cluster"
 
 
-def _described(jobs: list[Job], ctx: Context) -> dict[UUID, dict[str, Any]]:
+def _described(jobs: list[Job], ctx: PageContext) -> dict[UUID, dict[str, Any]]:
     """One job that cannot be described is left out and logged: it must not stop the streams of all others. Of one
     that waits nothing grows with the clock, or each publication would send the whole queue anew."""
 
     def describe(some: Sequence[Job]) -> list[tuple[UUID, dict[str, Any]]]:
-        return [(job.pk, describe_job(job, ctx) | {"times": settled_times(job, ctx)}) for job in some]
+        return [(job.pk, describe_job(job, ctx) | {"times": settled_times(job, ctx.ends)}) for job in some]
 
     return dict(Loop(LoopName.LIVE, rests=False).together(jobs, of_job, describe))
 
@@ -129,11 +130,11 @@ def _project(project: Project, jobs: dict[str, Any], quota: int | None) -> dict[
     }
 
 
-def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: Context) -> dict[str, Any]:
+def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: PageContext) -> dict[str, Any]:
     told = _events(Q(project=None) & events.of_cluster(cluster))
     newest = JobEvent.objects.order_by("-id").values_list("at", flat=True).first()
     waiting = sorted((j for j in live if j.pk in ctx.queue), key=lambda j: (ctx.queue[j.pk], j.number))
-    first = first_by_node(waiting, Places(cluster, ctx.now), ctx.profiles, ctx.now) if waiting else {}
+    first = first_by_node(waiting, Places(cluster, ctx.now), ctx.ends.profiles, ctx.now) if waiting else {}
     nodes = _nodes(cluster, ctx, first, hungry=any(could_start(j, ctx.now) for j in live))
     return {
         "cluster": {
@@ -171,7 +172,7 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
 
 
 def _tiles(
-    cluster: Cluster, live: list[Job], described: dict[Any, Any], nodes: dict[str, Any], ctx: Context
+    cluster: Cluster, live: list[Job], described: dict[Any, Any], nodes: dict[str, Any], ctx: PageContext
 ) -> dict[str, Any]:
     cells = [cell for node in nodes.values() for cell in node["accelerators"].values()]
     busy, others = (sum(cell["state"] == state for cell in cells) for state in ("held", "others"))
@@ -183,7 +184,7 @@ def _tiles(
     waiting = [j for j in live if j.run and State(j.run.state) in WAITING]
     month, _ = period_of("month", ctx.now)
     spent = sum((money for _, money in usage.totals_since(month.date()).values()), Decimal(0))
-    held_now = sum((product_of(ctx.book, holds, month) for holds in ctx.holds.values()), Decimal(0))
+    held_now = sum((product_of(ctx.costs.book, holds, month) for holds in ctx.costs.holds.values()), Decimal(0))
     budget = month_budget_micro()
     prices = current_prices(ctx.now, cluster.name)
     per_hour = sum(prices.get(node["type"], 0) * _held_percent(node) for node in nodes.values()) // WHOLE_PERCENT
@@ -205,7 +206,7 @@ def _tiles(
     }
 
 
-def _nodes(cluster: Cluster, ctx: Context, first: Mapping[str, int], *, hungry: bool) -> dict[str, Any]:
+def _nodes(cluster: Cluster, ctx: PageContext, first: Mapping[str, int], *, hungry: bool) -> dict[str, Any]:
     held = _by_accelerator(Hold)
     assigned = _by_accelerator(Assignment)
     prices = current_prices(ctx.now, cluster.name)

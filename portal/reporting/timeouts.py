@@ -11,10 +11,10 @@ from django.db.models import Exists, OuterRef, Q
 from portal.core import job_log
 from portal.jobs.loops import Loop, LoopName, of_run
 from portal.jobs.models import Cluster, Hold, Run
+from portal.lifecycle import spooled_runs
 from portal.lifecycle.allocations import end_assignments, end_processes
 from portal.lifecycle.end_run import fail, upload_s
 from portal.lifecycle.transitions import StaleRun, Transition, kept_why, move, move_who_can
-from portal.reporting import spooling
 from portal.reporting.acceptance import PREPARING
 from scheduling.errors import InvalidTransition
 from scheduling.executors.base import ExitInfo, Renewals
@@ -66,7 +66,7 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
 
 def _overdue(run: Run, event: Event, limit_s: float, now: datetime) -> None:
     state, name = State(run.state), f"#{run.job.number} {run.job.name}"
-    if spooling.is_pending(run.pk, run.epoch):
+    if spooled_runs.is_pending(run.pk, run.epoch):
         return
     try:
         with transaction.atomic():

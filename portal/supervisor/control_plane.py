@@ -21,14 +21,13 @@ from django.db import DatabaseError, connections
 
 from portal.cluster.engine_isolation import refusals, who_jobs_run_as
 from portal.config.engines import Engine
+from portal.config.layout import Layout
+from portal.config.service_account import service_account
+from portal.config.setup_errors import SetupError
 from portal.core.job_log import json_lines
 from portal.database.base import close_idle
-from portal.execution.checks.access import shares_its_host
-from portal.jobs.clusters import environment_engine
-from portal.supervisor.account import service_account
+from portal.jobs.clusters import environment_engine, shares_its_host
 from portal.supervisor.child import Child
-from portal.supervisor.errors import SetupError
-from portal.supervisor.layout import Layout
 from portal.supervisor.postgres import Postgres
 from portal.supervisor.supervisor import Server, Supervisor
 from portal.supervisor.valkey import Valkey

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import IO
 
-from portal.supervisor.errors import SetupError
+from portal.config.setup_errors import SetupError
 
 
 class DirectoryLock:

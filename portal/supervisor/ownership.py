@@ -13,7 +13,7 @@ from django.db import connection
 from psycopg2.extensions import adapt
 
 from portal.config import env
-from portal.supervisor.layout import Layout
+from portal.config.layout import Layout
 
 #: What a migration or a restore made belongs to the owner, who gives it away but for the audit log. Repeatable.
 #: Whoever owns the schema may drop what is in it, so the application must not.

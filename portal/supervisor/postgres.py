@@ -11,10 +11,10 @@ import psutil
 import psycopg2
 from psycopg2 import sql
 
+from portal.config.layout import APPLICATION, DATABASE, OWNER, Layout
+from portal.config.service_account import named_account, service_account
+from portal.config.setup_errors import SetupError
 from portal.supervisor import process
-from portal.supervisor.account import named_account, service_account
-from portal.supervisor.errors import SetupError
-from portal.supervisor.layout import APPLICATION, DATABASE, OWNER, Layout
 
 MAJOR_VERSION = 18
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from portal.supervisor.errors import SetupError
+from portal.config.setup_errors import SetupError
 
 
 def alive(process: psutil.Process | None) -> bool:

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import psutil
 
+from portal.config.layout import MINIMUM_FREE_BYTES, Layout
+from portal.config.setup_errors import SetupError
 from portal.supervisor.child import Backoff, Child, stop_signals_raise
-from portal.supervisor.errors import SetupError
-from portal.supervisor.layout import MINIMUM_FREE_BYTES, Layout
 from portal.supervisor.lock import DirectoryLock
 
 logger = logging.getLogger("evenkeel.supervisor")

@@ -8,10 +8,10 @@ from pathlib import Path
 import psutil
 import redis
 
+from portal.config.layout import Layout
+from portal.config.service_account import service_account
+from portal.config.setup_errors import SetupError
 from portal.supervisor import process
-from portal.supervisor.account import service_account
-from portal.supervisor.errors import SetupError
-from portal.supervisor.layout import Layout
 
 PROGRAM = "valkey-server"
 

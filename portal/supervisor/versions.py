@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
-from portal.supervisor.errors import SetupError
+from portal.config.setup_errors import SetupError
 
 
 def check_not_newer() -> None:

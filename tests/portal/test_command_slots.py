@@ -13,6 +13,7 @@ from django.db import connection
 from django.utils import timezone
 from evenkeel.runner.grace import KILL_AFTER_S
 
+from portal.config.layout import Layout
 from portal.core.locks import PROJECT_SLOTS, project_slot
 from portal.execution import commands, executors
 from portal.jobs.models import Command, JobEvent
@@ -20,7 +21,6 @@ from portal.operations.management.commands import doctor
 from portal.operations.management.commands.doctor import queue_findings
 from portal.reporting import observation
 from portal.supervisor import control_plane
-from portal.supervisor.layout import Layout
 from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import State
 from tests.portal.world import World

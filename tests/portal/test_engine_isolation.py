@@ -16,13 +16,13 @@ import yaml
 from portal.cluster.engine_isolation import KEYS, refusals, who_jobs_run_as
 from portal.config.clusters_file import read_clusters
 from portal.config.engines import Engine, read_engine
+from portal.config.layout import Layout
+from portal.config.setup_errors import SetupError
 from portal.execution import executors
 from portal.execution.checks.access import examine_access, kept_from_jobs
 from portal.jobs.clusters import engine_of
 from portal.jobs.models import Cluster
 from portal.supervisor.control_plane import check_engines
-from portal.supervisor.errors import SetupError
-from portal.supervisor.layout import Layout
 from scheduling.errors import ExecutorError
 from tests.portal.world import World
 

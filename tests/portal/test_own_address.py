@@ -11,7 +11,8 @@ import pytest
 from django.conf import settings as configured
 
 from portal.core.own_address import has_name_of_its_own, leads_here
-from portal.execution.checks.access import examine_access, shares_its_host
+from portal.execution.checks.access import examine_access
+from portal.jobs.clusters import shares_its_host
 from tests.portal.api import Api
 from tests.portal.world import World
 

@@ -17,8 +17,7 @@ from django.utils import timezone
 from portal.execution import executors, spool_tasks
 from portal.execution import observe as observe_module
 from portal.jobs.models import Checkpoint, Hold, Job, JobEvent, MetricPoint
-from portal.lifecycle import job_limits
-from portal.reporting import spooling
+from portal.lifecycle import job_limits, spooled_runs
 from portal.reporting.notice_limits import MAX_PER_HOUR
 from scheduling.executors.base import Executor, ExitInfo, Fact, NodeInfo, Spooled
 from scheduling.lifecycle import State
@@ -215,12 +214,12 @@ def test_reports_that_cannot_be_read_keep_no_exit(world: World, left: Left, sent
 def test_a_task_that_is_killed_again_and_again_is_given_up(world: World, left: Left, sent: list[Any]) -> None:
     job = training(world)
     run = world.run(job)
-    for _ in range(spooling.MAX_BEGUN):
+    for _ in range(spooled_runs.MAX_BEGUN):
         look(world, left)
         assert len(sent) == 1
         sent.clear()
-        spooling.begin(str(run.pk), 1)  # and no more is heard of it
-        cache.delete(spooling._key("pending", run.pk, 1))  # its time is over
+        spooled_runs.begin(str(run.pk), 1)  # and no more is heard of it
+        cache.delete(spooled_runs._key("pending", run.pk, 1))  # its time is over
     look(world, left)
     assert sent == []
     assert left.reads == 0
@@ -261,4 +260,4 @@ def test_two_workers_that_take_at_once_take_once(world: World, left: Left, sent:
         first.result(60)
     spool_tasks.take_spooled(*sent[1][1:])  # and once more
     assert (left.reads, world.run(job).attempt, len(notices(job))) == (1, 2, 1)
-    assert not spooling.is_pending(world.run(job).pk, 1)
+    assert not spooled_runs.is_pending(world.run(job).pk, 1)

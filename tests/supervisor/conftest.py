@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from portal.supervisor.layout import Layout
+from portal.config.layout import Layout
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from portal.config import env
+from portal.config.layout import LAYOUT_VERSION, Layout
+from portal.config.setup_errors import SetupError, unreachable
 from portal.settings import BASE_DIR
-from portal.supervisor.errors import SetupError, unreachable
-from portal.supervisor.layout import LAYOUT_VERSION, Layout
 from scheduling.executors.local.accounts import isolation_problem
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives the servers an account of their own")

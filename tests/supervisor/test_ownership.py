@@ -19,7 +19,7 @@ import pytest
 import yaml
 from psycopg2.errors import InsufficientPrivilege, RaiseException
 
-from portal.supervisor.layout import APPLICATION, DATABASE, OWNER, Layout
+from portal.config.layout import APPLICATION, DATABASE, OWNER, Layout
 from portal.supervisor.ownership import separation
 from portal.supervisor.postgres import Postgres, installed
 from tests.live_portal import LivePortal

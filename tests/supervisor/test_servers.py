@@ -11,8 +11,8 @@ import psycopg2
 import pytest
 import redis
 
-from portal.supervisor.account import SERVICE_ID
-from portal.supervisor.layout import Layout
+from portal.config.layout import Layout
+from portal.config.service_account import SERVICE_ID
 from portal.supervisor.postgres import Postgres
 from portal.supervisor.process import alive, wait_gone
 from portal.supervisor.valkey import Valkey

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from portal.supervisor.layout import Layout
+from portal.config.layout import Layout
 from tests.live_portal import _NEW_TOKEN, DEFAULTS, GENTLE
 from tests.supervisor.running import ROOT, free_port, portal_env
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from portal.config.layout import Layout
+from portal.config.setup_errors import SetupError
 from portal.supervisor import child as child_module
 from portal.supervisor.child import Child
-from portal.supervisor.errors import SetupError
-from portal.supervisor.layout import Layout
 from portal.supervisor.lock import DirectoryLock
 from portal.supervisor.process import wait_gone
 from portal.supervisor.supervisor import Supervisor
@@ -24,7 +24,7 @@ TOY = """
 import logging, os, sys
 from pathlib import Path
 from portal.supervisor.child import Child
-from portal.supervisor.layout import Layout
+from portal.config.layout import Layout
 from portal.supervisor.supervisor import Supervisor
 
 logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")

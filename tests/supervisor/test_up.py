@@ -13,8 +13,8 @@ import psycopg2
 import pytest
 import uvicorn
 
+from portal.config.layout import Layout
 from portal.supervisor.control_plane import ControlPlane
-from portal.supervisor.layout import Layout
 from portal.supervisor.lock import DirectoryLock
 from portal.supervisor.process import alive
 from portal.web import __main__

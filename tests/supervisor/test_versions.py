@@ -10,9 +10,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
+from portal.config.layout import Layout
+from portal.config.setup_errors import SetupError
 from portal.supervisor.control_plane import ControlPlane
-from portal.supervisor.errors import SetupError
-from portal.supervisor.layout import Layout
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

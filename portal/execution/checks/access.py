@@ -10,9 +10,8 @@ from pathlib import Path
 from django.conf import settings
 
 from portal.cluster.engine_isolation import ENGINES, KEYS, jobs_account, shared_directory
-from portal.core.own_address import has_name_of_its_own
-from portal.jobs.clusters import engine_of
-from portal.supervisor.layout import Layout
+from portal.config.layout import Layout
+from portal.jobs.clusters import engine_of, shares_its_host
 from scheduling.executors.base import Finding, Kept
 
 #: What a dump of pg_dump begins with.
@@ -22,11 +21,6 @@ NAME_ADVICE = (
     "serve it under a host name of its own by HTTPS (EVENKEEL_HTTPS=1, docs/operations.md), and open nothing that a "
     "job serves in a browser that is signed in here"
 )
-
-
-def shares_its_host(executor: str) -> bool:
-    """Jobs run on this machine, and browsers send them the portal's cookies: these know no ports."""
-    return executor == "local" and not has_name_of_its_own()
 
 
 def examine_access(cluster_id: int) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from django.core.exceptions import ObjectDoesNotExist
 
 from portal.core.own_address import leads_here
 from portal.core.times import iso
-from portal.execution.checks.access import shares_its_host
+from portal.jobs.clusters import shares_its_host
 from portal.jobs.models import Checkpoint, Job, Run
 from portal.readmodels.cluster.catalogue import describe_curve
 from portal.readmodels.jobs import summary

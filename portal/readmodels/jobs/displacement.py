@@ -14,7 +14,7 @@ from portal.jobs.access import described_jobs
 from portal.jobs.models import Assignment, Displacement, Job, Run
 from portal.readmodels.cluster.catalogue import others_job
 from portal.readmodels.jobs.expected_start import expected_starts
-from portal.readmodels.jobs.summary import expected_end_of, gather, time_left_s
+from portal.throughput.expected_end import end_facts, expected_end_of, time_left_s
 from scheduling.lifecycle import TERMINAL, WAITING, State
 
 #: Reasons that say themselves when the job starts.
@@ -73,9 +73,9 @@ def _places(job: Job, takers: list[Job]) -> list[tuple[Job, str]]:
 
 def _when_they_end(takers: list[Job]) -> tuple[datetime | None, str]:
     """Of one that runs on fewer GPUs: those who got the others hold them to their ends, as far as these are known."""
-    ctx = gather(takers, timezone.now())
+    facts = end_facts(takers, timezone.now())
     live = [(taker, taker.run) for taker in takers if taker.run and State(taker.run.state) not in TERMINAL]
-    ends = [expected_end_of(taker, ctx, time_left_s(taker, taker_run, ctx)) for taker, taker_run in live]
+    ends = [expected_end_of(taker, facts, time_left_s(taker, taker_run, facts)) for taker, taker_run in live]
     known = [end for end in ends if end is not None]
     return (max(known), ENDS) if known and len(known) == len(ends) else (None, "")
 

@@ -2,89 +2,57 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from decimal import Decimal
 from statistics import pvariance
 from typing import Any
 from uuid import UUID
 
-from accounts import ledger, pricing
-from accounts.ledger import Held, PriceBook
-from portal.accounting import hold_costs
+from accounts import pricing
+from portal.accounting.running_cost import CostFacts, cost_facts, so_far_products
 from portal.core.money import CURRENCY, plain_amount
 from portal.core.times import iso
 from portal.jobfile.launchers import launcher_warnings
 from portal.jobs.clusters import is_emulated
-from portal.jobs.models import Accelerator, Assignment, Hold, Job, Run
+from portal.jobs.models import Job, Run
 from portal.readmodels.jobs.expected_start import expected_starts
 from portal.readmodels.jobs.idleness import describe_warnings
 from portal.readmodels.jobs.retrying import describe_retry, reason_text
 from portal.readmodels.jobs.slurm_reasons import waiting_word
 from portal.readmodels.queue.order import queue_positions
 from portal.snapshot.engine_limits import OwnPartitions, time_warnings
-from portal.throughput.available import cluster_types
-from portal.throughput.expected_end import expected_end
-from portal.throughput.job_profiles import job_profiles
-from portal.throughput.slowdown import relative_throughput, source_at, steps_per_s_at
+from portal.throughput.expected_end import EndFacts, end_facts, expected_end, predicted_speed, time_left_s, times_of
+from portal.throughput.slowdown import relative_throughput
 from scheduling.lifecycle import LIVE, QUEUED, TERMINAL, TRAINING, WAITING, State, coarse_state
-from scheduling.throughput.curves import Profile
 
 
 @dataclass
-class Context:
+class PageContext:
     """What describing jobs needs beyond their rows, fetched once for all of them."""
 
-    now: datetime
-    types: dict[int, dict[str, int]]  # by cluster
-    gpus: dict[UUID, list[Accelerator]]
-    holds: dict[UUID, list[Held]]
-    spent: dict[UUID, Decimal]
-    book: PriceBook
-    profiles: dict[UUID, dict[str, Profile]]
+    costs: CostFacts
+    ends: EndFacts
     queue: dict[UUID, int] = field(default_factory=dict)
     starts: dict[UUID, dict[str, Any]] = field(default_factory=dict)
-    totals: dict[UUID, dict[str, float]] = field(default_factory=dict)
     idle: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     own_partitions: OwnPartitions = field(default_factory=OwnPartitions)
 
+    @property
+    def now(self) -> datetime:
+        return self.ends.now
 
-def gather(jobs: Iterable[Job], now: datetime) -> Context:
+
+def gather(jobs: Iterable[Job], now: datetime) -> PageContext:
     jobs = list(jobs)
-    # Of a job that was only just submitted there is nothing else to find.
-    touched = [j for j in jobs if j.run is None or j.run.has_a_past]
-    ids = [j.pk for j in touched]
-    types = {cluster_id: cluster_types(cluster_id) for cluster_id in {job.cluster_id for job in jobs}}
-    holds: dict[UUID, list[Held]] = defaultdict(list)
-    held = hold_costs.held(hold_costs.open_holds(Hold.objects.filter(run__job__in=ids)), now) if ids else []
-    for one in held:
-        holds[one.job_id].append(one)
-    live = [j for j in jobs if j.run and State(j.run.state) in LIVE]
     waiting = [j for j in jobs if j.run and State(j.run.state) in WAITING]
-    return Context(
-        now=now,
-        types=types,
-        gpus=_planned(touched),
-        holds=holds,
-        spent=ledger.products_by_job(ids) if ids else {},
-        book=hold_costs.book_for(held, now),
-        profiles=_profiles(live, types),
+    return PageContext(
+        costs=cost_facts(jobs, now),
+        ends=end_facts(jobs, now),
         queue=queue_positions(waiting),
         starts=expected_starts(waiting),
-        totals=_totals(jobs),
         idle=describe_warnings(jobs),
     )
-
-
-def _planned(jobs: list[Job]) -> dict[UUID, list[Accelerator]]:
-    gpus: dict[UUID, list[Accelerator]] = defaultdict(list)
-    if runs := [job.run_id for job in jobs if job.run_id]:
-        planned = Assignment.objects.filter(run__in=runs, during__upper_inf=True).select_related("accelerator__node")
-        for assignment in planned.order_by("accelerator__node__name", "accelerator__index"):
-            gpus[assignment.run_id].append(assignment.accelerator)
-    return gpus
 
 
 def variance(relative: list[float]) -> float | None:
@@ -92,33 +60,12 @@ def variance(relative: list[float]) -> float | None:
     return round(pvariance(relative), 6) if relative else None
 
 
-def _totals(jobs: list[Job]) -> dict[UUID, dict[str, float]]:
-    """Times and rescales over all attempts of each job; earlier ones are read where there are any."""
-    totals: dict[UUID, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    names = ("queueing_s", "launching_s", "running_s", "rescales")
-    rows = [job.run for job in jobs if job.run]
-    if retried := [job for job in jobs if job.run is None or job.run.attempt > 1]:
-        earlier = Run.objects.filter(job__in=retried).exclude(pk__in=[job.run_id for job in retried])
-        rows += earlier.order_by()
-    for run in rows:
-        for name in names:
-            totals[run.job_id][name] += getattr(run, name)
-    return totals
-
-
-def _profiles(jobs: list[Job], types: Mapping[int, Mapping[str, int]]) -> dict[UUID, dict[str, Profile]]:
-    found: dict[UUID, dict[str, Profile]] = {}
-    for cluster_id, there in types.items():
-        found |= job_profiles([job for job in jobs if job.cluster_id == cluster_id], there)
-    return found
-
-
 def runs_emulated(run: Run, cluster_id: int) -> bool:
     """It runs, or would run, on emulated accelerators."""
     return run.emulated or (State(run.state) in LIVE and is_emulated(cluster_id))
 
 
-def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
+def describe_job(job: Job, ctx: PageContext) -> dict[str, Any]:
     run = job.run
     assert run is not None
     state = State(run.state)
@@ -133,14 +80,14 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "run_state": run.state,
         "reason": {"token": run.reason_token, "text": reason_text(run), "slurm": waiting_word(job, run)},
         "retry": describe_retry(run),
-        "ending": state in TERMINAL and bool(ctx.holds.get(job.pk)),
+        "ending": state in TERMINAL and bool(ctx.costs.holds.get(job.pk)),
         "fetching": run.fetching if state is State.LAUNCHING and run.fetching else None,
         "model_type": job.model_type.name if job.model_type else None,
         "command": job.spec.get("command"),
         "warnings": [
             *launcher_warnings(job.spec.get("command")),
             *time_warnings(
-                job, run, ctx.profiles.get(job.pk, {}), ctx.types.get(job.cluster_id, {}), ctx.own_partitions
+                job, run, ctx.ends.profiles.get(job.pk, {}), ctx.ends.types.get(job.cluster_id, {}), ctx.own_partitions
             ),
         ],
         "total_steps": job.total_steps,
@@ -178,8 +125,8 @@ def describe_job(job: Job, ctx: Context) -> dict[str, Any]:
         "finished_at": iso(run.ended_at),
         "queue_position": ctx.queue.get(job.pk),
         "expected_start": ctx.starts.get(job.pk),
-        "times": _times(job, run, ctx),
-        "rescales": int(ctx.totals[job.pk]["rescales"]),
+        "times": times_of(job, run, ctx.ends),
+        "rescales": int(ctx.ends.totals[job.pk]["rescales"]),
         "run": {"id": str(run.pk), "attempt": run.attempt, "epoch": run.epoch},
         "exit": _exit(run),
         "can_cancel": state in LIVE,
@@ -214,8 +161,8 @@ def _exit(run: Run) -> dict[str, Any] | None:
     return {key: run.exit.get(key) for key in ("reason", "message", "exit_code", "signal")}
 
 
-def _allocation(job: Job, run: Run, ctx: Context) -> dict[str, Any] | None:
-    gpus = ctx.gpus.get(run.pk)
+def _allocation(job: Job, run: Run, ctx: PageContext) -> dict[str, Any] | None:
+    gpus = ctx.ends.gpus.get(run.pk)
     if not gpus:
         return None
     return {
@@ -227,56 +174,18 @@ def _allocation(job: Job, run: Run, ctx: Context) -> dict[str, Any] | None:
     }
 
 
-def settled_times(job: Job, ctx: Context) -> dict[str, float]:
-    """Until it got into its present state: these do not grow with the clock."""
-    totals = ctx.totals[job.pk]
-    return {name: round(totals[name], 3) for name in ("queueing_s", "launching_s", "running_s")}
-
-
-def _times(job: Job, run: Run, ctx: Context) -> dict[str, float]:
-    times, state = settled_times(job, ctx), State(run.state)
-    if state in LIVE:
-        heading = "queueing_s" if state in WAITING else "running_s" if state in TRAINING else "launching_s"
-        times[heading] = round(times[heading] + max(0.0, (ctx.now - run.state_since).total_seconds()), 3)
-    return times
-
-
-def _predicted(job: Job, gpus: list[Accelerator], ctx: Context) -> tuple[float | None, str | None, float | None, int]:
-    """Steps/s on the GPUs that the job has, with what that rests on: source, age, samples."""
-    profile = ctx.profiles.get(job.pk, {}).get(gpus[0].node.accelerator_type) if gpus else None
-    if profile is None:
-        return None, None, None, 0
-    number, source = profile.numbers.get(len(gpus)), source_at(profile, len(gpus))
-    predicted = steps_per_s_at(profile, len(gpus))
-    if number is None:
-        return predicted, source, None, 0
-    return predicted, source, number.age_s(ctx.now.timestamp()), number.samples
-
-
-def expected_end_of(job: Job, ctx: Context, left_s: float | None = None) -> datetime | None:
-    """When the job ends if it keeps what it has, after `left_s` in training at most; None where nothing is known."""
-    run = job.run
-    assert run is not None
-    predicted, source, _, _ = _predicted(job, ctx.gpus.get(run.pk, []), ctx)
-    now_steps_per_s = run.steps_per_s if State(run.state) in TRAINING else None
-    return expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx.now, left_s)[0]
-
-
-def time_left_s(job: Job, run: Run, ctx: Context) -> float | None:
-    """What its max_duration leaves it in training."""
-    return max(0.0, job.max_duration_s - _times(job, run, ctx)["running_s"]) if job.max_duration_s is not None else None
-
-
-def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
+def _speed(job: Job, run: Run, ctx: PageContext) -> dict[str, Any]:
     """Throughput with its source, relative throughput, expected end and cost."""
-    gpus, known = ctx.gpus.get(run.pk, []), ctx.profiles.get(job.pk, {})
+    gpus, known = ctx.ends.gpus.get(run.pk, []), ctx.ends.profiles.get(job.pk, {})
     state = State(run.state)
-    predicted, source, age_s, samples = _predicted(job, gpus, ctx)
+    predicted, source, age_s, samples = predicted_speed(job, gpus, ctx.ends)
     now_steps_per_s = run.steps_per_s if state in TRAINING else None
     relative = (
-        relative_throughput(predicted, known, ctx.types[job.cluster_id], job.max_gpus) if state not in QUEUED else None
+        relative_throughput(predicted, known, ctx.ends.types[job.cluster_id], job.max_gpus)
+        if state not in QUEUED
+        else None
     )
-    left_s = time_left_s(job, run, ctx)
+    left_s = time_left_s(job, run, ctx.ends)
     end, low, high = expected_end(job, run, predicted or now_steps_per_s, source or "trial", ctx.now, left_s)
     return {
         "throughput": {
@@ -295,18 +204,13 @@ def _speed(job: Job, run: Run, ctx: Context) -> dict[str, Any]:
     }
 
 
-def so_far_products(job: Job, ctx: Context) -> Decimal:
-    """Ledger entries, and what open holds cost until now (see accounts.pricing)."""
-    return Decimal(ctx.spent.get(job.pk, 0)) + hold_costs.product_of(ctx.book, ctx.holds.get(job.pk, []))
-
-
-def product_per_us(job: Job, ctx: Context) -> int:
+def product_per_us(job: Job, ctx: PageContext) -> int:
     """What the GPUs that it has cost in a microsecond at the prices of now, with its CPUs and memory."""
-    gpus = ctx.gpus.get(job.run_id, []) if job.run_id else []
+    gpus = ctx.ends.gpus.get(job.run_id, []) if job.run_id else []
     if not gpus:
         return 0
     nodes = len({gpu.node_id for gpu in gpus})
-    return ctx.book.product_per_us(
+    return ctx.costs.book.product_per_us(
         job.project_id,
         gpus[0].node.accelerator_type,
         ctx.now,
@@ -317,8 +221,8 @@ def product_per_us(job: Job, ctx: Context) -> int:
     )
 
 
-def _cost(job: Job, run: Run, end: datetime | None, ctx: Context) -> dict[str, Any]:
-    spent = so_far_products(job, ctx)
+def _cost(job: Job, run: Run, end: datetime | None, ctx: PageContext) -> dict[str, Any]:
+    spent = so_far_products(job, ctx.costs)
     estimated = None
     if end is not None:
         estimated = spent + product_per_us(job, ctx) * max(0, (end - ctx.now) // timedelta(microseconds=1))

@@ -17,11 +17,12 @@ from portal.readmodels.cluster.catalogue import others_job
 from portal.readmodels.jobs.displacement import describe_displacement
 from portal.readmodels.jobs.retrying import reason_text
 from portal.readmodels.jobs.slurm_reasons import obstacle, waiting_word
-from portal.readmodels.jobs.summary import array_place, gather, people_state, runs_emulated, variance
+from portal.readmodels.jobs.summary import array_place, people_state, runs_emulated, variance
 from portal.readmodels.queue.contenders import Places, waits_for_gpus
 from portal.readmodels.queue.order import queue_order
 from portal.snapshot.take import take_snapshot
 from portal.throughput.available import cluster_types
+from portal.throughput.expected_end import end_facts
 from portal.throughput.job_profiles import job_profiles
 from portal.throughput.slowdown import alone_steps_per_s
 from scheduling import domain
@@ -104,7 +105,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
         "slurm": waiting_word(job, run),
         "weighed": [] if ended else _weighed(job, mine),
         "would_change": None if ended else _way_out_of(job, run, detail),
-        "deadline": None if ended else deadline_sentence(job, gather([job], timezone.now())),
+        "deadline": None if ended else deadline_sentence(job, end_facts([job], timezone.now())),
         "emulated": runs_emulated(run, job.cluster_id),
         "detail": detail,
     }

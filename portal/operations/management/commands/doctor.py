@@ -12,10 +12,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
+from portal.config.setup_errors import unreachable
 from portal.execution.checks.tasks import examine_cluster
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.models import Cluster
-from portal.supervisor.errors import unreachable
 from scheduling.executors.base import Finding
 
 QUEUES_TIMEOUT_S = 2.0

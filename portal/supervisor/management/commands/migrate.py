@@ -3,7 +3,7 @@ from typing import Any
 from django.core.management import CommandError
 from django.core.management.commands import migrate
 
-from portal.supervisor.errors import SetupError
+from portal.config.setup_errors import SetupError
 from portal.supervisor.ownership import as_owner, separate
 from portal.supervisor.versions import check_not_newer
 

@@ -11,9 +11,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from portal.config.layout import Layout
+from portal.config.setup_errors import SetupError
 from portal.jobs.clusters import environment_engine
-from portal.supervisor.errors import SetupError
-from portal.supervisor.layout import Layout
 from portal.supervisor.lock import DirectoryLock
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.account_blocks import BLOCK_UIDS, move

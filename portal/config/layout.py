@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
-from portal.supervisor.account import service_account
-from portal.supervisor.errors import SetupError
+from portal.config.service_account import service_account
+from portal.config.setup_errors import SetupError
 
 LAYOUT_VERSION = 1
 MINIMUM_FREE_BYTES = 200 * 1024 * 1024

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from portal.supervisor.errors import SetupError
+from portal.config.setup_errors import SetupError
 
 # Below 65536, so that containers with a mapped range have it; outside what Debian and systemd hand out.
 SERVICE_ID = 60_999
