@@ -127,8 +127,8 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
         "portal/lifecycle/job_limits.py",
         "_tell_of_deadline",
-        "deadline is not None and deadline <= ctx.now",
-        "(deadline <= ctx.now)",
+        "deadline is not None and deadline <= ends.now",
+        "(deadline <= ends.now)",
     ): "Only jobs with a deadline come here; the guard is for the type checker.",
     (
         "portal/jobs/access.py",
@@ -155,7 +155,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "(not broken(field, layout.gangs))",
     ): "Without limits none is broken; the first condition saves the time to find that out.",
     (
-        "portal/lifecycle/commit_plan.py",
+        "portal/lifecycle/launch_queue.py",
         "_lock_with_gpus",
         "rows.filter(pk__in=[run.pk for run in ready], state=State.STANDBY)",
         "rows.filter(pk__in=[run.pk for run in ready])",
@@ -467,7 +467,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "(self.scope['session'].session_key)",
     ): "Without a key there is no session either way; for the type checker.",
     (
-        "portal/snapshot/rows.py",
+        "portal/snapshot/newcomers.py",
         "newcomers_of",
         "1",
         "2",

@@ -12,7 +12,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "last word on limits",
     ),
     (
-        "portal/reporting/observation.py",
+        "portal/lifecycle/end_run.py",
         'move(run, Event.STOPPED_REASSIGNED, at=at, text=text, why=why, step=F("checkpoint_step"))',
         "move(run, Event.STOPPED_REASSIGNED, at=at, text=text, why=why)",
         "shows steps that are lost",
@@ -66,9 +66,9 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "lost update: a cancelled run is moved on",
     ),
     (
-        "portal/lifecycle/cancel.py",
-        "    store_dependencies([job, *others], wish.dependencies)\n    transaction.on_commit(wakeups.wake)",
-        "    store_dependencies([job, *others], wish.dependencies)\n    wakeups.wake()",
+        "portal/submission/submit.py",
+        "    store_dependencies([job, *others], wish.dependencies)\n    transaction.on_commit(wake.wake)",
+        "    store_dependencies([job, *others], wish.dependencies)\n    wake.wake()",
         "the scheduler is woken before the commit",
     ),
     (
@@ -78,7 +78,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "lease of who may not run",
     ),
     (
-        "portal/lifecycle/cancel.py",
+        "portal/submission/submit.py",
         "filter(user=user, key=key).first()",
         "filter(key=key).first()",
         "another user's job by the same key",
@@ -186,7 +186,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "the checkpoint on stopping does not count",
     ),
     (
-        "portal/reporting/observation.py",
+        "portal/lifecycle/end_run.py",
         "end = max(end, start + timedelta(microseconds=1))",
         "end = end + timedelta()",
         "hold ends before it began where clocks differ",

@@ -18,10 +18,6 @@ class Group:
     servers: bool = True
 
 
-def _services(*names: str) -> tuple[str, ...]:
-    return tuple(f"portal/jobs/services/{name}.py" for name in names)
-
-
 def _runner(*names: str) -> tuple[str, ...]:
     return tuple(f"client/evenkeel/runner/{name}.py" for name in names)
 
@@ -71,9 +67,23 @@ GROUPS = {
     ),
     "portal": Group(
         (
-            *_services("budgets", "holds", "limits", "moves", "observation", "plans", "reports", "submission"),
+            "portal/accounting/budgets.py",
+            "portal/drafts/draft.py",
+            "portal/lifecycle/allocations.py",
+            "portal/lifecycle/cancel.py",
+            "portal/lifecycle/commit_plan.py",
+            "portal/lifecycle/end_run.py",
+            "portal/lifecycle/job_limits.py",
+            "portal/lifecycle/launch_queue.py",
+            "portal/lifecycle/suspend.py",
+            "portal/lifecycle/transitions.py",
+            "portal/reporting/observation.py",
+            "portal/reporting/reports.py",
+            "portal/reporting/timeouts.py",
+            "portal/submission/submit.py",
             "portal/jobs/access.py",
             "portal/snapshot/rows.py",
+            "portal/snapshot/take.py",
             "portal/live/streams.py",
             "portal/live/websocket.py",
             "portal/notices/addresses.py",
