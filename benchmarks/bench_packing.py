@@ -212,7 +212,7 @@ class _Watched(Engine):
         kinds = tuple(sorted({node.type for node in on.nodes}))
         counted: dict[Demand, float] = {}
         for job in day:
-            milli = job.gpu_milli if getattr(policy, "shares_gpus", False) else WHOLE
+            milli = job.gpu_milli if policy.capabilities.places_gpu_parts else WHOLE
             demand = Demand(job.min_gpus, milli, 0, job.cpu_milli, job.memory_mib, tuple(sorted(job.types or kinds)))
             counted[demand] = counted.get(demand, 0.0) + 1.0
         self.classes = Classes.of(counted, kinds)
@@ -239,7 +239,7 @@ def load(jobs: Sequence[TraceJob], cluster: Cluster, given: Sequence[Given], see
         f"{'':34}  used of all GPUs (min to max)   pods  ms to choose: p50    p95    max   ms a whole round when full"
     )
     for one in given:
-        if not getattr(load_policy(*one), "shares_gpus", False) or one[0] in ("genetic", "packing_exact"):
+        if not load_policy(*one).capabilities.places_gpu_parts or one[0] in ("genetic", "packing_exact"):
             continue
         found = [_fill(one, jobs, cluster, seed) for seed in range(seeds)]
         used, ms = [fill.used for fill in found], np.concatenate([fill.ms for fill in found])
@@ -368,7 +368,7 @@ def small(jobs: Sequence[TraceJob], cluster: Cluster, given: Sequence[Given], se
         if not best:
             continue
         for one in given:
-            if getattr(load_policy(*one), "shares_gpus", False):
+            if load_policy(*one).capabilities.places_gpu_parts:
                 rows.setdefault(_label(one), []).append(_taken(snapshot, one, seconds) / best)
     for named, ratios in rows.items():
         print(

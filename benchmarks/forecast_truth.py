@@ -38,10 +38,7 @@ class Blind:
     def __init__(self, policy: Any) -> None:
         self._policy = policy
         self.name, self.parameters = policy.name, policy.parameters
-        self.elastic, self.timed = policy.elastic, policy.timed
-        self.fair_share = getattr(policy, "fair_share", False)
-        self.preempts = getattr(policy, "preempts", False)
-        self.strict_order = getattr(policy, "strict_order", False)
+        self.capabilities = policy.capabilities
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         answer: Allocation = self._policy.allocate(replace(snapshot, jobs=tuple(map(blinded, snapshot.jobs))))

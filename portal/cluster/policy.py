@@ -16,7 +16,8 @@ from portal.jobs import events
 from portal.jobs.models import Cluster, Node, PolicyChange
 from scheduling.errors import InvalidParameters
 from scheduling.policies import load_policy
-from scheduling.policies.base import Policy
+from scheduling.policies.base import FairShareParameters, Policy
+from scheduling.policies.capabilities import Needs
 
 
 class NothingToUndo(Exception):
@@ -25,11 +26,17 @@ class NothingToUndo(Exception):
 
 def _check_types(parameters: BaseModel) -> None:
     """A weight of a type that there is not would weigh nothing, unseen; nodes that are lost may come back."""
+    if not isinstance(parameters, FairShareParameters):
+        return
     known = set(Node.objects.values_list("accelerator_type", flat=True))
     there = ", ".join(sorted(known)) or "none"
     wrong = {}
-    for name, more in (("billing_weights", ()), ("weight_resources", ("gpu",))):
-        if unknown := sorted(set(getattr(parameters, name, ())) - known - set(more)):
+    weights = (
+        ("billing_weights", parameters.billing_weights, ()),
+        ("weight_resources", parameters.weight_resources, ("gpu",)),
+    )
+    for name, given, more in weights:
+        if unknown := sorted(set(given) - known - set(more)):
             wrong[name] = f"no accelerator type {', '.join(unknown)} is in the cluster; there are {there}"
             wrong[name] += f"; {more[0]} is all of them" if more else ""
     if wrong:
@@ -50,7 +57,7 @@ def set_policy(
     """Use `name` from the next round on. Raises KeyError (no such policy) and InvalidParameters."""
     policy = checked_policy(name, parameters) if undo_of is None else load_policy(name, parameters)
     values = policy.parameters.model_dump(mode="json")
-    if getattr(policy, "fair_share", False):
+    if Needs.FAIR_SHARE in policy.capabilities.needs:
         days, reset = values["half_life_days"], values["usage_reset"]
         half_life_s = None if days is None else days * 86_400.0
         fair_share.configure(half_life_s=half_life_s, reset=reset, now=timezone.now())

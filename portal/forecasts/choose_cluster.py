@@ -33,6 +33,7 @@ from scheduling.forecast.forecast import Budget, foresee
 from scheduling.forecast.next_round import Preview, preview
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
+from scheduling.policies.capabilities import Needs
 
 EARLIEST, CHEAPEST = "earliest", "cheapest"
 #: In a job file; `auto` is what is meant where nothing is said.
@@ -131,7 +132,7 @@ def _offer(asked: Understood, cluster: Cluster, now: datetime) -> Offer:
     _check_nodes(cluster, asked.job_file)
     basis, known = basis_of(cluster), known_of(wish, now)
     policy = load_policy(*basis.policy)
-    newcomers, snapshot = drafted(wish, cluster, basis, now, packs=getattr(policy, "packs", False))
+    newcomers, snapshot = drafted(wish, cluster, basis, now, packs=Needs.PAIRS in policy.capabilities.needs)
     said = preview(basis.planned, snapshot, policy, newcomers)
     if said.verdict == "never":
         raise Unfit(said.reason.text)

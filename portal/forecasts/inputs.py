@@ -23,7 +23,7 @@ from scheduling.forecast.future import Times
 from scheduling.forecast.run_times import Basis, History, Past
 from scheduling.lifecycle import TRAINING, WAITING, Event
 from scheduling.policies import load_policy
-from scheduling.policies.base import Policy
+from scheduling.policies.base import Policy, default_duration_s, protection_factor
 
 #: How much of the past is looked at.
 MOST_PASTS, MOST_ARRIVALS = 4_000, 300
@@ -62,7 +62,7 @@ def expect_starts(cluster: Cluster, now: datetime, stopped: Callable[[], bool]) 
 def known_of(cluster: Cluster, snapshot: Snapshot, policy: Policy, now: datetime) -> Known:
     """What was recorded of the cluster until now."""
     trained_s = _trained_s(cluster, now)
-    history = History(_pasts(cluster, trained_s), float(getattr(policy.parameters, "default_duration_s", 86_400.0)))
+    history = History(_pasts(cluster, trained_s), default_duration_s(policy.parameters))
     arrivals = recorded(arrivals_of(cluster, snapshot.nodes, MOST_ARRIVALS))
     return Known(history, trained_s, arrivals, _times(cluster, policy.parameters))
 
@@ -99,7 +99,7 @@ def _times(cluster: Cluster, parameters: Any) -> Times:
     measured = restart_times(cluster)
     launch_s = measured.launch_s if measured else Times().launch_s
     stop_s = 2.0 + measured.checkpoint_s if measured else Times().stop_s
-    return Times(launch_s, stop_s, float(getattr(parameters, "protection_factor", 3.0)) * launch_s)
+    return Times(launch_s, stop_s, protection_factor(parameters) * launch_s)
 
 
 # Samples -------------------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ from scheduling import domain
 from scheduling.engine.rounds import plan_round
 from scheduling.forecast.next_round import Change, Effect, Planned, Preview, compare, preview
 from scheduling.policies import load_policy
-from scheduling.policies.base import Policy
+from scheduling.policies.base import Policy, variance_bound
+from scheduling.policies.capabilities import Needs
 
 logger = logging.getLogger(__name__)
 _KEPT_S, _ASK_AGAIN_S = 600, 20
@@ -69,7 +70,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
     cluster: Cluster = wish.placed["cluster"]
     basis, known = basis_of(cluster), known_of(wish, now)
     policy = load_policy(*basis.policy)
-    newcomers, snapshot = drafted(wish, cluster, basis, now, packs=getattr(policy, "packs", False))
+    newcomers, snapshot = drafted(wish, cluster, basis, now, packs=Needs.PAIRS in policy.capabilities.needs)
     costs = estimate(wish, known)
     said = preview(basis.planned, snapshot, policy, newcomers)
     if costs["refused_by"]:
@@ -219,7 +220,7 @@ def _describe_change(user: User, change: Change, policy: Policy) -> dict[str, An
         "variance": {
             "before": _rounded(change.variance_before, 6),
             "after": _rounded(change.variance_after, 6),
-            "bound": getattr(policy.parameters, "v_bound", None),
+            "bound": variance_bound(policy.parameters),
         },
     }
 

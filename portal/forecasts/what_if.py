@@ -38,6 +38,7 @@ from scheduling import domain
 from scheduling.domain import Gang, Snapshot
 from scheduling.forecast.what_if import NEW_NODE, with_node
 from scheduling.policies import load_policy
+from scheduling.policies.capabilities import Needs
 
 logger = logging.getLogger(__name__)
 MOST_OPTIONS, MOST_GPUS, MOST_KEPT = 24, 1_024, 10
@@ -78,7 +79,7 @@ def what_if_draft(user: User, job_file: JobFile, counts: Sequence[int], types: S
     wish = choose(user, job_file)
     cluster: Cluster = wish.placed["cluster"]
     basis, known = basis_of(cluster), _on_any_type(known_of(wish, now).job, now)
-    packs = getattr(load_policy(*basis.policy), "packs", False)
+    packs = Needs.PAIRS in load_policy(*basis.policy).capabilities.needs
     newcomers, snapshot = drafted(wish, cluster, basis, now, packs=packs)
 
     def limits(gang: Gang) -> tuple[list[str], list[str]]:

@@ -27,6 +27,7 @@ from scheduling.engine.rounds import plan_round
 from scheduling.errors import InvalidParameters, SchedulingError
 from scheduling.policies import POLICIES, load_policy
 from scheduling.policies.base import Policy
+from scheduling.policies.capabilities import Needs
 
 logger = logging.getLogger(__name__)
 #: Seconds that a plan may take, of whatever policy; answers are kept so long; a message that is lost is sent again.
@@ -151,9 +152,9 @@ def replay_of(decision: Decision, name: str, parameters: Mapping[str, Any]) -> d
 def _notes(policy: Policy, snapshot: Snapshot) -> list[str]:
     """What this policy would have been shown, and the one of then was not."""
     said = []
-    if getattr(policy, "fair_share", False) and not snapshot.members:
+    if Needs.FAIR_SHARE in policy.capabilities.needs and not snapshot.members:
         said.append("Members and past use were not recorded with the round: everybody's fair share counts alike.")
-    if getattr(policy, "packs", False) and not snapshot.pairs:
+    if Needs.PAIRS in policy.capabilities.needs and not snapshot.pairs:
         said.append("How fast jobs are that share GPUs was not recorded with the round: no two of them share.")
     return said
 

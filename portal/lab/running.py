@@ -20,6 +20,7 @@ from portal.lab.packing import pack, unpack
 from portal.lab.services import finish
 from scheduling.errors import InvalidInput
 from scheduling.policies import policy_class
+from scheduling.policies.capabilities import Needs
 from scheduling.simulator import sweeps
 from scheduling.simulator.outcome import Options
 
@@ -169,10 +170,10 @@ def trial_of(trial: Trial, inputs: Inputs, noise: float) -> sweeps.Trial:
 
 def _weight(policy: str) -> int:
     """Which take the longest: those that look at every job each time, then those that solve a problem in each round."""
-    kind = policy_class(policy)
-    if getattr(kind, "strict_order", False):
+    can = policy_class(policy).capabilities
+    if can.strict_order:
         return 0
-    return 3 if kind.elastic or getattr(kind, "fair_share", False) else 2 if kind.timed else 1
+    return 3 if can.elastic or Needs.FAIR_SHARE in can.needs else 2 if can.shares_time else 1
 
 
 _KEYS = (

@@ -31,6 +31,7 @@ from scheduling.domain import Plan, Snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
+from scheduling.policies.capabilities import Needs
 from scheduling.throughput.colocation import pairs_of
 
 logger = logging.getLogger(__name__)
@@ -154,13 +155,13 @@ def _plan(row: Rollout, seen: Seen, cluster: Cluster) -> tuple[dict[str, Any], C
 def _shown_to(policy: Policy, seen: Seen, cluster: Cluster) -> Snapshot:
     """With what the candidate asks of the database and the live policy did not: shares, and who gets on with whom."""
     snapshot = seen.snapshot
-    if getattr(policy, "fair_share", False) and not snapshot.usage_at:
+    if Needs.FAIR_SHARE in policy.capabilities.needs and not snapshot.usage_at:
         shares, holds = share_inputs(datetime.fromtimestamp(seen.at, UTC)), held_now(cluster)
         since = {str(job): held.since for job, held in _by_job(cluster, holds).items()}
         jobs = tuple(replace(job, held_since=since.get(job.id)) for job in snapshot.jobs)
         usage = replace(snapshot, members=shares.members, usage=shares.usage, usage_at=shares.usage_at)
         snapshot = replace(usage, jobs=jobs)
-    if getattr(policy, "packs", False) and not snapshot.pairs:
+    if Needs.PAIRS in policy.capabilities.needs and not snapshot.pairs:
         types: dict[str, int] = {}
         for node in snapshot.nodes:
             types[node.type] = types.get(node.type, 0) + len(node.gpu_ids)

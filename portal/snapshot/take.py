@@ -28,6 +28,7 @@ from portal.throughput.usage_profiles import with_histories
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING, State
 from scheduling.policies import load_policy
+from scheduling.policies.capabilities import Needs
 from scheduling.solvers.budget import CLOCK
 
 
@@ -79,7 +80,7 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
     site = SiteLimits(cluster)
     limits, bound = site.added_to(*quota_usage.limits_of(jobs, cluster, now), jobs)
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
-    fair = share_inputs(now) if getattr(policy, "fair_share", False) else None
+    fair = share_inputs(now) if Needs.FAIR_SHARE in policy.capabilities.needs else None
     guarantees = guarantees_of_projects()
     holds = held_now(cluster) if fair or guarantees else {}
     waits = waits_of(cluster.pk)
@@ -93,8 +94,8 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
     planned = {gpu for view in views for gpu in view.gpu_ids}
     blocked = frozenset(gpu for gpus in (*held.values(), *assigned.values()) for gpu in gpus) - planned
     theirs = engine_jobs.taken_gpus([cluster.pk])
-    packs = getattr(policy, "packs", False)
-    if getattr(policy, "reads_histories", False):
+    packs = Needs.PAIRS in policy.capabilities.needs
+    if Needs.HISTORIES in policy.capabilities.needs:
         views = with_histories(views, jobs)
     snapshot = domain.Snapshot(
         now=now.timestamp(),

@@ -13,7 +13,7 @@ from typing import Any, cast
 from scheduling.domain import POOL_MARK, Allocation, Entity, Job, Snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.policies import POLICIES, load_policy, policy_class
-from scheduling.policies.base import Policy
+from scheduling.policies.base import Parameters, Policy
 from scheduling.policies.time_shares.programs.groups import participants, reach_of, room_of, steps_per_s
 from scheduling.policies.time_shares.programs.last_answer import MEMORY, promised
 
@@ -24,13 +24,13 @@ class _Shown(Exception):
 
 
 class _Witness:
-    """In the place of a policy of fractions: takes what it is shown and ends the round."""
+    """In the place of a policy of time shares: takes what it is shown and ends the round."""
+
+    name = title = "witness"
+    Parameters = Parameters
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._policy, name)
+        self.parameters, self.capabilities = policy.parameters, policy.capabilities
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         raise _Shown(snapshot)
@@ -48,7 +48,7 @@ def problem_of(snapshot: Snapshot, policy: Policy) -> Snapshot | None:
 
 def case_of(snapshot: Snapshot, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """`name` and its parameters: of the round; a policy of another kind has no part in the answer but its name."""
-    timed = policy_class(name).timed
+    timed = policy_class(name).capabilities.shares_time
     asked = load_policy(name, dict(parameters)) if timed else load_policy("max_min_fairness", {})
     problem = problem_of(snapshot, asked)
     if problem is None:
@@ -60,7 +60,7 @@ def case_of(snapshot: Snapshot, name: str, parameters: Mapping[str, Any]) -> dic
     entries = [_job(job, problem.now, kinds, reach, largest) for job in jobs]
     return {
         "schema": "policy-case/1",
-        "policies": sorted(known for known in POLICIES if policy_class(known).timed),
+        "policies": sorted(known for known in POLICIES if policy_class(known).capabilities.shares_time),
         "policy": name,
         "parameters": dict(parameters),
         "cluster_spec": {kinds[kind]: max(0, gpus) for kind, gpus in sorted(capacity.items())},

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 from scheduling.capacity.cluster_view import View, view
 from scheduling.capacity.memo import fleet
@@ -31,14 +30,14 @@ from scheduling.engine.placement import Board, Request, lay_out
 from scheduling.engine.reclaim.reclaim import CLAIMS, Reclaim, in_order, reclaim
 from scheduling.engine.time_sharing.rounds import share_time, with_least_gangs
 from scheduling.errors import SolverError
-from scheduling.policies.base import Policy
+from scheduling.policies.base import ElasticParameters, Policy
 from scheduling.policies.queue.fallback import start_minimums
 from scheduling.policies.queue.preemption import PUT_OUT
 
 
 def plan_round(snapshot: Snapshot, policy: Policy) -> Plan:
     """Where not all jobs may use all nodes, what follows sees pools of nodes as types."""
-    snapshot = snapshot if getattr(policy, "shares_gpus", False) else as_whole(snapshot)
+    snapshot = snapshot if policy.capabilities.places_gpu_parts else as_whole(snapshot)
     divided = divide(snapshot)
     if divided.pools is None:
         return _plan(snapshot, policy, None)
@@ -50,7 +49,7 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     displaced = displace(snapshot)
     parked = park(snapshot)
     displaced = displaced.change(parked.changed)
-    parts = None if getattr(policy, "shares_gpus", False) else share(displaced.snapshot, policy, displaced.may_stay)
+    parts = None if policy.capabilities.places_gpu_parts else share(displaced.snapshot, policy, displaced.may_stay)
     if parts is not None:
         displaced = displaced.change(parts.changed)
     crowded = crowded_out(displaced.snapshot, policy, displaced.may_stay)
@@ -73,7 +72,7 @@ def _plan(snapshot: Snapshot, policy: Policy, pools: Pools | None) -> Plan:
     field = view(displaced.snapshot)
     allocation = _within_limits(field, allocation)
     # 4 lay its counts out on accelerators
-    layout = _lay_out(displaced.snapshot, field, allocation, gathers=getattr(policy, "gathers", False))
+    layout = _lay_out(displaced.snapshot, field, allocation, gathers=policy.capabilities.consolidates)
     # 5 apply it only where it pays
     rejected = _beyond_limits(field, layout) or _not_worth_it(displaced.snapshot, field, policy, layout)
     if rejected:
@@ -114,7 +113,7 @@ def _across_pools(pools: Pools, snapshot: Snapshot, policy: Policy, layout: Layo
     """And those whose gang no pool of nodes alone has room for."""
     field = view(snapshot)
     queue = in_order(policy, snapshot, field)
-    only_wide = policy.timed or getattr(policy, "shares_gpus", False)
+    only_wide = policy.capabilities.shares_time or policy.capabilities.places_gpu_parts
     gpus, gangs = start_across(pools, field, queue, layout.gpus, layout.gangs, only_wide=only_wide)
     return Layout({**layout.gpus, **gpus}, {**layout.gangs, **gangs}) if gpus else layout
 
@@ -146,7 +145,7 @@ def _put_out(snapshot: Snapshot, allocation: Allocation) -> dict[str, Reason]:
 
 
 def _ask(snapshot: Snapshot, policy: Policy) -> Allocation:
-    if not policy.timed:
+    if not policy.capabilities.shares_time:
         return allocate(snapshot, policy)
     snapshot = with_least_gangs(snapshot)
     return share_time(snapshot, view(snapshot), policy)
@@ -244,7 +243,7 @@ def _beyond_limits(field: View, layout: Layout) -> Reason | None:
 
 def _not_worth_it(snapshot: Snapshot, field: View, policy: Policy, layout: Layout) -> Reason | None:
     """The paper's rule: a plan raises throughput enough over the jobs that survive, or it starts a job."""
-    if not policy.elastic:
+    if not policy.capabilities.elastic:
         return None
     changed = [job for job in field.running if layout.gpus.get(job.id) != job.gpu_ids]
     if not changed or any(job.id in layout.gpus for job in field.queued):
@@ -253,11 +252,13 @@ def _not_worth_it(snapshot: Snapshot, field: View, policy: Policy, layout: Layou
     before = sum(field.steps_per_s(job, job.gang) for job in survive)
     after = sum(field.steps_per_s(job, layout.gangs[job.id]) for job in survive)
     gain = after - before
-    settings: Any = policy.parameters
-    if getattr(settings, "amortise", False):
+    settings = policy.parameters
+    if not isinstance(settings, ElasticParameters):
+        return None
+    if settings.amortise:
         return _not_amortised(snapshot, field, layout, changed, gain)
-    least = getattr(settings, "min_gain", 0.0)
-    if getattr(settings, "min_gain_kind", "absolute") == "relative":
+    least = settings.min_gain
+    if settings.min_gain_kind == "relative":
         least *= before
     else:
         least *= float(snapshot.settings.get("speedup", 1.0))  # an emulated speed-up multiplies curves and min_gain

@@ -18,6 +18,7 @@ from scheduling.forecast.run_times import Basis, History, RunTime
 from scheduling.forecast.workload import Road
 from scheduling.lifecycle import QUEUED, State
 from scheduling.policies.base import Policy
+from scheduling.policies.capabilities import Needs, ScoresJobs
 
 #: So many jobs at the head of the queue are simulated, the others' starts follow from the work ahead of them.
 MOST_SIMULATED = 500
@@ -118,10 +119,9 @@ def _queued(job: Job) -> Job:
 
 def in_order(snapshot: Snapshot, policy: Policy, jobs: Sequence[Job]) -> list[Job]:
     """As the policy ranks them, where it does; else by priority and submission."""
-    scores_of = getattr(policy, "scores_of", None)
-    if scores_of is None:
+    if not isinstance(policy, ScoresJobs):
         return sorted(jobs, key=queue_key)
-    return [jobs[place] for place in scores_of(snapshot, jobs).order] if jobs else []
+    return [jobs[place] for place in policy.scores_of(snapshot, jobs).order] if jobs else []
 
 
 # Futures -------------------------------------------------------------------------------------------
@@ -149,13 +149,13 @@ def _futures(
 
 def _costs(base: Snapshot, policy: Policy) -> Callable[[int], float]:
     """Milliseconds of a round that is shown so many jobs."""
-    users = sum(map(len, base.usage.values())) if getattr(policy, "fair_share", False) else 0
+    users = sum(map(len, base.usage.values())) if Needs.FAIR_SHARE in policy.capabilities.needs else 0
     itself, each = _PLAIN
-    if policy.timed:
+    if policy.capabilities.shares_time:
         itself, each = _SOLVED
-    elif hasattr(policy, "scores_of"):
+    elif isinstance(policy, ScoresJobs):
         itself, each = _RANKED
-    elif getattr(policy, "strict_order", False):
+    elif policy.capabilities.strict_order:
         itself, each = _STRICT
     return lambda jobs: itself + each * jobs + _PER_USER * users
 

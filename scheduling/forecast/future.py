@@ -21,7 +21,7 @@ from scheduling.engine.rounds import plan_round
 from scheduling.forecast.future_job import Sim, keeps, may_use, speed_on
 from scheduling.forecast.run_times import RunTime
 from scheduling.lifecycle import State
-from scheduling.policies.base import Policy
+from scheduling.policies.base import Policy, half_life_s
 from scheduling.priority.decay import held
 
 #: A round is shown steps and times that are at most this part of what is left out of date.
@@ -70,7 +70,7 @@ class Future:
         self.now = base.now
         self._began_at = base.now
         self._keeps = keeps(self.policy, base)
-        self._ages = getattr(self.policy, "ages", True) and not getattr(self.policy, "strict_order", False)
+        self._ages = self.policy.capabilities.time_dependent and not self.policy.capabilities.strict_order
         self._order = count()
         self._last = _LAST_ROUNDS
         self._left = max(0.0, self.budget - self._last * self.cost_of(len(base.jobs)))
@@ -137,7 +137,7 @@ class Future:
         """
         edge, goal, self._middle = self._edge(), self._passed + events, self._passed + (events + 1) // 2
         starting = self.planned - self._started_in < _ROUNDS_OF_A_TURN
-        by_turns, self._turned = self.policy.timed and events > 1 and starting, False
+        by_turns, self._turned = self.policy.capabilities.shares_time and events > 1 and starting, False
 
         def more() -> bool:
             return not self._turned if by_turns else self._passed < goal
@@ -171,7 +171,7 @@ class Future:
     def _drains(self, running: int) -> bool:
         """Whether the budget just does to let who is here start, as many in each round as run: nobody comes then."""
         if not self._draining and self._left < _DRAINABLE * self.budget:
-            waiting = 2 * len(self._open) if self.policy.timed else len(self._live) - running
+            waiting = 2 * len(self._open) if self.policy.capabilities.shares_time else len(self._live) - running
             rounds = waiting / max(1, self._most_ran)
             self._draining = self._left < rounds * self.cost_of(len(self._live))
         return self._draining
@@ -275,8 +275,7 @@ class Future:
         since = sim.job.held_since
         if not self.base.members or since is None or sim.gang is None:
             return
-        days = getattr(self.policy.parameters, "half_life_days", None)
-        seconds = held(since, at, self.base.usage_at, None if days is None else days * 86_400.0)
+        seconds = held(since, at, self.base.usage_at, half_life_s(self.policy.parameters))
         kinds = self._usage.setdefault(sim.job.project, {}).setdefault(sim.job.user, {})
         kinds[sim.gang.type] = kinds.get(sim.gang.type, 0.0) + seconds * sim.gang.count * sim.job.gpu_milli / WHOLE
 
@@ -398,7 +397,7 @@ class Future:
 
     def _started_at(self, sim: Sim, move: Move) -> float:
         """Now, or where events shared the round: when it came or its GPUs became free, whichever was later."""
-        if self.policy.timed or move.gang is None:
+        if self.policy.capabilities.shares_time or move.gang is None:
             return self.now
         taken = self._take(move.gang.type, self._unused(move.gpu_ids))
         first = max(sim.job.submitted_at, sim.job.not_before or -math.inf, self._edged_at)

@@ -11,6 +11,7 @@ from scheduling.domain import Curve, Gang, Job, Snapshot
 from scheduling.forecast.run_times import RunTime
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
+from scheduling.policies.capabilities import Needs
 
 
 @dataclass(slots=True)
@@ -66,13 +67,19 @@ def may_use(job: Job, kind: str) -> bool:
 
 def keeps(policy: Policy, snapshot: Snapshot) -> bool:
     """Whether jobs that run keep what they have, so that a round can only start somebody."""
-    if policy.elastic or policy.timed or getattr(policy, "packs", False) or snapshot.guarantees or snapshot.windows:
+    if (
+        policy.capabilities.elastic
+        or policy.capabilities.shares_time
+        or Needs.PAIRS in policy.capabilities.needs
+        or snapshot.guarantees
+        or snapshot.windows
+    ):
         return False
     if next(moments(snapshot), None) is not None:
         return False
-    if not getattr(policy, "preempts", False):
+    if not policy.capabilities.preempts:
         return True
-    by_level = bool(getattr(policy, "fair_share", False))
+    by_level = Needs.FAIR_SHARE in policy.capabilities.needs
     return by_level and not any(level.preempts for level in snapshot.qos.values())
 
 

@@ -15,6 +15,7 @@ from scheduling.engine.rounds import plan_round
 from scheduling.forecast.forecast import in_order
 from scheduling.forecast.future_job import speed_on
 from scheduling.policies.base import Policy
+from scheduling.policies.capabilities import ScoresJobs
 
 Verdict = Literal["now", "later", "never"]
 #: Reasons of rounds that nothing but a change of the cluster or of the job file takes away.
@@ -129,7 +130,7 @@ def _is_taken(snapshot: Snapshot, job: Job, gpus: Sequence[int]) -> bool:
 
 def _position(joined: Snapshot, policy: Policy, first: Job) -> int:
     """As everywhere: where a policy ranks jobs, among those that may start; else among all that are not held."""
-    ranks = hasattr(policy, "scores_of")
+    ranks = isinstance(policy, ScoresJobs)
     waiting = [job for job in joined.jobs if not (job.gpu_ids or job.held or (ranks and job.waits_for))]
     return 1 + next(at for at, job in enumerate(in_order(joined, policy, waiting)) if job.id == first.id)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from scheduling.domain import Allocation, Snapshot
 from scheduling.errors import InvalidParameters
+from scheduling.policies.capabilities import Capabilities
 from scheduling.validation import StrictNumbers, hint_at
 
 
@@ -18,33 +20,66 @@ class Parameters(StrictNumbers):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+@runtime_checkable
+class ElasticParameters(Protocol):
+    """Of policies whose plans resize running jobs."""
+
+    @property
+    def v_bound(self) -> float: ...
+    @property
+    def min_gain(self) -> float: ...
+    @property
+    def min_gain_kind(self) -> Literal["absolute", "relative"]: ...
+    @property
+    def protection_factor(self) -> float: ...
+    @property
+    def amortise(self) -> bool: ...
+
+
+@runtime_checkable
+class FairShareParameters(Protocol):
+    """Of policies that read usage."""
+
+    @property
+    def half_life_days(self) -> float | None: ...
+    @property
+    def usage_reset(self) -> str: ...
+    @property
+    def default_duration_s(self) -> float: ...
+    @property
+    def billing_weights(self) -> Mapping[str, float]: ...
+    @property
+    def weight_resources(self) -> Mapping[str, float]: ...
+
+
+def protection_factor(parameters: BaseModel) -> float:
+    """Launches that a job is not resized for after one; the usual number where the policy resizes none itself."""
+    return parameters.protection_factor if isinstance(parameters, ElasticParameters) else 3.0
+
+
+def half_life_s(parameters: BaseModel) -> float | None:
+    """Of usage; None: it is not forgotten, or the policy reads none."""
+    if not isinstance(parameters, FairShareParameters) or parameters.half_life_days is None:
+        return None
+    return parameters.half_life_days * 86_400.0
+
+
+def default_duration_s(parameters: BaseModel) -> float:
+    """What a job is taken to need that says nothing."""
+    return parameters.default_duration_s if isinstance(parameters, FairShareParameters) else 86_400.0
+
+
+def variance_bound(parameters: BaseModel) -> float | None:
+    return parameters.v_bound if isinstance(parameters, ElasticParameters) else None
+
+
 class Policy(Protocol):
     """Stateless between calls: what must be remembered travels in the snapshot's memory."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     Parameters: ClassVar[type[Parameters]]
-    #: Integer-count policies: min_gain and protection apply to their plans.
-    elastic: ClassVar[bool]
-    #: Answers with fractions of time, which rounds realise (scheduling.engine.time_sharing.rounds).
-    timed: ClassVar[bool]
-    # A policy may also say `strict_order = True`: jobs that hold GPUs keep them to their end, nobody starts before
-    # those ahead of it in the queue, and the reason of whoever waits for one ahead has that job's id under `by`.
-    # `rests`: until the present round ends whoever holds GPUs keeps them, and a job that alone fits what is idle starts
-    # whatever the others do (scheduling.engine.time_sharing.rounds). `ages = False`: its answer depends on neither time
-    # nor steps.
-    # `lasting`: whoever holds GPUs keeps them to its end (but for levels of service and guarantees), and where nobody
-    # that waits fits what is idle, nobody starts; it has `start_sizes`.
-    # `packs`: it reads the snapshot's pairs. `priced`: it reads the snapshot's prices.
-    # `fair_share`: it reads members and usage, and its parameters have
-    # half_life_days and usage_reset. `preempts`: with counts of its own, whoever runs may be left out; with
-    # `minds_guarantees` it leaves alone whom a guarantee keeps, else it is asked again
-    # (scheduling.engine.constraints.victim_protection). For guarantees (scheduling.engine.reclaim.reclaim):
-    # `start_sizes(field, job)`, the GPUs of each type on which it starts a job
-    # where that is not the least; `in_order(snapshot, jobs)`, its order where that is not the queue's.
-    # `shares_gpus`: answers with placements, of parts of devices too (scheduling.domain.gpu_parts).
-    # `reads_histories`: it reads what jobs used of a GPU when they were recorded (Job.history).
-    # `gathers`: whoever runs may be moved to bring a gang onto one node. `presets`: parameters by name, for forms.
+    capabilities: Capabilities
 
     @property
     def parameters(self) -> BaseModel: ...

@@ -11,7 +11,8 @@ from heapq import heappop, heappush
 
 from scheduling.domain import WHOLE, Move, Plan
 from scheduling.lifecycle import QUEUED, TRAINING, Event, State, advance
-from scheduling.policies.base import Policy
+from scheduling.policies.base import Policy, half_life_s, protection_factor
+from scheduling.policies.capabilities import Needs
 from scheduling.simulator.clock import Clock
 from scheduling.simulator.failures import Failures
 from scheduling.simulator.holdings import Holdings
@@ -47,7 +48,7 @@ class Engine:
         self.assigned = Holdings()
         self.memory: dict[str, object] = {}
         self.asked = False  # a round is due at this moment, or as soon as rounds may follow each other
-        apart = policy.elastic or getattr(policy, "lasting", False)
+        apart = policy.capabilities.elastic or policy.capabilities.runs_to_completion
         self.gap_s = self.options.coalesce_s if apart else 0.0
         self.open_at = float("-inf")  # when the next round may be
         self.wakes: set[float] = set()  # moments at which a round is due anyway
@@ -60,7 +61,7 @@ class Engine:
         self.outcome = Outcome(self.runs, self.meter, start)
         self.node_of = {gpu: node.name for node in cluster.nodes for gpu in node.gpu_ids}
         self.price_of = {node.name: cluster.price_per_gpu_hour.get(node.type, 0.0) for node in cluster.nodes}
-        self.protection = float(getattr(policy.parameters, "protection_factor", 3.0))
+        self.protection = protection_factor(policy.parameters)
         self.shares = _shares(self, start)
         self.sight = sight_of(self)
         self.failures = Failures(self)
@@ -69,7 +70,7 @@ class Engine:
 
     def _run_of(self, job: TraceJob) -> Run:
         alone = speed_alone(job, self.size_of, self.cluster.multi_node)
-        shares = getattr(self.policy, "shares_gpus", False) and not getattr(self.policy, "exclusive", False)
+        shares = self.policy.capabilities.places_gpu_parts and not self.policy.capabilities.exclusive_gpus
         part = job.gpu_milli if shares else WHOLE
         return Run(job, alone, binding(self.cluster.limits, job.project), part)
 
@@ -244,7 +245,7 @@ class Engine:
             return None
         seconds = run.remaining(self.clock.now) / run.steps_per_s
         self.after(run, seconds, self._done)
-        if self.policy.elastic:  # others do not ask when the next is
+        if self.policy.capabilities.elastic:  # others do not ask when the next is
             heappush(self.ends, (self.clock.now + seconds, run.job.number, run.epoch, run))
         return seconds
 
@@ -272,7 +273,7 @@ class Engine:
 
     def _unprotect(self, run: Run) -> None:
         self.move(run, Event.PROTECTION_ENDED)
-        due = self.policy.elastic or run.protected_until == self.next_wake_at
+        due = self.policy.capabilities.elastic or run.protected_until == self.next_wake_at
         self._forget_protection(run)
         self._expect_end(run)
         if due and self.sight.unprotected():  # protection is from policies that resize
@@ -350,7 +351,6 @@ class Engine:
 
 
 def _shares(engine: Engine, start: float) -> Shares:
-    if not getattr(engine.policy, "fair_share", False):
+    if Needs.FAIR_SHARE not in engine.policy.capabilities.needs:
         return NoShares()
-    days = getattr(engine.policy.parameters, "half_life_days", None)
-    return Shares(engine.runs, engine.nodes, None if days is None else days * 86_400.0, start)
+    return Shares(engine.runs, engine.nodes, half_life_s(engine.policy.parameters), start)

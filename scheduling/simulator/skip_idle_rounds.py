@@ -28,7 +28,7 @@ class Resting(Whole):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self.ages = bool(getattr(engine.policy, "ages", True))
+        self.ages = engine.policy.capabilities.time_dependent
         self.waiting: dict[str, Run] = {}
         self.sizes: dict[str, Sizes] = {}  # of those that wait
         self.classes = Counter[Sizes]()
@@ -149,10 +149,10 @@ def sight_of(engine: Engine) -> Whole:
     """By what the policy says of itself. Under limits those that hold GPUs stand in the way of others in other ways."""
     if engine.cluster.limits or engine.cluster.guarantees:
         return Whole(engine)
-    if getattr(engine.policy, "strict_order", False):
+    if engine.policy.capabilities.strict_order:
         return Ordered(engine)
-    if getattr(engine.policy, "shares_gpus", False):
+    if engine.policy.capabilities.places_gpu_parts:
         return Placing(engine)
-    if getattr(engine.policy, "lasting", False):
+    if engine.policy.capabilities.runs_to_completion:
         return Lasting(engine)
-    return Resting(engine) if getattr(engine.policy, "rests", False) else Whole(engine)
+    return Resting(engine) if engine.policy.capabilities.holds_within_round else Whole(engine)

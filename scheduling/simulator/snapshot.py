@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduling.domain import Node, Plan, Snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.lifecycle import QUEUED, State
+from scheduling.policies.capabilities import Needs
 from scheduling.simulator.limits import by_key
 from scheduling.simulator.pairs import PairBook
 from scheduling.simulator.run import Run
@@ -26,7 +27,7 @@ class Whole:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.limits = by_key(engine.cluster.limits)
-        packs = getattr(engine.policy, "packs", False)
+        packs = Needs.PAIRS in engine.policy.capabilities.needs
         self.pairs = PairBook(engine.options.pairs, engine.size_of) if packs else None
         self.ages = True  # whether policies look at jobs' steps
 
@@ -54,7 +55,7 @@ class Whole:
             jobs=jobs,
             seed=engine.seed,
             memory=engine.memory,
-            next_event_s=engine.next_end_s() if engine.policy.elastic else None,
+            next_event_s=engine.next_end_s() if engine.policy.capabilities.elastic else None,
             limits=self.limits,
             guarantees=cluster.guarantees,
             pairs=self.pairs.of(jobs) if self.pairs else {},

@@ -169,8 +169,8 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
         "scheduling/engine/reclaim/reclaim.py",
         "reclaim",
-        "policy.timed or not snapshot.guarantees or places_parts",
-        "(policy.timed or places_parts)",
+        "policy.capabilities.shares_time or not snapshot.guarantees or places_parts",
+        "(policy.capabilities.shares_time or places_parts)",
     ): "Without guarantees nobody has room in one, so nothing is claimed; this saves the time.",
     (
         "scheduling/engine/reclaim/reclaim.py",
@@ -301,8 +301,8 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
         "scheduling/engine/time_sharing/rounds.py",
         "_give",
-        'getattr(policy, "fills", True) and any(free > 0 for free in hands.free.values())',
-        "(getattr(policy, 'fills', True))",
+        "policy.capabilities.work_conserving and any(free > 0 for free in hands.free.values())",
+        "(policy.capabilities.work_conserving)",
     ): "Where nothing is free nobody fits; this saves the time.",
     (
         "scheduling/engine/time_sharing/rounds.py",

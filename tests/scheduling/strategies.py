@@ -14,12 +14,12 @@ from tests.builders import make_job, make_nodes, make_snapshot
 
 #: Policies that answer with counts of GPUs.
 COUNTING = sorted(
-    name for name in POLICIES if not (policy_class(name).timed or getattr(policy_class(name), "shares_gpus", False))
+    name
+    for name in POLICIES
+    if not (policy_class(name).capabilities.shares_time or policy_class(name).capabilities.places_gpu_parts)
 )
-#: What the code around the policies asks of one: those that say the same take the same ways through it.
-_ASKED = ("timed", "elastic", "preempts", "shares_gpus", "exclusive", "packs", "fills", "gathers", "rests", "ages",
-          "strict_order", "minds_guarantees", "fair_share")  # fmt: skip
-_OF_KIND = {tuple(getattr(policy_class(n), asked, None) for asked in _ASKED): n for n in sorted(POLICIES)[::-1]}
+#: What the code around the policies asks of one: those with the same capabilities take the same ways through it.
+_OF_KIND = {policy_class(name).capabilities: name for name in sorted(POLICIES)[::-1]}
 #: One policy of each kind, for what is not the policies' own; every one of them is held to test_policy_contract.py.
 ONE_OF_EACH_KIND = sorted(_OF_KIND.values())
 HOLDERS = [State.RUNNING, State.RUNNING, State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING, State.STANDBY,

@@ -17,7 +17,7 @@ from scheduling.policies import POLICIES, load_policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 GIB = 1024
-COUNTING = [name for name in POLICIES if not getattr(load_policy(name), "shares_gpus", False)]
+COUNTING = [name for name in POLICIES if not load_policy(name).capabilities.places_gpu_parts]
 QUICK = ["f_scheduling", "fifo_gang", "multifactor", "max_min_fairness", "static_partition", "shortest_job_first"]
 
 
@@ -71,7 +71,7 @@ def test_whoever_fits_no_node_waits_and_holds_up_nobody(name: str) -> None:
     assert started(plan) == {small.id}
     check(snapshot, plan)
     reason = plan.reasons[large.id]
-    if load_policy(name).timed:  # jobs take turns: whoever runs is not in the way for good
+    if load_policy(name).capabilities.shares_time:  # jobs take turns: whoever runs is not in the way for good
         assert reason.token == "no_layout"
         assert "with the processors and memory that it asks for" in reason.text
     else:

@@ -17,7 +17,7 @@ from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy, policy_class
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
-WHOLES = sorted(name for name in POLICIES if not getattr(policy_class(name), "shares_gpus", False))
+WHOLES = sorted(name for name in POLICIES if not policy_class(name).capabilities.places_gpu_parts)
 FEW = ["f_scheduling", "fifo_gang", "multifactor", "max_min_fairness", "shortest_remaining_time"]
 
 

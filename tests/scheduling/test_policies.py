@@ -79,7 +79,7 @@ def test_priority_goes_before_submission() -> None:
     sorted(
         name
         for name, cls in ((n, policy_class(n)) for n in POLICIES)
-        if not (cls.timed or hasattr(cls, "preempts") or hasattr(cls, "shares_gpus"))
+        if not (cls.capabilities.shares_time or cls.capabilities.preempts or cls.capabilities.places_gpu_parts)
     ),
 )
 def test_running_jobs_keep_their_minimum_before_newer_ones_with_priority(name: str) -> None:

@@ -17,12 +17,13 @@ from scheduling.engine.rounds import plan_round
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import Parameters, Policy
+from scheduling.policies.capabilities import Answer, Capabilities
 from tests.builders import make_job, make_snapshot
 from tests.scheduling.strategies import COUNTING, snapshots
 
 EXAMPLES = 25
-TIMED = sorted(name for name in POLICIES if policy_class(name).timed)
-KEEPING = [name for name in COUNTING if not getattr(policy_class(name), "preempts", False)]
+TIMED = sorted(name for name in POLICIES if policy_class(name).capabilities.shares_time)
+KEEPING = [name for name in COUNTING if not policy_class(name).capabilities.preempts]
 counting_policy = pytest.mark.parametrize("name", COUNTING)
 timed_policy = pytest.mark.parametrize("name", TIMED)
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
@@ -66,7 +67,7 @@ def test_a_job_that_is_locked_never_falls_out_nor_one_that_runs(name: str, snaps
             assert job.id in counts
 
 
-@pytest.mark.parametrize("name", [name for name in TIMED if not getattr(policy_class(name), "ages", True)])
+@pytest.mark.parametrize("name", [name for name in TIMED if not policy_class(name).capabilities.time_dependent])
 @quickly
 @given(snapshot=snapshots(), later_s=st.floats(0, 1e6), part=st.floats(0, 1))
 def test_fractions_that_do_not_age_are_the_same_at_any_time(
@@ -187,8 +188,7 @@ class Heedless:
     name: ClassVar[str] = "heedless"
     title: ClassVar[str] = "Heedless"
     Parameters: ClassVar[type[Parameters]] = Parameters
-    elastic: ClassVar[bool] = False
-    timed: ClassVar[bool] = False
+    capabilities = Capabilities(Answer.COUNTS)
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters = Parameters()

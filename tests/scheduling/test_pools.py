@@ -285,7 +285,7 @@ def test_a_round_is_due_when_a_window_ends() -> None:
     assert plan.next_wake_at == NOW + 60
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(POLICIES) if policy_class(name).timed])
+@pytest.mark.parametrize("name", [name for name in sorted(POLICIES) if policy_class(name).capabilities.shares_time])
 def test_fractions_are_of_the_gpus_that_each_may_use(name: str) -> None:
     """A linear program that shared all GPUs would promise the partition of one GPU twice over."""
     nodes = make_nodes(1, 7)
@@ -344,7 +344,7 @@ def test_a_spent_budget_parks_a_job_across_an_edge(name: str, edge: dict[str, An
     assert (move.kind, move.reason.token) == ("preempt", "budget_parked")
 
 
-@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH_KIND if not policy_class(name).timed])
+@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH_KIND if not policy_class(name).capabilities.shares_time])
 @between
 def test_what_is_guaranteed_is_taken_from_a_job_across_an_edge(name: str, edge: dict[str, Any], others: str) -> None:
     own = make_job(number=2, gpus=2, project="speech", partition=others, remaining_steps=10.0)

@@ -256,7 +256,7 @@ def test_owners_are_served_in_queue_order() -> None:
     snapshot = cluster(late, long)
     for name in ("fifo_gang", "multifactor"):
         policy = load_policy(name)
-        expected = getattr(policy, "in_order", lambda _, queued: queued)(snapshot, view(snapshot).queued)
+        expected = in_order(policy, snapshot, view(snapshot))
         assert [job.id for job in in_order(policy, snapshot, view(snapshot))] == [job.id for job in expected]
 
 

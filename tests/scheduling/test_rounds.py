@@ -12,6 +12,7 @@ from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.base import Parameters
+from scheduling.policies.capabilities import Answer, Capabilities
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 
@@ -127,8 +128,7 @@ class Broken:
     name: ClassVar[str] = "broken"
     title: ClassVar[str] = "Broken"
     Parameters: ClassVar[type[Parameters]] = Parameters
-    elastic: ClassVar[bool] = True
-    timed: ClassVar[bool] = False
+    capabilities = Capabilities(Answer.COUNTS, elastic=True)
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters = Parameters()
@@ -146,7 +146,7 @@ def test_a_failing_solver_never_stops_the_cluster() -> None:
 
 
 class Packing(Broken):
-    elastic: ClassVar[bool] = False
+    capabilities = Capabilities(Answer.PLACEMENTS)
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         return Allocation(placements={job.id: (index,) for index, job in enumerate(snapshot.jobs)})

@@ -16,6 +16,7 @@ from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.base import Parameters
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.queue.preemption import PUT_OUT
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
@@ -27,6 +28,8 @@ class Gains(Parameters):
     min_gain: float = 0.0
     min_gain_kind: str = "absolute"
     amortise: bool = False
+    protection_factor: float = 3.0
+    v_bound: float = 1.0
 
 
 class Answering:
@@ -35,12 +38,11 @@ class Answering:
     name: ClassVar[str] = "answering"
     title: ClassVar[str] = "Answering"
     Parameters: ClassVar[type[Parameters]] = Parameters
-    timed: ClassVar[bool] = False
 
     def __init__(
         self, answer: Allocation | Callable[[Snapshot], Allocation], elastic: bool = False, **gains: Any
     ) -> None:
-        self.answer, self.elastic = answer, elastic
+        self.answer, self.capabilities = answer, Capabilities(Answer.COUNTS, elastic=elastic)
         self.parameters = Gains(**gains)
         self.seen: list[Snapshot] = []
 

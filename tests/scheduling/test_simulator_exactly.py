@@ -15,6 +15,7 @@ from scheduling.errors import SolverError
 from scheduling.lifecycle import Event, State
 from scheduling.policies import load_policy
 from scheduling.policies.base import Parameters
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.run import Run
@@ -68,10 +69,10 @@ class Scripted:
     name: ClassVar[str] = "scripted"
     title: ClassVar[str] = "Scripted"
     Parameters: ClassVar[type[Parameters]] = Parameters
-    timed: ClassVar[bool] = False
 
     def __init__(self, rule: Callable[[Snapshot, Allocation], Allocation] | None = None, elastic: bool = False) -> None:
-        self.parameters, self.rule, self.elastic = Parameters(), rule or (lambda _, found: found), elastic
+        self.parameters, self.rule = Parameters(), rule or (lambda _, found: found)
+        self.capabilities = Capabilities(Answer.COUNTS, elastic=elastic)
         self.asked: list[float] = []
         self.seen: list[Snapshot] = []
 

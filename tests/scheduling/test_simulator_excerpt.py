@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Curve
 from scheduling.policies import load_policy
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.queue.fifo_gang import FifoGang
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options, Outcome
@@ -20,7 +19,7 @@ from tests.builders import make_nodes
 class Unhurried(FifoGang):
     """The same policy, simulated on whole snapshots."""
 
-    strict_order: ClassVar[bool] = False
+    capabilities = Capabilities(Answer.COUNTS)
 
 
 def _job(number: int, draw: st.DrawFn) -> TraceJob:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from scheduling.engine.time_sharing.shares_ledger import EDGE_S, Ledger
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
+from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.max_min_fairness import MaxMinFairness
 from scheduling.policies.time_shares.programs.deficits import Books
 from scheduling.policies.time_shares.programs.last_answer import MEMORY
@@ -44,11 +45,11 @@ class Counting(MaxMinFairness):
 
 
 class Ageing(Counting):
-    ages: ClassVar[bool] = True
+    capabilities = Capabilities(Answer.TIME_SHARES)
 
 
 class Packing(Counting):
-    packs: ClassVar[bool] = True
+    capabilities = Capabilities(Answer.TIME_SHARES, needs=Needs.PAIRS, time_dependent=False)
 
 
 def policy(kind: type[Counting] = Counting, **changes: Any) -> Counting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils import timezone
@@ -14,6 +15,7 @@ from portal.jobs.models import Cluster, PolicyChange
 from portal.snapshot.take import take_snapshot
 from scheduling.policies import POLICIES, policy_class
 from scheduling.policies.base import Policy
+from scheduling.policies.capabilities import HasPresets
 from scheduling.policies.elastic.f_scheduling import Parameters as BoundParameters
 from scheduling.policies.elastic.f_scheduling import bound_hint
 
@@ -22,17 +24,15 @@ def describe_policies() -> list[dict[str, Any]]:
     described = []
     for name in POLICIES:
         policy = policy_class(name)
+        presets: Mapping[str, Mapping[str, Any]] = policy.presets if isinstance(policy, HasPresets) else {}
         described.append(
             {
                 "name": name,
                 "title": policy.title,
                 "description": _summary(policy),
                 "schema": _schema(policy),
-                "elastic": policy.elastic,
-                "presets": [
-                    {"name": preset, "parameters": dict(values)}
-                    for preset, values in getattr(policy, "presets", {}).items()
-                ],
+                "elastic": policy.capabilities.elastic,
+                "presets": [{"name": preset, "parameters": dict(values)} for preset, values in presets.items()],
             }
         )
     return described

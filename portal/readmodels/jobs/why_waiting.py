@@ -176,7 +176,7 @@ def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
 
 def _weighed(job: Job, mine: set[int]) -> list[dict[str, Any]]:
     """What one more GPU would bring each of the user's running jobs, and the variance it would leave."""
-    if not policy_class(job.cluster.policy_name).elastic:
+    if not policy_class(job.cluster.policy_name).capabilities.elastic:
         return []
     snapshot = take_snapshot(job.cluster, timezone.now()).snapshot
     types: dict[str, int] = {}

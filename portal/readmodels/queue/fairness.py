@@ -21,6 +21,7 @@ from portal.throughput.job_profiles import job_profiles
 from portal.throughput.slowdown import relative_throughput, steps_per_s_at
 from scheduling.lifecycle import LIVE, WAITING
 from scheduling.policies import load_policy
+from scheduling.policies.base import variance_bound
 
 #: (project, user): the user's jobs in the project; (project, None): all of its own; (None, None): the cluster's.
 Whose = tuple[int | None, int | None]
@@ -122,8 +123,7 @@ def _counts_for(project: int, owner: int | None) -> list[Whose]:
 def bound_of(cluster: Cluster) -> float | None:
     """Which variance the policy in force keeps below; None where it has no bound."""
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
-    bound: float | None = getattr(policy.parameters, "v_bound", None)
-    return bound
+    return variance_bound(policy.parameters)
 
 
 def sample_fairness(cluster: Cluster, now: datetime) -> None:

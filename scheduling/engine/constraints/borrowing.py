@@ -22,7 +22,7 @@ class Kept:
 
 def keep_rigid_from_borrowing(snapshot: Snapshot, policy: Policy) -> Kept:
     kept = Kept()
-    if policy.timed or not snapshot.guarantees:
+    if policy.capabilities.shares_time or not snapshot.guarantees:
         return kept
     field = view(snapshot)
     waiting = [job for job in field.queued if _is_rigid(job)]

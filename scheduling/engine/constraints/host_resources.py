@@ -76,7 +76,7 @@ class Crowded:
 def crowded_out(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> Crowded:
     """Those that wait and fit no node beside whoever keeps GPUs. What a job may put out, and what takes turns, is in
     nobody's way: the policy decides on that. `may_stay`: those that keep what they have unless they are moved."""
-    if getattr(policy, "shares_gpus", False) or not any(asks(job) and not job.gpu_ids for job in snapshot.jobs):
+    if policy.capabilities.places_gpu_parts or not any(asks(job) and not job.gpu_ids for job in snapshot.jobs):
         return Crowded()
     seen, known = view(snapshot), fleet(snapshot.nodes)
     found: dict[tuple[object, ...], Reason | None] = {}
@@ -97,7 +97,7 @@ def crowded_out(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = 
 
 
 def _in_the_way(seen: View, snapshot: Snapshot, job: Job, policy: Policy) -> Iterable[Job]:
-    if policy.timed:
+    if policy.capabilities.shares_time:
         return seen.fixed
     level = snapshot.qos.get(job.qos)
     lower = level.preempts if level else ()

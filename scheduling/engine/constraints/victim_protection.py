@@ -22,7 +22,7 @@ SPARED = Reason("within_guarantee", "It runs within what its project is guarante
 def allocate(snapshot: Snapshot, policy: Policy) -> Allocation:
     """At most three answers are asked for: the third time all who run within a guarantee are fixed."""
     allocation = policy.allocate(snapshot)
-    if not snapshot.guarantees or not getattr(policy, "preempts", False) or getattr(policy, "minds_guarantees", False):
+    if not snapshot.guarantees or not policy.capabilities.preempts or policy.capabilities.respects_guarantees:
         return allocation
     spared = _would_claim(snapshot, allocation.counts or {})
     if not spared:

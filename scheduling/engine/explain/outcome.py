@@ -131,7 +131,7 @@ def next_wake_at(
 
     Within a round of fractions of time nobody is moved, protected or not, and all that is free was given out.
     """
-    rests = getattr(policy, "rests", False)
+    rests = policy.capabilities.holds_within_round
     later = [at for at in (allocation.next_wake_at, back.wake_at) if at is not None]
     later += [edge for window in snapshot.windows for edge in (window.start, window.end)]
     later += moments(snapshot)

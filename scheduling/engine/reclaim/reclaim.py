@@ -22,6 +22,7 @@ from scheduling.engine.placement import Board, Request
 from scheduling.engine.reclaim.reasons import Later, Taking, gpus_of, reclaimed, reclaiming, reclaims
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
+from scheduling.policies.capabilities import OrdersQueue, SizesStarts
 
 #: So long before its time is over a borrower has to be told, to write its checkpoint and be gone.
 LEAVE_S = 30.0
@@ -61,8 +62,8 @@ class Reclaim:
 def reclaim(snapshot: Snapshot, policy: Policy, given: Collection[str]) -> Reclaim:
     """`given`: whom the policy gives GPUs without it. A GPU that several share is taken from nobody, and where the
     policy itself places parts none is: GPUs are counted whole here."""
-    places_parts = getattr(policy, "shares_gpus", False) and any(job.gpu_milli < WHOLE for job in snapshot.jobs)
-    if policy.timed or not snapshot.guarantees or places_parts:
+    places_parts = policy.capabilities.places_gpu_parts and any(job.gpu_milli < WHOLE for job in snapshot.jobs)
+    if policy.capabilities.shares_time or not snapshot.guarantees or places_parts:
         return Reclaim()
     field = view(snapshot)
     if all(job.id in given for job in field.queued):
@@ -216,13 +217,13 @@ class _Reclaiming:
 
 
 def in_order(policy: Policy, snapshot: Snapshot, field: View) -> Sequence[Job]:
-    order = getattr(policy, "in_order", None)
-    return order(snapshot, field.queued) if order else field.queued
+    return policy.in_order(snapshot, field.queued) if isinstance(policy, OrdersQueue) else field.queued
 
 
 def _sizes(policy: Policy, field: View, job: Job) -> Mapping[str, int]:
-    sizes = getattr(policy, "start_sizes", None)
-    return sizes(field, job) if sizes else {name: span.low for name, span in field.spans(job).items()}
+    if isinstance(policy, SizesStarts):
+        return policy.start_sizes(field, job)
+    return {name: span.low for name, span in field.spans(job).items()}
 
 
 def _fewest(

@@ -155,7 +155,7 @@ def _fill_types(ledger: Ledger, now: Round, field: View, policy: Policy) -> Hand
         kinds = [kinds[place] for place in drawn_order(len(kinds), now.number)]
     now.number += 1
     hands, jobs = Hands(field), sorted(field.taking_part, key=queue_key)
-    waits = getattr(policy, "strictly_shared", False)
+    waits = policy.capabilities.strict_shares
     for kind in kinds:
         ranks = {job.id: _rank(ledger, now, job, kind, settings.round_seconds / 2.0) for job in jobs}
         for job in sorted(jobs, key=lambda job: ranks[job.id], reverse=True):

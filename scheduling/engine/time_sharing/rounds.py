@@ -30,6 +30,7 @@ from scheduling.engine.time_sharing.shares_ledger import (
     signature_of,
 )
 from scheduling.policies.base import Policy
+from scheduling.policies.capabilities import Needs
 from scheduling.policies.time_shares.base import FractionParameters
 from scheduling.policies.time_shares.programs.last_answer import MEMORY
 
@@ -99,7 +100,7 @@ def _refresh(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, *,
     if signature == ledger.signature and math.isinf(aged_after_s):
         return
     account(ledger, roll, snapshot.now)
-    changes = getattr(policy, "ages", True) or getattr(policy, "packs", False) or ledger.problem
+    changes = policy.capabilities.time_dependent or Needs.PAIRS in policy.capabilities.needs or ledger.problem
     if signature != ledger.signature or (aged and changes):
         compute(ledger, snapshot, policy, signature)
     elif aged:
@@ -157,7 +158,7 @@ def _give(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands
             if job.limits and not hands.fits(job, gang):
                 continue
             hands.give(job, gang)
-    if getattr(policy, "fills", True) and any(free > 0 for free in hands.free.values()):
+    if policy.capabilities.work_conserving and any(free > 0 for free in hands.free.values()):
         _fill(field, [job for job in waiting if job.id not in hands.counts], hands)
 
 

@@ -23,6 +23,7 @@ from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import Allocation, Gang, Job, Snapshot, plain_type
 from scheduling.domain.lazy_reasons import Told
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.elastic.reasons import explain
 from scheduling.policies.elastic.variance_greedy import LARGEST_VARIANCE, NEVER, UNITS, Greedy, Kind, Seat, at
 
@@ -91,8 +92,7 @@ class FScheduling:
     name: ClassVar[str] = "f_scheduling"
     title: ClassVar[str] = "F-scheduling"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
-    elastic: ClassVar[bool] = True
-    timed: ClassVar[bool] = False
+    capabilities = Capabilities(Answer.COUNTS, elastic=True)
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()

@@ -18,6 +18,7 @@ from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Reason, Snapshot
 from scheduling.errors import SolverError
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.elastic.f_scheduling import FScheduling, Problem, answer, pose, solve, useful
 from scheduling.policies.elastic.f_scheduling import Parameters as GreedyParameters
 from scheduling.policies.elastic.variance_greedy import UNITS, Seat, at
@@ -41,8 +42,7 @@ class FSchedulingExact:
     name: ClassVar[str] = "f_scheduling_exact"
     title: ClassVar[str] = "F-scheduling, exact"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
-    elastic: ClassVar[bool] = True
-    timed: ClassVar[bool] = False
+    capabilities = Capabilities(Answer.COUNTS, elastic=True)
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()

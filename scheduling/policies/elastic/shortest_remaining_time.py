@@ -30,6 +30,7 @@ from scheduling.capacity.quota_headroom import Rooms
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.wording import words
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.elastic.gang_assignment import Option, ranked
 from scheduling.solvers.budget import seconds
 from scheduling.solvers.lp import Engine
@@ -69,10 +70,8 @@ class ShortestRemainingTime:
     name: ClassVar[str] = "shortest_remaining_time"
     title: ClassVar[str] = "Shortest remaining time, slowdown bounded"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
-    elastic: ClassVar[bool] = False  # it weighs restarts itself
-    timed: ClassVar[bool] = False
-    preempts: ClassVar[bool] = True
-    gathers: ClassVar[bool] = True
+    # not elastic: it weighs restarts itself
+    capabilities = Capabilities(Answer.COUNTS, preempts=True, consolidates=True)
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()

@@ -26,6 +26,7 @@ from scheduling.domain import WHOLE, Allocation, Job, Reason, Snapshot
 from scheduling.domain.wording import counted, span
 from scheduling.errors import InvalidInput
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.learned.colocation import HELD_BACK, Joining, held_back
 from scheduling.policies.learned.images import MOST_OVERSUBSCRIPTION, MOST_WORTH, Bounds, Profile, Sight
 from scheduling.policies.learned.network import Model, load
@@ -90,7 +91,7 @@ class LearnedPolicy(PackingPolicy):
     """Subclasses give `name`, `title` and `profile`."""
 
     Parameters: ClassVar[type[BaseParameters]] = Parameters
-    reads_histories: ClassVar[bool] = True
+    capabilities = Capabilities(Answer.PLACEMENTS, needs=Needs.HISTORIES, places_gpu_parts=True)
     profile: ClassVar[Profile]
 
     def __init__(self, parameters: Any = None) -> None:

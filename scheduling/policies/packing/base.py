@@ -21,6 +21,7 @@ from scheduling.domain import WHOLE, Allocation, Gang, Job, Reason, Snapshot, pl
 from scheduling.domain.wording import words
 from scheduling.errors import SolverError
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.capabilities import Answer, Capabilities
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
 #: The key of what these policies remember.
@@ -49,10 +50,7 @@ class PackingPolicy(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     Parameters: ClassVar[type[BaseParameters]] = Parameters
-    elastic: ClassVar[bool] = False
-    timed: ClassVar[bool] = False
-    #: Places parts of devices itself (scheduling.domain.gpu_parts).
-    shares_gpus: ClassVar[bool] = True
+    capabilities = Capabilities(Answer.PLACEMENTS, places_gpu_parts=True)
 
     def __init__(self, parameters: Any = None) -> None:
         schema = type(self).Parameters
@@ -70,7 +68,8 @@ class PackingPolicy(ABC):
         )
 
     def _place_all(self, snapshot: Snapshot, field: View, round_: _Round) -> None:
-        yard, strict = round_.yard, getattr(self.parameters, "strict", False)
+        yard = round_.yard
+        strict = isinstance(self.parameters, Parameters) and self.parameters.strict
         memory = self.begin(snapshot, field, yard)
         queue = self.order(field, field.queued)
         wanted = {job.id: demands for job in queue if (demands := round_.wanted(job))}

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from scheduling.capacity.cluster_view import View
 from scheduling.capacity.node_capacity import Demand, Ints, Yard
 from scheduling.domain import WHOLE, Allocation, Job, Snapshot
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.packing.base import PackingPolicy
 
 
@@ -21,7 +22,7 @@ class SjfExclusive(PackingPolicy):
     name: ClassVar[str] = "sjf_exclusive"
     title: ClassVar[str] = "Shortest job first, exclusive"
     #: Holds whole GPUs of which only a part was asked for.
-    exclusive: ClassVar[bool] = True
+    capabilities = Capabilities(Answer.PLACEMENTS, places_gpu_parts=True, exclusive_gpus=True)
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         jobs = tuple(replace(job, gpu_milli=WHOLE) if job.gpu_milli < WHOLE else job for job in snapshot.jobs)

@@ -17,6 +17,7 @@ from scheduling.capacity.free_capacity import Stock
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.wording import words
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.capabilities import Answer, Capabilities
 
 
 class Parameters(BaseParameters):
@@ -30,9 +31,7 @@ class FifoGang:
     name: ClassVar[str] = "fifo_gang"
     title: ClassVar[str] = "First in, first out"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
-    elastic: ClassVar[bool] = False
-    timed: ClassVar[bool] = False
-    strict_order: ClassVar[bool] = True
+    capabilities = Capabilities(Answer.COUNTS, strict_order=True)
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()

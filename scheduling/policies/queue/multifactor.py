@@ -17,6 +17,7 @@ from scheduling.capacity.free_capacity import Stock
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.lazy_reasons import Told
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.queue.backfill import Backfill, Kind
 from scheduling.policies.queue.preemption import make_room
 from scheduling.priority.fair_share import Form
@@ -107,13 +108,14 @@ class Multifactor:
     name: ClassVar[str] = "multifactor"
     title: ClassVar[str] = "Multifactor priority with fair share and backfill"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
-    elastic: ClassVar[bool] = False
-    timed: ClassVar[bool] = False
-    lasting: ClassVar[bool] = True
-    preempts: ClassVar[bool] = True
-    fair_share: ClassVar[bool] = True
-    minds_guarantees: ClassVar[bool] = True
+    presets: Mapping[str, Mapping[str, Any]] = PRESETS
+    capabilities = Capabilities(
+        Answer.COUNTS,
+        needs=Needs.FAIR_SHARE,
+        preempts=True,
+        respects_guarantees=True,
+        runs_to_completion=True,
+    )
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()

@@ -17,6 +17,7 @@ from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.lazy_reasons import Told
 from scheduling.domain.wording import counted, words
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.capabilities import Answer, Capabilities
 
 
 class Parameters(BaseParameters):
@@ -29,9 +30,7 @@ class StaticPartition:
     name: ClassVar[str] = "static_partition"
     title: ClassVar[str] = "Static partition"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
-    elastic: ClassVar[bool] = False
-    timed: ClassVar[bool] = False
-    lasting: ClassVar[bool] = True
+    capabilities = Capabilities(Answer.COUNTS, runs_to_completion=True)
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters: Parameters = parameters if isinstance(parameters, Parameters) else Parameters()

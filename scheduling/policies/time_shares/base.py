@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from scheduling.domain import Allocation, Reason, Snapshot
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.gavel.objective import blind
 from scheduling.policies.time_shares.programs.groups import Fractions, build
 from scheduling.policies.time_shares.programs.ungroup import Shares
@@ -50,16 +52,7 @@ class FractionPolicy(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     Parameters: ClassVar[type[BaseParameters]] = FractionParameters
-    elastic: ClassVar[bool] = False
-    timed: ClassVar[bool] = True
-    #: Whether fractions change as jobs progress and time passes, though jobs, GPUs and throughputs stay the same.
-    ages: ClassVar[bool] = True
-    #: Whether GPUs that the fractions leave idle go to whoever waits.
-    fills: ClassVar[bool] = True
-    #: Whether it reads the snapshot's prices, and leaves out jobs that are poor value.
-    priced: ClassVar[bool] = False
-    #: Whether a job without a share waits under the reference's rules, too, where others take what is idle.
-    strictly_shared: ClassVar[bool] = False
+    capabilities = Capabilities(Answer.TIME_SHARES)
     #: Whether jobs that can do the same are told apart all the same.
     apart: ClassVar[bool] = False
     parameters: FractionParameters
@@ -67,16 +60,10 @@ class FractionPolicy(ABC):
     def __init__(self, parameters: object = None) -> None:
         schema = type(self).Parameters
         self.parameters = parameters if isinstance(parameters, schema) else schema()  # type: ignore[assignment]
-
-    @property
-    def rests(self) -> bool:
-        """Until the present round ends nobody is moved and whoever waits may start on what is idle; who is ahead
-        matters only where several fit."""
-        return not self.parameters.compatible
-
-    @property
-    def packs(self) -> bool:
-        return self.parameters.variant == "packed"
+        known = type(self).capabilities
+        pairs = Needs.PAIRS if self.parameters.variant == "packed" else Needs.NONE
+        # Under the reference's own rules jobs may be moved within a round.
+        self.capabilities = replace(known, needs=known.needs | pairs, holds_within_round=not self.parameters.compatible)
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         found = self.fractions(snapshot)

@@ -12,6 +12,7 @@ import numpy as np
 
 from scheduling.capacity.cluster_view import queue_key
 from scheduling.domain import Snapshot
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.gavel.fifo_queue import Queue
 from scheduling.policies.time_shares.programs.groups import Fractions, build
@@ -25,9 +26,8 @@ _DRAWN = "drawn"
 class Fifo(FractionPolicy):
     name: ClassVar[str] = "fifo"
     title: ClassVar[str] = "First in, first out, by throughput"
-    ages: ClassVar[bool] = False
     apart: ClassVar[bool] = True
-    strictly_shared: ClassVar[bool] = True
+    capabilities = Capabilities(Answer.TIME_SHARES, time_dependent=False, strict_shares=True)
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         if self.parameters.compatible:

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from scheduling.domain import Snapshot
+from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.programs.groups import Fractions, build, colocated
 from scheduling.policies.time_shares.programs.ungroup import Shares
@@ -22,7 +23,7 @@ class Gandiva(FractionPolicy):
     name: ClassVar[str] = "gandiva"
     title: ClassVar[str] = "Packing by trial"
 
-    packs = True
+    capabilities = Capabilities(Answer.TIME_SHARES, needs=Needs.PAIRS)
 
     def fractions(self, snapshot: Snapshot) -> Fractions:
         return build(snapshot, variant="perf")

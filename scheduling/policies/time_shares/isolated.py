@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from scheduling.domain import Snapshot
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.programs.groups import NO_PARTNER, Fractions
 from scheduling.policies.time_shares.programs.ungroup import Shares, expand
@@ -18,7 +19,7 @@ from scheduling.policies.time_shares.programs.ungroup import Shares, expand
 class Isolated(FractionPolicy):
     name: ClassVar[str] = "isolated"
     title: ClassVar[str] = "Isolated shares"
-    ages: ClassVar[bool] = False
+    capabilities = Capabilities(Answer.TIME_SHARES, time_dependent=False)
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         columns = found.columns

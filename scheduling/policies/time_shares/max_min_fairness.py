@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from scheduling.domain import Snapshot
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.gavel.programs import raised
 from scheduling.policies.time_shares.programs.groups import Fractions
@@ -27,7 +28,7 @@ def steps_per_level(found: Fractions) -> Floats:
 class MaxMinFairness(FractionPolicy):
     name: ClassVar[str] = "max_min_fairness"
     title: ClassVar[str] = "Max-min fairness"
-    ages: ClassVar[bool] = False
+    capabilities = Capabilities(Answer.TIME_SHARES, time_dependent=False)
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_level = steps_per_level(found) * np.array([job.weight for job in found.jobs])

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from scheduling.domain import Snapshot
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.gavel.programs import raised
 from scheduling.policies.time_shares.max_min_fairness import steps_per_level
@@ -25,7 +26,7 @@ from scheduling.solvers.lp import Floats
 class MaxMinFairnessWaterFilling(FractionPolicy):
     name: ClassVar[str] = "max_min_fairness_water_filling"
     title: ClassVar[str] = "Max-min fairness, water filling"
-    ages: ClassVar[bool] = False
+    capabilities = Capabilities(Answer.TIME_SHARES, time_dependent=False)
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         weights = np.array([job.weight for job in found.jobs])

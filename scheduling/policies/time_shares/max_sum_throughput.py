@@ -13,6 +13,7 @@ from pydantic import Field
 
 from scheduling.domain import Snapshot
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.time_shares.base import FractionParameters, FractionPolicy
 from scheduling.policies.time_shares.gavel.programs import best
 from scheduling.policies.time_shares.programs.groups import Fractions
@@ -27,7 +28,7 @@ class SumParameters(FractionParameters):
 class MaxSumThroughput(FractionPolicy):
     name: ClassVar[str] = "max_sum_throughput"
     title: ClassVar[str] = "Largest throughput sum"
-    ages: ClassVar[bool] = False
+    capabilities = Capabilities(Answer.TIME_SHARES, time_dependent=False)
     Parameters: ClassVar[type[BaseParameters]] = SumParameters
     parameters: SumParameters
 

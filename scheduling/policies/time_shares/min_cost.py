@@ -13,6 +13,7 @@ from pydantic import Field
 
 from scheduling.domain import Snapshot
 from scheduling.policies.base import Parameters as BaseParameters
+from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.base import FractionParameters, FractionPolicy
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.policies.time_shares.programs.throughput_per_cost import best_value, cost_of_columns
@@ -26,10 +27,9 @@ class CostParameters(FractionParameters):
 class MinCost(FractionPolicy):
     name: ClassVar[str] = "min_cost"
     title: ClassVar[str] = "Lowest cost"
-    ages: ClassVar[bool] = False
     Parameters: ClassVar[type[BaseParameters]] = CostParameters
-    fills: ClassVar[bool] = False  # an idle GPU costs nothing
-    priced: ClassVar[bool] = True
+    # an idle GPU costs nothing
+    capabilities = Capabilities(Answer.TIME_SHARES, needs=Needs.PRICES, time_dependent=False, work_conserving=False)
     parameters: CostParameters
 
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:

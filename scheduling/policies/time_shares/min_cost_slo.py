@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from scheduling.domain import Allocation, Job, Reason, Snapshot
+from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.min_cost import MinCost
 from scheduling.policies.time_shares.programs.cutting_planes import Tangents, optimise
 from scheduling.policies.time_shares.programs.groups import Fractions
@@ -25,7 +26,7 @@ _SURE = 1 - 1e-9
 class MinCostSlo(MinCost):
     name: ClassVar[str] = "min_cost_slo"
     title: ClassVar[str] = "Lowest cost within deadlines"
-    ages: ClassVar[bool] = True
+    capabilities = Capabilities(Answer.TIME_SHARES, needs=Needs.PRICES, work_conserving=False)
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         answer = super().allocate(snapshot)

@@ -15,6 +15,7 @@ from scheduling.cases.case_file import Case, read_case, snapshot_of
 from scheduling.domain import Allocation, Reason
 from scheduling.errors import SchedulingError, SolverError
 from scheduling.policies import POLICIES, load_policy, policy_class
+from scheduling.policies.capabilities import Needs
 from scheduling.policies.time_shares.programs.throughput_per_cost import UNPRICED
 
 
@@ -30,7 +31,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         name = options["policy"]
-        timed = sorted(known for known in POLICIES if policy_class(known).timed)
+        timed = sorted(known for known in POLICIES if policy_class(known).capabilities.shares_time)
         if name not in timed:
             raise CommandError(f"--policy: {name!r} does not answer with fractions of time; {', '.join(timed)} do.")
         try:
@@ -85,7 +86,7 @@ def _left_out(case: Case, answer: Allocation, name: str) -> Mapping[str, Reason]
 
 
 def _is_priced(name: str) -> bool:
-    return bool(getattr(policy_class(name), "priced", False))
+    return bool(Needs.PRICES in policy_class(name).capabilities.needs)
 
 
 def _notes(case: Case, name: str) -> list[str]:
