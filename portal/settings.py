@@ -185,6 +185,7 @@ CACHES = {
     "default": {
         "BACKEND": "accounts.cache.RedisCache",
         "LOCATION": REDIS_URL,
+        "VERSION": 2,  # raised when classes move of which objects are kept there
         "OPTIONS": {"socket_connect_timeout": 2, "socket_timeout": 5},
     },
 }

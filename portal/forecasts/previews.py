@@ -30,6 +30,7 @@ from portal.jobfile.schema import JobFile
 from portal.jobs.models import Accelerator, Cluster, Job
 from portal.readmodels.cluster.catalogue import describe_curve, others_job
 from portal.readmodels.jobs.why_waiting import way_out
+from portal.snapshot.for_policy import complete
 from portal.snapshot.take import take_snapshot
 from scheduling import domain
 from scheduling.engine.rounds import plan_round
@@ -116,11 +117,10 @@ def preview_policy(user: User, cluster: Cluster, name: str, parameters: dict[str
     other = checked_policy(name, parameters)
     then.policy_name, then.policy_parameters = name, other.parameters.model_dump(mode="json")
     then.policy_memory = cluster.policy_memory if name == cluster.policy_name else {}
-    snapshot, seen = (take_snapshot(one, now).snapshot for one in (cluster, then))
-    # The same moment with what that policy would be shown of it.
-    own = {key: getattr(seen, key) for key in ("memory", "pairs", "members", "usage", "usage_at")}
+    snapshot = take_snapshot(cluster, now).snapshot
+    shown = complete(replace(snapshot, memory=then.policy_memory), then, other.capabilities.needs)
     as_it_is = plan_round(snapshot, load_policy(cluster.policy_name, cluster.policy_parameters))
-    change = compare(Planned.of(snapshot, as_it_is), plan_round(replace(snapshot, **own), other))
+    change = compare(Planned.of(snapshot, as_it_is), plan_round(shown, other))
     kinds = Counter(map(_kind, change.effects))
     return {
         "as_of": iso(now),

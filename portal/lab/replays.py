@@ -22,6 +22,7 @@ from portal.core.problems import FieldProblem, Problems
 from portal.jobs.models import Cluster, Decision
 from portal.lab.rounds import boards, gang_of, in_view, named, round_of, who
 from portal.snapshot.decisions import same_plan, snapshot_of
+from portal.snapshot.for_policy import missing_needs
 from scheduling.domain import Plan, Snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.errors import InvalidParameters, SchedulingError
@@ -151,10 +152,10 @@ def replay_of(decision: Decision, name: str, parameters: Mapping[str, Any]) -> d
 
 def _notes(policy: Policy, snapshot: Snapshot) -> list[str]:
     """What this policy would have been shown, and the one of then was not."""
-    said = []
-    if Needs.FAIR_SHARE in policy.capabilities.needs and not snapshot.members:
+    said, missing = [], missing_needs(snapshot, policy.capabilities.needs)
+    if Needs.FAIR_SHARE in missing:
         said.append("Members and past use were not recorded with the round: everybody's fair share counts alike.")
-    if Needs.PAIRS in policy.capabilities.needs and not snapshot.pairs:
+    if Needs.PAIRS in missing:
         said.append("How fast jobs are that share GPUs was not recorded with the round: no two of them share.")
     return said
 

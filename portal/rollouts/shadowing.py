@@ -21,18 +21,15 @@ from redis.exceptions import RedisError
 
 from portal.core import task_queue
 from portal.jobs.loops import Item, Loop, LoopName
-from portal.jobs.models import Cluster, Run
+from portal.jobs.models import Cluster
 from portal.lab.packing import pack
 from portal.rollouts.comparing import Comparison, compare_plans
 from portal.rollouts.models import Phase, Rollout, ShadowDecision
-from portal.snapshot.shares import held_now, share_inputs
+from portal.snapshot.for_policy import complete
 from portal.snapshot.take import ClusterView
 from scheduling.domain import Plan, Snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
-from scheduling.policies.base import Policy
-from scheduling.policies.capabilities import Needs
-from scheduling.throughput.colocation import pairs_of
 
 logger = logging.getLogger(__name__)
 #: For one plan, in seconds; whatever does not notice is killed somewhat later.
@@ -147,31 +144,9 @@ def _plan(row: Rollout, seen: Seen, cluster: Cluster) -> tuple[dict[str, Any], C
     # As when it would be put in force: a policy of the same name goes on with what is remembered.
     first = dict(seen.snapshot.memory) if seen.policy == row.policy else {}
     memory = first if row.memory is None else row.memory
-    snapshot = replace(_shown_to(policy, seen, cluster), memory=memory)
+    snapshot = replace(complete(seen.snapshot, cluster, policy.capabilities.needs), memory=memory)
     plan = plan_round(snapshot, policy)
     return dict(plan.memory), compare_plans(seen.snapshot, seen.plan, plan)
-
-
-def _shown_to(policy: Policy, seen: Seen, cluster: Cluster) -> Snapshot:
-    """With what the candidate asks of the database and the live policy did not: shares, and who gets on with whom."""
-    snapshot = seen.snapshot
-    if Needs.FAIR_SHARE in policy.capabilities.needs and not snapshot.usage_at:
-        shares, holds = share_inputs(datetime.fromtimestamp(seen.at, UTC)), held_now(cluster)
-        since = {str(job): held.since for job, held in _by_job(cluster, holds).items()}
-        jobs = tuple(replace(job, held_since=since.get(job.id)) for job in snapshot.jobs)
-        usage = replace(snapshot, members=shares.members, usage=shares.usage, usage_at=shares.usage_at)
-        snapshot = replace(usage, jobs=jobs)
-    if Needs.PAIRS in policy.capabilities.needs and not snapshot.pairs:
-        types: dict[str, int] = {}
-        for node in snapshot.nodes:
-            types[node.type] = types.get(node.type, 0) + len(node.gpu_ids)
-        snapshot = replace(snapshot, pairs=pairs_of((job for job in snapshot.jobs if not job.held), types))
-    return snapshot
-
-
-def _by_job(cluster: Cluster, holds: dict[Any, Any]) -> dict[Any, Any]:
-    rows = Run.objects.filter(pk__in=list(holds), job__cluster=cluster).values_list("pk", "job_id")
-    return {job: holds[run] for run, job in rows}
 
 
 def _note_the_lost(row: Rollout, begun: int) -> None:

@@ -16,15 +16,14 @@ from portal.jobs.loops import Loop, LoopName, of_job, resting_in
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job
 from portal.snapshot import engine_jobs
 from portal.snapshot.dependencies import waits_of
+from portal.snapshot.for_policy import complete
 from portal.snapshot.guarantees import guarantees_of_projects
 from portal.snapshot.rows import gpus_by_run, job_row, nodes_of, partitions_of, project_tree, qos_levels
 from portal.snapshot.run_version import Seen
-from portal.snapshot.shares import held_now, share_inputs, site_factors
+from portal.snapshot.shares import held_now
 from portal.snapshot.site_limits import SiteLimits
 from portal.snapshot.windows import windows_of
 from portal.throughput.job_profiles import job_profiles
-from portal.throughput.pairs import pairs_for
-from portal.throughput.usage_profiles import with_histories
 from scheduling import domain
 from scheduling.lifecycle import LIVE, WAITING, State
 from scheduling.policies import load_policy
@@ -80,9 +79,9 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
     site = SiteLimits(cluster)
     limits, bound = site.added_to(*quota_usage.limits_of(jobs, cluster, now), jobs)
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
-    fair = share_inputs(now) if Needs.FAIR_SHARE in policy.capabilities.needs else None
+    needs = policy.capabilities.needs
     guarantees = guarantees_of_projects()
-    holds = held_now(cluster) if fair or guarantees else {}
+    holds = held_now(cluster) if Needs.FAIR_SHARE in needs or guarantees else {}
     waits = waits_of(cluster.pk)
     partitions, name_of = partitions_of(cluster, nodes)
     views = tuple(
@@ -94,9 +93,6 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
     planned = {gpu for view in views for gpu in view.gpu_ids}
     blocked = frozenset(gpu for gpus in (*held.values(), *assigned.values()) for gpu in gpus) - planned
     theirs = engine_jobs.taken_gpus([cluster.pk])
-    packs = Needs.PAIRS in policy.capabilities.needs
-    if Needs.HISTORIES in policy.capabilities.needs:
-        views = with_histories(views, jobs)
     snapshot = domain.Snapshot(
         now=now.timestamp(),
         nodes=nodes,
@@ -105,17 +101,12 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
         memory=cluster.policy_memory,
         limits=limits,
         guarantees=guarantees,
-        pairs=pairs_for([view for view in views if not view.held], types, cluster.pk) if packs else {},
         entities=project_tree(cluster.name),
         qos=qos_levels(),
         partitions=partitions,
         constraints=site.constraints(jobs),
         windows=windows_of(cluster.pk, nodes, now),
         prices={kind: price / 10**6 for kind, price in current_prices(now, cluster.name).items()},
-        members=fair.members if fair else {},
-        usage=fair.usage if fair else {},
-        usage_at=fair.usage_at if fair else 0.0,
-        site_factors=site_factors(cluster, fair, views) if fair else {},
         blocked_gpu_ids=blocked | theirs.keys(),
         others=domain.Others(theirs, engine_name(cluster)) if theirs else domain.Others(),
         settings={"speedup": speedup(cluster.pk), CLOCK: True},
@@ -123,4 +114,4 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
     seen = {
         str(job.pk): Seen(job.run.pk, State(job.run.state), job.run.epoch, job.project_id) for job in jobs if job.run
     }
-    return ClusterView(cluster, snapshot, seen)
+    return ClusterView(cluster, complete(snapshot, cluster, needs, jobs), seen)
