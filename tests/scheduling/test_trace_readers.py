@@ -173,7 +173,7 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
     jobs=st.lists(
         st.fixed_dictionaries(
             {
-                "id": st.text(max_size=5),
+                "id": st.text(max_size=5).filter(str.isprintable),
                 "arrival_s": st.floats(0, 1e6),
                 "total_steps": st.floats(0, 1e9),
                 "throughputs": st.dictionaries(st.sampled_from(["a", "b"]), st.just([1.0, 2.0]), min_size=1),
