@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from urllib.parse import urlencode
 
 import pytest
 from django.core.cache import cache
@@ -12,6 +14,7 @@ from django.core.management.base import CommandError
 from django.test import Client
 
 from accounts import attempts
+from accounts.audit import record_audit
 from accounts.mail_address import checked, normalized
 from accounts.models import Membership, Project, User
 from accounts.oidc import AccountAdapter
@@ -88,6 +91,23 @@ def test_an_invitation_is_for_the_one_account(manager: Api, spelling: str, addre
     assert (taken.status_code, "has an account" in taken.text) == (409, True)
     assert manager.post("projects/acme/members", {"email": spelling}).json["user"]["email"] == address
     assert User.objects.filter(email=address).count() == 1
+
+
+@pytest.mark.parametrize(("spelling", "address"), SPELT)
+def test_whoever_is_looked_for_is_found_by_any_spelling(manager: Api, spelling: str, address: str) -> None:
+    person = User.objects.create_user(address, PASSWORD)
+    Membership.objects.create(project=Project.objects.get(), user=person, role="viewer")
+    root = Api(User.objects.create_superuser("root@example.org", PASSWORD))
+    record_audit(actor=person, action="access.tried", target="a")
+    for api, path, wish in (
+        (root, "people", "email"),
+        (root, "people", "search"),
+        (manager, "projects/acme/members", "email"),
+        (root, "audit", "actor"),
+    ):
+        rows = api.get(f"{path}?{urlencode({wish: spelling})}").json["results"]
+        assert len(rows) == 1, (path, wish)
+        assert address in json.dumps(rows), (path, wish)
 
 
 def _save(email: str) -> object:

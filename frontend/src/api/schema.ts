@@ -14917,6 +14917,8 @@ export interface operations {
             query?: {
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
+                /** @description Whose address this is, in any spelling of it. */
+                email?: string;
                 is_active?: boolean;
                 is_admin?: boolean;
                 kind?: "person" | "service";
@@ -17422,6 +17424,8 @@ export interface operations {
             query?: {
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
+                /** @description Whose address this is, in any spelling of it. */
+                email?: string;
                 /** @description Rows of a page. */
                 limit?: number;
             };
