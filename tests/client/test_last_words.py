@@ -1,5 +1,8 @@
 """What a program died of, by what it printed last."""
 
+import json
+from pathlib import Path
+
 import pytest
 from evenkeel.runner.last_words import last_words
 from evenkeel.runner.listening import Heard
@@ -125,6 +128,25 @@ ENDINGS = {
     ),
     "memory that was handled": (OOM + "retrying with half the batch\nERROR: no data\n", "ERROR: no data", False),
 }
+
+
+#: `noise`: bars, warnings and words of what started the program, never its last words. `crashes`: how other languages
+#: end, and crashes, with what was wrong; and sentences that only look like bars.
+FURTHER = json.loads(Path(__file__).with_name("endings.json").read_text())
+
+
+@pytest.mark.parametrize("noise", FURTHER["noise"].values(), ids=FURTHER["noise"])
+def test_bars_warnings_and_launchers_have_no_last_word(noise: str) -> None:
+    assert last_words(("giving up\n" + noise).encode()).text == "giving up"
+    assert last_words((FRAMES + "ValueError: a\n" + noise).encode(), 1).text == "ValueError: a"
+    assert last_words((OOM + noise).encode(), 1).out_of_memory
+    assert last_words((noise + "ERROR: no data\n").encode()).text == "ERROR: no data"
+
+
+@pytest.mark.parametrize("crash", FURTHER["crashes"].values(), ids=FURTHER["crashes"])
+def test_the_line_that_says_what_was_wrong_is_found(crash: dict[str, str]) -> None:
+    found = last_words(crash["output"].encode(), 1)
+    assert (found.text, found.out_of_memory) == (crash["words"], False)
 
 
 @pytest.mark.parametrize(("output", "words", "memory"), ENDINGS.values(), ids=ENDINGS)
