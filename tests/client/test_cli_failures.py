@@ -23,6 +23,7 @@ from evenkeel.cli import waiting
 from evenkeel.cli.failures import Ended
 from evenkeel.cli.main import cli
 
+from tests.cases import in_turn
 from tests.client.cli_portal import TOKEN, Portal, make_job
 
 FAULTS: dict[str, Callable[[], BaseException]] = {
@@ -122,43 +123,53 @@ ANSWERS = [b"", b"<html>", b"[]", b"{}", b"null", b"\xff", b"[" * 100_000, b'{"r
 
 
 def spread(values: Iterable[Any]) -> list[Any]:
-    """Each command with one of the values, two commands with all of them; the rest takes minutes."""
+    """Each command with one of the values, two commands with all of them; all with all takes minutes."""
     kinds = list(values)
     product = [(path, kind) for path in ASKING for kind in kinds]
     chosen = {(path, kinds[number % len(kinds)]) for number, path in enumerate(ASKING)}
     chosen |= {(path, kind) for path in (("ls",), ("wait",)) for kind in kinds}
+    slow = [pytest.mark.slow, pytest.mark.timeout(1200)]
     return [
-        pytest.param(*one, id=f"{' '.join(one[0])}-{str(one[1])[:12]}", marks=() if one in chosen else pytest.mark.slow)
-        for one in product
+        pytest.param([one for one in product if one in chosen], id="some"),
+        pytest.param(product, id="all", marks=slow),
     ]
 
 
-@pytest.mark.parametrize(("path", "name"), spread(FAULTS))
-def test_every_fault_is_a_sentence_in_every_command(
-    monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], name: str
-) -> None:
-    reached = failing(monkeypatch, FAULTS[name])
-    result = invoke(*arguments_of(path))
-    assert reached, f"nothing was asked: {result.stderr}"
-    assert result.exit_code == 1, result.output
-    assert "Error: " in result.stderr
+Cases = list[tuple[tuple[str, ...], Any]]
 
 
-@pytest.mark.parametrize(("path", "name"), spread(ENDS))
-def test_signals_end_every_command_with_their_code(
-    monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], name: str
-) -> None:
-    error, code, how = ENDS[name]
-    failing(monkeypatch, error)
-    result = invoke(*arguments_of(path))
-    assert result.exit_code == code, result.output
-    assert len(result.stderr.partition(how)[2]) > 10, "it says what goes on"
+@pytest.mark.parametrize("cases", spread(FAULTS))
+def test_every_fault_is_a_sentence_in_every_command(monkeypatch: pytest.MonkeyPatch, cases: Cases) -> None:
+    @in_turn(("path", "name"), cases)
+    def each(patch: pytest.MonkeyPatch, path: tuple[str, ...], name: str) -> None:
+        reached = failing(patch, FAULTS[name])
+        result = invoke(*arguments_of(path))
+        assert reached, f"nothing was asked: {result.stderr}"
+        assert result.exit_code == 1, result.output
+        assert "Error: " in result.stderr
+
+    each(patch=monkeypatch)
 
 
-@pytest.mark.parametrize(("path", "answer"), spread(ANSWERS))
-def test_broken_answers_are_sentences_in_every_command(
-    monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], answer: bytes
-) -> None:
+@pytest.mark.parametrize("cases", spread(ENDS))
+def test_signals_end_every_command_with_their_code(monkeypatch: pytest.MonkeyPatch, cases: Cases) -> None:
+    @in_turn(("path", "name"), cases)
+    def each(patch: pytest.MonkeyPatch, path: tuple[str, ...], name: str) -> None:
+        error, code, how = ENDS[name]
+        failing(patch, error)
+        result = invoke(*arguments_of(path))
+        assert result.exit_code == code, result.output
+        assert len(result.stderr.partition(how)[2]) > 10, "it says what goes on"
+
+    each(patch=monkeypatch)
+
+
+@pytest.mark.parametrize("cases", spread(ANSWERS))
+def test_broken_answers_are_sentences_in_every_command(monkeypatch: pytest.MonkeyPatch, cases: Cases) -> None:
+    in_turn(("path", "answer"), cases)(_a_broken_answer_is_a_sentence)(monkeypatch=monkeypatch)
+
+
+def _a_broken_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], answer: bytes) -> None:
     def reply(self: httpx.Client, method: str, url: str, **options: Any) -> httpx.Response:
         return httpx.Response(200, content=answer, request=httpx.Request(method, "http://127.0.0.1:9/api/v1/x"))
 
@@ -169,7 +180,7 @@ def test_broken_answers_are_sentences_in_every_command(
     assert invoke(*arguments_of(path)).exit_code in (0, 1, 2, 100, 101)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@in_turn("name", FAULTS)
 def test_faults_of_files_are_sentences(monkeypatch: pytest.MonkeyPatch, name: str, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("a: 1")
 
