@@ -18,6 +18,7 @@ from scheduling.input_files import unpack
 from scheduling.simulator.clusters import load_cluster
 from scheduling.simulator.readers import Trace, load_trace
 from scheduling.simulator.trace import read_throughputs
+from tests.cases import in_turn
 
 SACCT = "JobID|Submit|ElapsedRaw|AllocTRES|JobName|Account\n"
 ROW = "1|2026-03-02T09:00:00|60|gres/gpu=1|a|chem\n"
@@ -33,7 +34,7 @@ def load(folder: Path, text: str | bytes, name: str = "t", zone: str = "UTC") ->
     return load_trace(path, zone=ZoneInfo(zone))
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("text", "place"),
     [
         (SACCT + ROW + "2|2026-03-02T09:00:00|60|gres/gpu=1|a|b|chem\n", "line 3, column 7: 7 columns where 6"),
@@ -61,7 +62,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("header", [SACCT, SACCT.replace("\n", "|\n")])
+@in_turn("header", [SACCT, SACCT.replace("\n", "|\n")])
 def test_one_bar_at_the_end_of_a_line_is_parsable_output(tmp_path: Path, header: str) -> None:
     [job] = load(tmp_path, header + ROW.replace("\n", "|\n")).jobs
     assert (job.id, job.project, job.total_steps) == ("1", "chem", 60.0)
@@ -69,9 +70,7 @@ def test_one_bar_at_the_end_of_a_line_is_parsable_output(tmp_path: Path, header:
         load(tmp_path, header + ROW.replace("\n", "||\n"))
 
 
-@pytest.mark.parametrize(
-    "state", ["RUNNING", "PENDING", "SUSPENDED", "RESIZING", "CONFIGURING", "STOPPED", "R", "PD", "running"]
-)
+@in_turn("state", ["RUNNING", "PENDING", "SUSPENDED", "RESIZING", "CONFIGURING", "STOPPED", "R", "PD", "running"])
 def test_a_job_that_had_not_ended_is_counted_as_such(tmp_path: Path, state: str) -> None:
     text = "JobID|Submit|Start|End|Elapsed|State|AllocTRES\n"
     text += f"1|2026-10-25T05:00:00|2026-10-25T05:00:01|Unknown|6-11:00:00|{state}|gres/gpu=4\n"
@@ -84,7 +83,7 @@ def test_a_job_that_had_not_ended_is_counted_as_such(tmp_path: Path, state: str)
     ]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("row", "why"),
     [
         ("1|2026-01-01T05:00:00|2026-01-01T05:00:01|Unknown||gres/gpu=1", "jobs that had not ended"),
@@ -126,7 +125,7 @@ def test_pods_and_instances_that_end_before_they_start_are_told(tmp_path: Path) 
     }
 
 
-@pytest.mark.parametrize("row", [",66,1,a", "2017-10-09 07:01:55,66,,a", "2017-10-09 07:01:55,,1,a"])
+@in_turn("row", [",66,1,a", "2017-10-09 07:01:55,66,,a", "2017-10-09 07:01:55,,1,a"])
 def test_an_empty_cell_is_no_default(tmp_path: Path, row: str) -> None:
     with pytest.raises(InvalidInput, match=r"line 2, column (timestamp|num_gpus|duration): ''"):
         load(tmp_path, f"{PHILLY}{row}\n")
@@ -146,8 +145,8 @@ TABLE = TIRESIAS + "1,2,0,60\n2,1,5,30\n"
 JSON = '{"schema": "evenkeel-trace/1", "jobs": [{"id": "1", "total_steps": 5, "throughputs": {"a": [1]}}]}'
 
 
-@pytest.mark.parametrize("kind", PACKERS)
-@pytest.mark.parametrize("text", [TABLE, JSON])
+@in_turn("kind", PACKERS)
+@in_turn("text", [TABLE, JSON])
 def test_compressed_files_are_read_and_damaged_ones_named(tmp_path: Path, kind: str, text: str) -> None:
     data = PACKERS[kind](text.encode())
     assert load(tmp_path, data, f"t.{kind}").jobs[0].id == "1"
@@ -164,13 +163,13 @@ def test_a_compressed_workload_is_known_by_the_name_within(tmp_path: Path) -> No
     assert load(tmp_path, gzip.compress(swf.encode()), "t.swf.gz").format == "swf"
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("text", [TABLE, JSON])
+@in_turn("encoding", ["utf-8-sig", "utf-16"])
+@in_turn("text", [TABLE, JSON])
 def test_byte_order_marks_are_read(tmp_path: Path, encoding: str, text: str) -> None:
     assert load(tmp_path, text.encode(encoding)).jobs[0].id == "1"
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("data", "what"),
     [
         (b"PK\x03\x04rest", "ZIP archive"),
@@ -206,8 +205,8 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, data: bytes, what: str) ->
         load(tmp_path, data)
 
 
-@pytest.mark.parametrize("data", [b'{"nodes": [], "nodes": []}', b"[" * 200_000, b"1" * 5_000, b"\xff", b"PK\x03\x04"])
-@pytest.mark.parametrize("read", [load_cluster, read_throughputs, read_case])
+@in_turn("data", [b'{"nodes": [], "nodes": []}', b"[" * 200_000, b"1" * 5_000, b"\xff", b"PK\x03\x04"])
+@in_turn("read", [load_cluster, read_throughputs, read_case])
 def test_clusters_throughputs_and_cases_are_read_as_strictly(
     tmp_path: Path, data: bytes, read: Callable[[Path], object]
 ) -> None:
