@@ -90,6 +90,7 @@ def _in_project(operation: Operation, actor: str) -> frozenset[int]:
     return frozenset({403}) if operation.places else frozenset({400, 403})
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("tag", sorted({o.spec["tags"][0] for o in OPERATIONS}))
 def test_everybody_gets_what_the_operation_declares(tag: str, things: Things) -> None:
     wrong = {}

@@ -935,6 +935,7 @@ def _run(name: str, plant: Plant, patch: Patch, fail: Fail) -> None:
     assert "t0ps3cret" not in row.error
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_failing_item_stops_no_other(name: str, monkeypatch: Patch) -> None:
     @in_turn(("plant", "fail"), product(PLANTS[name], [by_runtime_error, by_the_database]))
