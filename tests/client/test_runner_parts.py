@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from evenkeel.runner.files import (
     read_object,
     read_plain,
 )
+from evenkeel.runner.following import FollowingRunner
 from evenkeel.runner.last_words import MAX_WORDS, is_out_of_memory, last_words
 from evenkeel.runner.listening import MAX_METRICS, SPEED_WINDOW_S, Heard, Listener
 from evenkeel.runner.processes import Process
@@ -393,3 +396,33 @@ def test_neither_of_two_long_words_is_left_out() -> None:
 )
 def test_want_of_memory_is_known_by_the_type_and_the_beginning_of_the_text(kind: str, text: str, memory: bool) -> None:
     assert is_out_of_memory(kind, text) is memory
+
+
+def test_what_the_runner_and_its_libraries_write_is_in_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "runner.log"
+    log.write_text("before\n")
+    code = """
+import os, pathlib, sys
+from evenkeel.runner import entry
+entry._redirect(pathlib.Path(sys.argv[1]))
+os.write(1, b"output\\n")
+os.write(2, b"errors\\n")
+print("printed", os.read(0, 10))
+"""
+    done = subprocess.run([sys.executable, "-c", code, log], input=b"typed", capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert log.read_text() == "before\noutput\nerrors\nprinted b''\n"
+
+
+def test_a_process_that_no_worker_is_ends_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker left behind becomes the runner's own child, and ends before it or after."""
+    (tmp_path / "token").touch()
+    follower = FollowingRunner(tmp_path, spec(), "n2", Secrets())
+    one = worker(0)
+    follower._workers = [one]
+    ended = iter([(one.pid + 1, 9), (one.pid, 1 << 8), (one.pid + 2, 0), (0, 0)])
+    monkeypatch.setattr(os, "waitpid", lambda pid, options: next(ended))
+    follower._reap()
+    assert one.exit_code == 1
+    assert [(who, status) for _, who, status in follower._ended] == [(one, 1 << 8)]
+    assert next(ended, None) is None

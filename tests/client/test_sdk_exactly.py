@@ -123,6 +123,7 @@ def saver(place: Path, said: Lines | None = None, **settings: Any) -> tuple[Save
         (5, 7, 10, True),
         (5, 4, 6, True),
         (1, 4, 5, True),
+        (1, None, 1, True),
     ],
 )
 def test_an_interval_is_over_at_its_next_multiple(
@@ -226,6 +227,10 @@ def test_without_torch_only_json_can_be_saved(tmp_path: Path, monkeypatch: pytes
     assert state.read_state(tmp_path / "x", "json") == {"a": 1}
     with pytest.raises(CheckpointError, match="without PyTorch"):
         state.write_state(tmp_path / "y", {1}, "torch")
+    kept = {"a": [1]}
+    copied = state.copy_state(kept)
+    kept["a"].append(2)
+    assert copied == {"a": [1]}
 
 
 # What it says -----------------------------------------------------------------------------------------------
