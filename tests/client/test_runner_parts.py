@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from evenkeel.runner import listening, workers
+from evenkeel.runner import following, listening, workers
 from evenkeel.runner.files import (
     MAX_DEPTH,
     create_private,
@@ -24,6 +25,7 @@ from evenkeel.runner.files import (
 from evenkeel.runner.following import FollowingRunner
 from evenkeel.runner.last_words import MAX_WORDS, is_out_of_memory, last_words
 from evenkeel.runner.listening import MAX_METRICS, SPEED_WINDOW_S, Heard, Listener
+from evenkeel.runner.output import RotatingLog
 from evenkeel.runner.processes import Process
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.trees import Bounds, OutOfBounds, remove_below, remove_tree, walk
@@ -426,3 +428,29 @@ def test_a_process_that_no_worker_is_ends_without_a_word(tmp_path: Path, monkeyp
     assert one.exit_code == 1
     assert [(who, status) for _, who, status in follower._ended] == [(one, 1 << 8)]
     assert next(ended, None) is None
+
+
+@in_turn(
+    ("killed", "signalled", "kills", "oom"),
+    [(True, False, 1, True), (True, True, 1, False), (False, False, 1, False), (True, False, 0, False)],
+)
+def test_the_first_node_is_told_whether_memory_was_short_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool, signalled: bool, kills: int, oom: bool
+) -> None:
+    (tmp_path / "token").touch()
+    follower, sent = FollowingRunner(tmp_path, spec(), "n2", Secrets()), list[Any]()
+    follower._channel, follower._oom_kills = SimpleNamespace(send=sent.append), 0  # type: ignore[assignment]
+    monkeypatch.setattr(following, "kernel_oom_kills", lambda: kills)
+    one: Any = SimpleNamespace(rank=3, killed=killed, signalled=signalled, output=SimpleNamespace(tail=b"last"))
+    follower._tell_end(one, 9)
+    assert sent == [{"kind": "ended", "rank": 3, "status": 9, "tail": "last", "oom": oom}]
+
+
+def test_a_log_is_for_its_account_and_group_and_is_opened_once_at_a_time(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "log", 4)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        log.write(b"four")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    log.close()
+    assert {path.stat().st_mode & 0o137 for path in tmp_path.iterdir()} <= {0, 0o40}
