@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import tempfile
@@ -123,12 +122,10 @@ def test_a_way_out_that_cannot_be_mended_keeps_no_look_waiting(place: Path, monk
     find(monkeypatch, place / "bin", "exit 1")
     found, goes_on, tried, now = made(place, "own"), threading.Event(), list[int | None](), [1_000.0]
 
-    @contextlib.contextmanager
-    def joined(account: Account, api_url: str = "") -> Iterator[None]:
+    def joined(account: Account) -> None:
         tried.append(account.uid)
         assert goes_on.wait(30)
         raise ExecutorError("pasta did not set it up", permanent=False)
-        yield
 
     def look(*uids: int) -> None:
         for uid in uids:
@@ -146,7 +143,7 @@ def test_a_way_out_that_cannot_be_mended_keeps_no_look_waiting(place: Path, monk
     with subprocess.Popen(["unshare", "--net", "sleep", "600"]) as process:
         try:
             until(lambda: networks.network_of(process.pid) != networks.network_of("self"), "a network")
-            monkeypatch.setattr(networks.time, "monotonic", lambda: now[0])
+            monkeypatch.setattr("scheduling.executors.local.networks.time.monotonic", lambda: now[0])
             look(1, 2, 1)  # while the first is being mended
             assert attempts() == [1]
             look(1, 2, 1, 2)
