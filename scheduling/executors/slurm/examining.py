@@ -314,9 +314,9 @@ def _of_reach(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     said: dict[Finding, list[str]] = {}
     for one in found:
         said.setdefault(reach_finding(_ANY_NODE, one["reached"]), []).append(str(one["node"]))
-    told = [(one, nodes) for one, nodes in said.items() if not (one.ok and one.known)]
-    for one, nodes in told:
-        yield replace(one, seen=one.seen.replace(_ANY_NODE, fold_names(nodes), 1))
+    told = [(finding, nodes) for finding, nodes in said.items() if not (finding.ok and finding.known)]
+    for finding, nodes in told:
+        yield replace(finding, seen=finding.seen.replace(_ANY_NODE, fold_names(nodes), 1))
     if said and not told:
         yield replace(next(iter(said)), seen="no job on the nodes that were asked can reach them")
 
