@@ -28,8 +28,8 @@ _TURNED = re.compile(rf"{_TURNING}(?:(?:(?![:;,.()\n])[\W\d_])*{_TURNING})*")
 
 
 def one_line(text: str) -> str:
-    """The text in normal form C without white space around it; ValueError where part of it would not be seen."""
-    text = unicodedata.normalize("NFC", text).strip()
+    """The text in normal form C with plain spaces, none around it; ValueError where part of it would not be seen."""
+    text = _plainly_spaced(unicodedata.normalize("NFC", text)).strip()
     check_line(text)
     return text
 
@@ -74,9 +74,9 @@ def isolated(text: str) -> str:
     return text if text.isascii() else _TURNED.sub("\u2068\\g<0>\u2069", text)
 
 
-def searched(text: str) -> str:
-    """As names are kept, so that a term finds them however it was typed."""
-    return unicodedata.normalize("NFC", text)
+def _plainly_spaced(text: str) -> str:
+    """No-break, wide and narrow spaces look like one, so two names could differ by them alone."""
+    return text if text.isascii() else "".join(" " if unicodedata.category(c) == "Zs" else c for c in text)
 
 
 def named(character: str) -> str:

@@ -10,8 +10,9 @@ django.setup(set_prefix=False)  # loads the apps: the imports below need them
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from channels.security.websocket import WebsocketDenier  # noqa: E402
 from django.conf import settings  # noqa: E402
-from django.urls import path  # noqa: E402
+from django.urls import path, re_path  # noqa: E402
 
 from portal.live.websocket import LiveConsumer  # noqa: E402
 from portal.web.bodies import BodyLimit  # noqa: E402
@@ -25,7 +26,11 @@ application = ProtocolTypeRouter(
             limit=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
             upload_limit=settings.EVENKEEL_MATERIAL.bundle_max_bytes,
         ),
-        "websocket": OwnOrigin(AuthMiddlewareStack(URLRouter([path("ws/v1/live", LiveConsumer.as_asgi())]))),
+        "websocket": OwnOrigin(
+            AuthMiddlewareStack(
+                URLRouter([path("ws/v1/live", LiveConsumer.as_asgi()), re_path("", WebsocketDenier.as_asgi())])
+            )
+        ),
     }
 )
 

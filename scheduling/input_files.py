@@ -69,7 +69,25 @@ _COMPRESSED: tuple[tuple[bytes, str, _Opener], ...] = (
     (b"\x28\xb5\x2f\xfd", ".zst", _zstd),
 )
 _REFUSED: tuple[tuple[bytes, str], ...] = (
-    (b"PK\x03\x04", "a ZIP archive or an Excel workbook; unpack it, or export it as CSV"),
+    *(
+        (magic, "a ZIP archive or an Excel workbook; unpack it, or export it as CSV")
+        for magic in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+    ),
+    *((magic, f"compressed more than once ({suffix} within); unpack it") for magic, suffix, _ in _COMPRESSED),
+    (b"\x5d\x00\x00", "compressed with LZMA alone (.lzma); unpack it with xz --format=lzma -d"),
+    (b"\x04\x22\x4d\x18", "compressed with LZ4; unpack it with lz4 -d"),
+    (b"LZIP", "compressed with lzip; unpack it with lzip -d"),
+    *(
+        (bytes((low,)) + b"\x2a\x4d\x18", "Zstandard with a frame that is skipped; unpack it with zstd -d")
+        for low in range(0x50, 0x60)
+    ),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook or another Office document; export it as CSV"),
+    (b"%PDF", "a PDF; export the table as CSV"),
+    (b"ARROW1", "an Arrow file; export it as CSV"),
+    (b"Obj\x01", "an Avro file; export it as CSV"),
+    (b"\x89HDF", "an HDF5 file; export it as CSV"),
+    (b"\x93NUMPY", "a NumPy array; export it as CSV"),
+    *((magic, "a web page; download the file itself") for magic in (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML")),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it"),
     (b"Rar!", "a RAR archive; unpack it"),
     (b"PAR1", "a Parquet file; export it as CSV"),
@@ -115,6 +133,11 @@ def _refuse_binary(path: Path, start: bytes) -> None:
             raise InvalidInput(f"{path}: it is {what}")
     if start[257:262] == b"ustar":
         raise InvalidInput(f"{path}: it is a tar archive; unpack it and name one file of it")
+    for zeros, name in ((start[1:8:2], "UTF-16LE"), (start[0:8:2], "UTF-16BE")):
+        if len(start) >= 8 and zeros == bytes(4) and start[:8].count(0) == 4:
+            raise InvalidInput(
+                f"{path}: it is {name} text without a byte order mark; convert it: iconv -f {name} -t UTF-8"
+            )
 
 
 def opening(path: Path, size: int = 8192) -> str:

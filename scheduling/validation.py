@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeGuard, TypeVar, get_args
 
 from pydantic import BaseModel, GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -58,6 +59,11 @@ def problem(error: ValidationError, kind: Any, *at: str) -> str:
 def place(parts: Sequence[int | str]) -> str:
     """("nodes", 1, "count") as nodes[1].count."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """A finite number; no boolean, and no integer that is more than a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def shown(value: object) -> str:

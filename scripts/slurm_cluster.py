@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -31,6 +32,7 @@ ACCOUNTING_PROGRAMS = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db",
 LOOPBACK = "127.0.0.1"
 READY_S = 90.0
 ENDING_S = 15.0
+RESUME_TIMEOUT_S = 120
 
 
 def missing(accounting: bool = False) -> list[str]:
@@ -79,6 +81,7 @@ class SlurmCluster:
     hidden: Path | None = None  # in place of a directory below the root
     commands: Path | None = None  # of another Slurm, see scripts.slurm_chroot
     more: tuple[str, ...] = ()  # further lines of slurm.conf
+    boot_s: float | None = None  # power saving: nodes that are powered down come up so long after Slurm asked for them
     _database: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -205,6 +208,7 @@ class SlurmCluster:
             f"AutoDetect=off\nNodeName={names} Name=gpu Type=a100 File={device_files}\n"
         )
         self.conf.write_text(self._configuration(ports))
+        self._write_power_saving()
         if "22.05" not in self._ask("slurmd", "-V"):  # which needs none where no plugin asks for control groups
             (self.root / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         if self.accounting:
@@ -229,6 +233,7 @@ class SlurmCluster:
         ]  # fmt: skip
         if not self.links and not self.in_namespace:
             lines.append("CommunicationParameters=NoInAddrAny")
+        lines += self._power_saving()
         if self.accounting:
             lines += [
                 "AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=127.0.0.1",
@@ -242,6 +247,43 @@ class SlurmCluster:
         ]
         lines += ["PartitionName=main Nodes=ALL Default=YES MaxTime=1-0 State=UP", *self.more]
         return "\n".join(lines) + "\n"
+
+    def power_down(self, name: str) -> None:
+        """Slurm has the node's slurmd stopped, and started again for the next job there."""
+        self._ask("scontrol", "update", f"nodename={name}", "state=power_down")
+        until(lambda: "POWERED_DOWN" in self._state(name), f"{name}, powered down,")
+
+    def wake(self, name: str) -> None:
+        if "POWERED_DOWN" in self._state(name):
+            self._ask("scontrol", "update", f"nodename={name}", "state=power_up")
+        until(lambda: self._state(name) == "IDLE", f"{name}, woken,")
+
+    def _state(self, name: str) -> str:
+        return self._ask("scontrol", "--oneliner", "show", "node", name).partition(" State=")[2].partition(" ")[0]
+
+    def _power_saving(self) -> list[str]:
+        """It powers nothing down by itself within a day."""
+        if self.boot_s is None:
+            return []
+        return [
+            f"SuspendProgram={self.root}/suspend", f"ResumeProgram={self.root}/resume", "SuspendTime=86400",
+            "SuspendTimeout=3", f"ResumeTimeout={RESUME_TIMEOUT_S}", "ResumeRate=0", "SuspendRate=0",
+        ]  # fmt: skip
+
+    def _write_power_saving(self) -> None:
+        marks = {"SLURM_CONF": str(self.conf), "SLURM_CLUSTER_ROOT": str(self.root), "PATH": self._env()["PATH"]}
+        exports = "".join(f"export {name}={value}\n" for name, value in marks.items())
+        hiding = shlex.join(without(self.head_only)) if self.hides else ""
+        each = {
+            "suspend": f'kill "$(cat {self.root}/run/slurmd.$1.pid)"',
+            "resume": f'sleep {self.boot_s}; exec {hiding} slurmd -b -N "$1"',
+        }
+        for name, does in each.items():  # Slurm ends what is left of the program itself, and closes its output
+            begin = f'setsid {self.root}/{name}-one "$node" </dev/null >>{self.root}/log/{name}.log 2>&1'
+            loop = f'for node in $(scontrol show hostnames "$1"); do {begin} & done'
+            for script, line in ((self.root / name, loop), (self.root / f"{name}-one", does)):
+                script.write_text(f"#!/bin/sh\n{exports}{line}\n")
+                script.chmod(0o755)
 
     def _address(self, number: int) -> str:
         return self.links.nodes[f"gpu{number}"] if self.links else LOOPBACK

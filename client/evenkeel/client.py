@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import ssl
 import time
@@ -60,16 +61,17 @@ class Client:
         self.url = url.rstrip("/")
         headers = {"Accept": "application/json", "User-Agent": "evenkeel-cli", "Referer": f"{self.url}/"}
         if token:
-            headers["Authorization"] = f"Bearer {token}"
+            headers["Authorization"] = f"Bearer {_sendable(token)}"
         self._sleep = sleep
-        self._http = httpx.Client(
-            base_url=f"{self.url}/api/v1/",
-            headers=headers,
-            timeout=timeout,
-            transport=transport,
-            # Reading the authorities takes a tenth of a second.
-            verify=not self.url.startswith("http://") and authorities(),
-        )
+        # Reading the authorities takes a tenth of a second.
+        verify = not self.url.startswith("http://") and authorities()
+        try:
+            self._http = httpx.Client(
+                base_url=f"{self.url}/api/v1/", headers=headers, timeout=timeout, transport=transport, verify=verify
+            )
+        except (ImportError, ValueError) as error:  # of the URL, and of the environment's proxies
+            what = "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used"
+            raise ClientError(f"{what}: {error}") from None
         self.projects = resources.Projects(self)
         self.people = resources.People(self)
         self.audit = resources.Audit(self)
@@ -260,9 +262,22 @@ class Client:
 
 def authorities() -> ssl.SSLContext:
     """Those that this machine trusts, a site's own among them, beside those that come with httpx."""
-    context = httpx.create_ssl_context()
-    context.load_default_certs()
+    try:
+        context = httpx.create_ssl_context()
+        context.load_default_certs()
+    except OSError as error:
+        named = [name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ]
+        where = f" that {' and '.join(named)} name" if named else ""
+        raise ClientError(f"the certificates{where} cannot be read: {error.strerror or error}") from None
     return context
+
+
+def _sendable(token: str) -> str:
+    """It is not repeated: what is wrong with it may be what surrounds a secret."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        what = "the token has characters that no token has, as a space or a line end"
+        raise ClientError(f"{what}: set EVENKEEL_TOKEN anew, or run `evenkeel login`")
+    return token
 
 
 def _segment(job: str) -> str:

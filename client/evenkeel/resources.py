@@ -57,8 +57,8 @@ class Projects(Resource):
     def restore(self, key: str) -> schemas.ProjectDetail:
         return self._client.one(schemas.ProjectDetail, "POST", f"projects/{part(key)}/restore")
 
-    def members(self, key: str) -> Iterator[schemas.Member]:
-        return self._client.rows(schemas.Member, f"projects/{part(key)}/members")
+    def members(self, key: str, *, email: str | None = None) -> Iterator[schemas.Member]:
+        return self._client.rows(schemas.Member, f"projects/{part(key)}/members", given(email=email))
 
     def add_member(self, key: str, email: str, role: Role, *, confirm_unproved: bool = False) -> schemas.Member:
         """ApiError with UNPROVED where the address of the account was never proved, unless that is confirmed."""

@@ -3637,6 +3637,8 @@ class Node(TypedDict):
     lost: bool
     unclear: str | None
     unclear_since_at: str | None
+    power: Literal["powered_down", "powering_up"] | None
+    up_in_s: float | None
     cpus: int
     memory_mib: int
     last_seen_at: str | None
@@ -3656,6 +3658,8 @@ class NodeDetail(TypedDict):
     lost: bool
     unclear: str | None
     unclear_since_at: str | None
+    power: Literal["powered_down", "powering_up"] | None
+    up_in_s: float | None
     cpus: int
     memory_mib: int
     last_seen_at: str | None

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from accounts import audit
-from accounts.models import AuditEntry
+from accounts.models import AuditEntry, User
 from portal.api.access import Access
 from portal.api.inputs import At, PageQuery, Query, Word
 from portal.api.operations import operation, signed_in
@@ -79,7 +79,6 @@ class AuditExportView(APIView):
 
 def _conditions(query: AuditFilters) -> list[Q]:
     given = {
-        "actor_email__iexact": query.actor,
         "target__icontains": query.target,
         "address": query.address,
         "request_id": query.request_id,
@@ -88,7 +87,11 @@ def _conditions(query: AuditFilters) -> list[Q]:
     }
     if query.action:
         given["action__startswith" if query.action.endswith(".") else "action"] = query.action
-    return [Q(**{name: value}) for name, value in given.items() if value is not None]
+    conditions = [Q(**{name: value}) for name, value in given.items() if value is not None]
+    if query.actor is not None:  # an entry has the address as it was then
+        address = User.objects.normalize_email(query.actor.strip())
+        conditions.append(Q(actor_email__iexact=query.actor) | Q(actor_email=address))
+    return conditions
 
 
 async def _stream(kind: str, conditions: list[Q]) -> AsyncIterator[str]:

@@ -17,7 +17,7 @@ from accounts.selectors import ROLES, access_project, memberships_reaching
 from accounts.services import add_member
 from portal.api.access import Access
 from portal.api.errors import Refused
-from portal.api.inputs import Body, PageQuery, Query
+from portal.api.inputs import Body, PageQuery, Query, Word
 from portal.api.operations import operation, signed_in
 from portal.api.pagination import take_page
 from portal.api.parsing import JsonParser
@@ -50,6 +50,10 @@ class MemberWish(Body):
     confirm_unproved: ConfirmUnproved = False
 
 
+class MembersQuery(PageQuery):
+    email: Word | None = Field(None, description="Whose address this is, in any spelling of it.")
+
+
 class RoleWish(Body):
     role: Role = Field(examples=["viewer"])
     confirm_unproved: ConfirmUnproved = False
@@ -58,11 +62,13 @@ class RoleWish(Body):
 class MembersView(APIView):
     parser_classes = [JsonParser]
 
-    @operation("list_members", MemberPage, access=Access.VIEWER, tag="projects", path=["project"], query=PageQuery)
-    def get(self, request: Request, project: str, query: PageQuery) -> Response:
+    @operation("list_members", MemberPage, access=Access.VIEWER, tag="projects", path=["project"], query=MembersQuery)
+    def get(self, request: Request, project: str, query: MembersQuery) -> Response:
         """Everybody with a role in the project, the highest that each has, and where it comes from."""
         row, role = access_project(signed_in(request), project)
         everybody = User.objects.filter(pk__in=memberships_reaching(row).order_by().values("user"))
+        if query.email is not None:
+            everybody = everybody.filter(email=User.objects.normalize_email(query.email.strip()))
         people, links = take_page(request, everybody, query, key="id", newest_first=False)
         highest: dict[int, Membership] = {}
         for membership in memberships_reaching(row).filter(user__in=people):

@@ -40,6 +40,7 @@ MOST_PROJECTS = 20
 
 class PeopleQuery(PageQuery):
     search: Word | None = Field(None, description="Part of a name or of an email.")
+    email: Word | None = Field(None, description="Whose address this is, in any spelling of it.")
     kind: Literal["person", "service"] | None = None
     is_admin: bool | None = None
     is_active: bool | None = None
@@ -71,6 +72,8 @@ class PeopleView(APIView):
                 | Q(first_name__icontains=words)
                 | Q(last_name__icontains=words)
             )
+        if query.email is not None:
+            rows = rows.filter(email=User.objects.normalize_email(query.email.strip()))
         if query.kind is not None:
             rows = rows.filter(kind=query.kind)
         if query.is_admin is not None:

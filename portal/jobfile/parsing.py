@@ -47,7 +47,20 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldPro
 
 
 #: Keys whose values may hold secrets, wherever they stand: what was wrong with one is said without the value.
-_SECRETIVE = frozenset({"env", "command", "args", "secrets", "requirements", "git", "url"})
+_SECRETIVE = frozenset({
+    "env", "command", "args", "secrets", "requirements", "git", "url", "secret", "token_secret", "password", "token",
+    "value",
+})  # fmt: skip
+#: Text where a mapping or a list is due may be anything, a whole file too.
+_NOT_TEXT = frozenset({"dict_type", "list_type", "model_type", "model_attributes_type", "dataclass_type"})
+
+
+def _place(location: Sequence[str]) -> str:
+    """The keys that lead there, less what may be a value: as in `env: {"KEY=value": ...}`, or an address."""
+    parts = ["(an address)" if "://" in part else part for part in location]
+    if "env" in parts[:-1]:
+        parts[-1] = parts[-1].partition("=")[0]
+    return ".".join(parts)
 
 
 def _shown_input(location: Sequence[str], value: Any) -> str:
@@ -79,7 +92,7 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     fields, whole = model.model_fields, "job file" if issubclass(model, JobFile) else "body"
     # Of a value that may be of several kinds pydantic names the kind, by our functions where it has some.
     location = [str(part) for part in error["loc"] if not str(part).startswith("function-")]
-    field = ".".join(location)
+    field = _place(location)
     message = _IN_WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
         known = known_keys(model, location[:-1])
@@ -88,7 +101,7 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
         field, message = named[1], named[2]
     elif error["type"] == "value_error" and message == "give either model_type or command":
         field = "model_type"
-    elif model.model_config.get("hide_input_in_errors"):
+    elif model.model_config.get("hide_input_in_errors") or error["type"] in _NOT_TEXT:
         pass
     elif repeated := _shown_input(location, error.get("input")):
         message = f"{message}, not {repeated}"

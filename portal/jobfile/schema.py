@@ -135,7 +135,8 @@ class JobFile(Part):
     def _names(self) -> JobFile:
         bad = [k for k in self.env if not ENV_NAME.match(k) or k.startswith("EVENKEEL_")]
         if bad:
-            raise ValueError(f"env: {bad[0]!r} is no variable name that a job may set")
+            name = bad[0].partition("=")[0]  # of one written as NAME=value no value is repeated
+            raise ValueError(f"env: {name!r} is no variable name that a job may set")
         if bad := [k for k in self.labels if not LABEL_KEY.match(k)]:
             raise ValueError(f"labels: {bad[0]!r} must be letters, digits and _ . / -, at most 63")
         if any(len(curve) > 10_000 or not curve for curve in self.throughput.values()):

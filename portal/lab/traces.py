@@ -27,6 +27,8 @@ MOST_BYTES = 32 * 1024**2
 MOST_UNPACKED_BYTES = 256 * 1024**2
 #: Of one person; the oldest go first.
 MOST_KEPT = 20
+#: Throughputs, one for each number of GPUs of each type of each job: they are kept written out.
+MOST_POINTS = 20_000_000
 
 
 def store_trace(*, actor: User, file: Any, format: str) -> Trace:
@@ -49,6 +51,9 @@ def store_trace(*, actor: User, file: Any, format: str) -> Trace:
             raise Problems([FieldProblem("file", said[:500], "invalid")]) from None
     if len(found.jobs) > MOST_JOBS:
         raise Problems([FieldProblem("file", f"has {len(found.jobs)} jobs; {MOST_JOBS} at most", "too_many")])
+    if (points := sum(len(curve.steps_per_s) for job in found.jobs for curve in job.curves.values())) > MOST_POINTS:
+        said = f"has jobs with {points:,} throughputs in all, one for each number of GPUs; {MOST_POINTS:,} at most"
+        raise Problems([FieldProblem("file", said, "too_many")])
     packed = pack({"schema": SCHEMA, "jobs": [entry_of(job) for job in found.jobs]})
     summary = {
         "jobs": len(found.jobs),

@@ -51,7 +51,9 @@ def _note(seen: Run, fact: Fact | None) -> None:
     if run.engine_waits.partition(BEHIND)[0] != fact.waits.partition(BEHIND)[0]:
         text = f"#{run.job.number} {run.job.name}: {fact.waits}"
         events.append(kind="engine_waits", job=run.job, run=run, at=at, text=text)
-    changes = {"engine_waits": fact.waits[:200], "engine_waits_since": run.engine_waits_since or at}
+    came_up = run.engine_waits.startswith(POWERING_UP) and not fact.waits.startswith(POWERING_UP)
+    since = at if came_up else run.engine_waits_since or at  # the wake-up is no wait that ends by a new placement
+    changes = {"engine_waits": fact.waits[:200], "engine_waits_since": since}
     if State(run.state) is State.LAUNCHING:
         _begin_again(run, at)
     Run.objects.filter(pk=run.pk).update(**changes)

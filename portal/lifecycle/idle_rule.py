@@ -82,7 +82,3 @@ def warned_of(job: Job, run: Run, row: RunActivity | None, rule: IdleRule) -> Id
     if row is None or row.warned_at is None or row.epoch != run.epoch or State(run.state) not in TRAINING:
         return None
     return idle_of(row, rule, uses_sdk=run.uses_sdk, can_park=can_be_parked(job, run))
-
-
-def _iso(at: datetime | None) -> str | None:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None

@@ -20,7 +20,8 @@ FIELD = "environment.requirements"
 _HASH = re.compile(r"\s--hash=sha(?:256|384|512):[0-9a-f]{64,128}(?=\s|$)")
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}(?=\s|[\[<>=!~;,(]|$)")
-_OPTION = re.compile(r"(?:^|(?<=\s))--?[A-Za-z][A-Za-z-]{0,40}")
+#: Of a short one the letter alone: its value may follow at once, as in -iADDRESS.
+_OPTION = re.compile(r"(?:^|(?<=\s))(?:--[A-Za-z][A-Za-z-]{0,40}|-[A-Za-z])")
 _OURS = frozenset({"evenkeel", "pip"})
 #: What people call the packages that every environment has already.
 _TITLES = {"torch": "PyTorch"}
@@ -72,11 +73,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 def _requirement(line: str) -> str:
     hashes = sorted(found.strip() for found in _HASH.findall(f" {line}"))
     plain = _HASH.sub("", f" {line}").strip()
-    if (
-        option := _OPTION.search(plain)
-        if plain.startswith("-")
-        else re.search(r"(?<=\s)--?[A-Za-z][A-Za-z-]{0,40}", plain)
-    ):
+    if option := _OPTION.search(plain):
         raise ValueError(_refused_option(option[0]))
     try:
         wanted = Requirement(plain)

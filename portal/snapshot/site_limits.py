@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -71,6 +71,10 @@ class SiteLimits:
                 found[mine[-1]] = domain.Limit(
                     "gpus", bounds.gpus, level=bounds.gpus_says, text=bounds.gpus_says, word="QOSMaxGRESPerJob"
                 )
+            elif job.max_gpus is not None and job.max_gpus < bounds.least:
+                mine.append(f"slurm-job-{job.pk}")
+                text = f"{bounds.least_says}, and this one takes at most {job.max_gpus}"
+                found[mine[-1]] = domain.Limit("gpus", 0, level=bounds.least_says, text=text, word="QOSMinGRES")
             keys[job.pk] = (*keys.get(job.pk, ()), *mine)
         ours = self._ours() if any(one.used for one in shared.values()) else {}
         return found | {key: _limit(one, ours.get(key, 0)) for key, one in shared.items()}, keys
@@ -83,15 +87,16 @@ class SiteLimits:
         columns = (
             "run__job__project_id",
             "run__job__owner_id",
+            "run_id",
             "accelerator_id",
             "accelerator__node__accelerator_type",
         )
-        held: dict[str, set[int]] = defaultdict(set)
-        for project_id, owner_id, gpu_id, kind in rows.values_list(*columns):
+        held: dict[str, set[object]] = defaultdict(set)
+        for project_id, owner_id, run_id, gpu_id, kind in rows.values_list(*columns):
             for one in self.of(project_id, owner_id).shared:
                 if one.type in (None, kind):
-                    held[one.key].add(gpu_id)
-        return {key: len(gpus) for key, gpus in held.items()}
+                    held[one.key].add(gpu_id if one.kind == "gpus" else run_id)
+        return {key: len(there) for key, there in held.items()}
 
     def bounded(
         self, views: Sequence[domain.Job], jobs: Sequence[Job], nodes: Iterable[domain.Node]
@@ -99,13 +104,13 @@ class SiteLimits:
         """The same with the most that each may have, and on how many nodes."""
         if not self.table:
             return tuple(views)
-        largest = Counter[str]()
+        sizes = defaultdict[str, list[int]](list)
         for node in nodes:
-            largest[node.type] = max(largest[node.type], len(node.gpu_ids))
+            sizes[node.type].append(len(node.gpu_ids))
         every = {str(job.pk): self.of(job.project_id, job.owner_id) for job in jobs}
         known = self.constraints(jobs)
         asks = {str(job.pk): asked for job in jobs if (asked := constraint_of(job.spec)) in known}
-        found = (_bounded(view, every[view.id], largest) for view in views)
+        found = (_bounded(view, every[view.id], sizes) for view in views)
         return tuple(replace(view, constraint=asks[view.id]) if view.id in asks else view for view in found)
 
     def constraints(self, jobs: Iterable[Job]) -> dict[str, frozenset[str]]:
@@ -123,20 +128,23 @@ def constraint_of(spec: Mapping[str, Any]) -> str:
 def _limit(one: Shared, ours: int) -> domain.Limit:
     beside = max(0, one.used - ours)
     most = max(0, one.most - beside)
-    return domain.Limit("gpus", most, one.type, one.level, text=one.says, beside=beside, word=one.word)
+    return domain.Limit(one.kind, most, one.type, one.level, text=one.says, beside=beside, word=one.word)
 
 
-def _bounded(view: domain.Job, bounds: Bounds, largest: Mapping[str, int]) -> domain.Job:
-    if bounds.nodes is None and bounds.gpus is None:
+def _bounded(view: domain.Job, bounds: Bounds, sizes: Mapping[str, Sequence[int]]) -> domain.Job:
+    """`sizes`: GPUs of each node, by type."""
+    if bounds.nodes is None and bounds.gpus is None and bounds.least == 1:
         return view
     most = [one for one in (view.max_gpus, bounds.gpus) if one is not None]
-    if bounds.nodes is not None and bounds.nodes.most is not None and largest:
-        kinds = view.types or tuple(largest)
-        most.append(bounds.nodes.most * max((largest.get(kind, 0) for kind in kinds), default=0))
-    least = max(view.min_gpus, bounds.nodes.least if bounds.nodes else 1)
-    return replace(
-        view, on_nodes=bounds.nodes, min_gpus=least, max_gpus=max(view.min_gpus, min(most)) if most else None
-    )
+    rule = bounds.nodes
+    if rule is not None and (rule.most is not None or rule.of_each is not None) and sizes:
+        kinds = view.types or tuple(sizes)
+        held = (sorted((rule.hold(size) for size in sizes.get(kind, ())), reverse=True) for kind in kinds)
+        most.append(max((sum(one[: rule.most]) for one in held), default=0))
+    least = max(view.min_gpus, rule.least if rule else 1)
+    if view.max_gpus is None or view.max_gpus >= bounds.least:
+        least = max(least, bounds.least)
+    return replace(view, on_nodes=rule, min_gpus=least, max_gpus=max(view.min_gpus, min(most)) if most else None)
 
 
 # At submission
@@ -149,7 +157,7 @@ def problems_of(bounds: Bounds, file: JobFile, largest: Mapping[str, int]) -> tu
     if bounds.nodes is not None:
         sizes = [size for kind, size in largest.items() if not file.gpus.types or kind in file.gpus.types]
         if bounds.nodes.most is not None and sizes:
-            mosts.append(bounds.nodes.most * max(sizes))
+            mosts.append(bounds.nodes.most * bounds.nodes.hold(max(sizes)))
             if least > mosts[-1]:
                 which = "which has" if bounds.nodes.most == 1 else "which have"
                 text = f"{bounds.nodes.says}, {which} {mosts[-1]} GPUs, not {least}"
@@ -157,10 +165,13 @@ def problems_of(bounds: Bounds, file: JobFile, largest: Mapping[str, int]) -> tu
         if (file.gpus.max or least) < bounds.nodes.least and file.gpus.max is not None:
             text = f"{bounds.nodes.says}: ask for at least {bounds.nodes.least} GPUs"
             problems.append(FieldProblem("gpus.max", text, "engine"))
-    together = [(one.most, one.says) for one in bounds.shared if one.type is None]
+    if file.gpus.max is not None and file.gpus.max < bounds.least:
+        problems.append(FieldProblem("gpus.max", f"{bounds.least_says}, not with {file.gpus.max}", "engine"))
+    together = [(one.most, one.says) for one in bounds.shared if one.type is None and one.kind == "gpus"]
     if bounds.gpus is not None:
         together.append((bounds.gpus, bounds.gpus_says))
         mosts.append(bounds.gpus)
-    short = [says for most, says in together if most < least]
-    problems += [FieldProblem("gpus.min", f"{says}, not {least}", "engine") for says in short[:1]]
+    short = [f"{says}, not {least}" for most, says in together if most < least]
+    short += [f"{one.says}: no job starts" for one in bounds.shared if one.kind == "running_jobs" and one.most < 1]
+    problems += [FieldProblem("gpus.min", text, "engine") for text in short[:1]]
     return problems, min(mosts, default=None)

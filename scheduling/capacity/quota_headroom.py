@@ -53,6 +53,9 @@ class Rooms:
         if limit.kind == "spent":
             return spent_reason(limit)
         if limit.kind == "running_jobs":
+            if limit.text:
+                there = f", {used + limit.beside} {'is' if used + limit.beside == 1 else 'are'} there"
+                return Reason("quota_jobs", f"{limit.text}{there}; this one starts when one ends.", detail)
             ahead = f"{used} {'goes' if used == 1 else 'go'} before"
             text = f"{who} may have {counted(limit.most, 'job')} running, and {ahead}; this one starts when one ends."
             return Reason("quota_jobs", text, detail)

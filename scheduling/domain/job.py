@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from scheduling.domain.usage_history import ResourceHistory
@@ -56,23 +56,36 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class NodeBounds:
-    """On how many nodes a job may be, by the rules of `where`; `most` None: on any number."""
+    """On how many nodes a job may be, by the rules of `where`; `most` None: on any number. `of_each`: the most GPUs of
+    one node that it may have, by those of `of_each_where`."""
 
     where: str
     most: int | None = None
     least: int = 1
+    of_each: int | None = None
+    of_each_where: str = ""
 
     @property
     def says(self) -> str:
-        most = None if self.most is None else f"{self.most} node{'' if self.most == 1 else 's'}"
+        most, found = None if self.most is None else f"{self.most} node{'' if self.most == 1 else 's'}", []
         if self.least > 1:
-            return f"{self.where} allows no job on fewer than {self.least} nodes" + (
-                f" or more than {most}" if most else ""
-            )
-        return f"{self.where} allows {most} a job"
+            more = f" or more than {most}" if most else ""
+            found.append(f"{self.where} allows no job on fewer than {self.least} nodes{more}")
+        elif most:
+            found.append(f"{self.where} allows {most} a job")
+        if self.of_each is not None:
+            found.append(f"{self.of_each_where} allows {self.of_each} GPU{'' if self.of_each == 1 else 's'} of a node")
+        return " and ".join(found)
 
-    def allow(self, count: int) -> bool:
-        return self.least <= count <= (count if self.most is None else self.most)
+    def allow(self, counts: Collection[int]) -> bool:
+        """Of GPUs, of each node that a job would be on."""
+        there = len(counts)
+        few = self.of_each is None or max(counts, default=0) <= self.of_each
+        return few and self.least <= there <= (there if self.most is None else self.most)
+
+    def hold(self, gpus: int) -> int:
+        """How many GPUs of a node with so many it may have."""
+        return gpus if self.of_each is None else min(gpus, self.of_each)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from scheduling.errors import InvalidInput
+from scheduling.validation import is_number
 
 #: In the order in which images have them.
 RESOURCES = ("gpu", "gpu_memory", "gpu_cores", "pcie")
@@ -49,7 +49,7 @@ def parse_history(value: Any, place: str = "history") -> ResourceHistory:
     if unknown:
         raise InvalidInput(f"{place}: {unknown[0]!r} is none of interval_s, {', '.join(RESOURCES)}")
     interval: Any = value.get("interval_s")
-    if not _is_number(interval) or interval <= 0:
+    if not is_number(interval) or interval <= 0:
         raise InvalidInput(f"{place}, interval_s: {interval!r} must be a number above 0")
     series = {name: _series(value.get(name), f"{place}, {name}") for name in RESOURCES}
     for name, samples in series.items():
@@ -62,10 +62,6 @@ def _series(value: Any, place: str) -> tuple[float, ...]:
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= MOST_SAMPLES:
         raise InvalidInput(f"{place}: it must be a list of 1 to {MOST_SAMPLES} numbers from 0 to 1")
     for number, sample in enumerate(value):
-        if not _is_number(sample) or not 0 <= sample <= 1:
+        if not is_number(sample) or not 0 <= sample <= 1:
             raise InvalidInput(f"{place}, {number}: {sample!r} must be a number from 0 to 1")
     return tuple(float(sample) for sample in value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -32,5 +33,5 @@ def keep_to_nodes(snapshot: Snapshot, field: View, layout: Layout) -> tuple[Layo
 
 def _breaks(job: Job, gpus: tuple[int, ...], node_of: Mapping[int, str]) -> bool:
     """What it holds already is its own."""
-    nodes = {node_of[gpu] for gpu in gpus if gpu in node_of}
-    return gpus != job.gpu_ids and job.on_nodes is not None and not job.on_nodes.allow(len(nodes))
+    counts = Counter(node_of[gpu] for gpu in gpus if gpu in node_of)
+    return gpus != job.gpu_ids and job.on_nodes is not None and not job.on_nodes.allow(counts.values())

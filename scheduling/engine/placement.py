@@ -115,10 +115,11 @@ class Board:
 
     def _choose(self, request: Request, multi_node: bool) -> list[int] | None:
         wanted, held, bounds = request.gang.count, self._by_node(request.held), request.job.on_nodes
-        if bounds is not None and bounds.least > 1:
-            return self._wide(request, held, bounds.least, bounds)
+        if bounds is not None and (bounds.least > 1 or bounds.of_each is not None):
+            least = bounds.least if bounds.of_each is None else max(bounds.least, -(-wanted // bounds.of_each))
+            return self._wide(request, held, least, bounds) if multi_node or least == 1 else None
         chosen = self._freely(request, held, wanted, multi_node and (bounds is None or bounds.most != 1))
-        if chosen is None or bounds is None or bounds.allow(len(self._by_node(chosen))):
+        if chosen is None or bounds is None or bounds.allow([len(gpus) for gpus in self._by_node(chosen).values()]):
             return chosen
         return None
 
@@ -144,7 +145,10 @@ class Board:
         nodes = [n for n, node in enumerate(self.nodes) if node.type == kind and self.free[n]]
         nodes.sort(key=lambda n: (-len(held.get(n, ())), -len(self.free[n]), n))
         own = {gpu for gpus in held.values() for gpu in gpus}
-        order = {n: sorted(self.free[n], key=lambda gpu: (gpu not in own, gpu)) for n in nodes[: bounds.most]}
+        order = {
+            n: sorted(self.free[n], key=lambda gpu: (gpu not in own, gpu))[: bounds.hold(len(self.free[n]))]
+            for n in nodes[: bounds.most]
+        }
         if len(order) < least or wanted < least:
             return None
         first = [gpus[0] for gpus in list(order.values())[:least]]

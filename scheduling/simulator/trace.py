@@ -5,7 +5,6 @@ from __future__ import annotations
 from ast import literal_eval
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from scheduling.simulator.hardware import MOST_GPUS, NodeEntry, read_hardware
 from scheduling.simulator.limits import ProjectLimit, read_guarantees, read_limits
 from scheduling.throughput.curves import catalogue, effective, factors_by_count, make_curve
 from scheduling.throughput.published import published_curves
-from scheduling.validation import shown
+from scheduling.validation import is_number, shown
 
 #: {model type: {accelerator type: curve}}
 Throughputs = Mapping[str, Mapping[str, Curve]]
@@ -159,7 +158,7 @@ def _count(text: Any) -> int:
 
 
 def _number(value: Any, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+    if not is_number(value) or value < 0:
         raise InvalidInput(f"{what}: {shown(value)} must be a number of at least 0")
     return float(value)
 

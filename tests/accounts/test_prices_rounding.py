@@ -16,6 +16,7 @@ from accounts.levels import Levels
 from accounts.models import BudgetNotice, Discount, LedgerEntry, Project, Quota, Rate, User
 from accounts.pricing import PRODUCTS_PER_UNIT
 from accounts.quotas import LiveJob
+from tests.cases import in_turn
 
 START = datetime(2026, 1, 7, 12, tzinfo=UTC)  # a Wednesday
 HOUR, MICRO = timedelta(hours=1), timedelta(microseconds=1)
@@ -40,9 +41,7 @@ def held(project: Project, since: float = 0, until: float = 1, hold: int = 1, **
 # Prices ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("asked", "found"), [(-MICRO, {}), (timedelta(), {"k1": 2}), (HOUR - MICRO, {"k1": 2}), (HOUR, {"k1": 3})]
-)
+@in_turn(("asked", "found"), [(-MICRO, {}), (timedelta(), {"k1": 2}), (HOUR - MICRO, {"k1": 2}), (HOUR, {"k1": 3})])
 def test_a_price_is_in_force_from_its_first_moment_to_before_its_end(
     project: Project, asked: timedelta, found: dict[str, int]
 ) -> None:
@@ -163,7 +162,7 @@ def test_entries_reach_back_to_the_price_at_the_beginning_of_the_earliest(projec
 # Periods ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("period", "moment", "first", "after"),
     [
         ("day", "2026-01-07T00:00:00", "2026-01-07", "2026-01-08"),
@@ -192,7 +191,7 @@ def quota(kind: str = "gpus", limit: int = 4, **more: Any) -> Quota:
     return Quota(kind=kind, limit=limit, **{"project": Project(key="vision", name="Vision"), "hard": True} | more)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("limit_micro", "used", "said"),
     [
         (1_000_000, Fraction(1_999_999), "1.99"),
@@ -205,7 +204,7 @@ def test_use_of_money_is_rounded_down(limit_micro: int, used: Fraction, said: st
     assert quotas.shown(quota("money", limit_micro, period="month"), used) == said
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("seconds", "said"),
     [
         (3_599, "0.99972"),
@@ -219,24 +218,22 @@ def test_use_of_hours_is_rounded_down(seconds: Fraction | int, said: str) -> Non
     assert quotas.shown(quota("gpu_hours", period="day"), seconds) == said
 
 
-@pytest.mark.parametrize(
-    ("present", "count", "refused"), [(0, 1, False), (2, 1, False), (3, 1, True), (0, 2, False), (1, 2, True)]
-)
+@in_turn(("present", "count", "refused"), [(0, 1, False), (2, 1, False), (3, 1, True), (0, 2, False), (1, 2, True)])
 def test_gpus_at_once_reach_the_limit_and_not_beyond(present: int, count: int, refused: bool) -> None:
     said = quotas.refusal(quota(limit=4), Fraction(present), min_gpus=2, types=(), currency="USD", count=count)
     assert bool(said) == refused
 
 
-@pytest.mark.parametrize(("min_gpus", "never"), [(4, False), (5, True)])
-@pytest.mark.parametrize("hard", [True, False])
+@in_turn(("min_gpus", "never"), [(4, False), (5, True)])
+@in_turn("hard", [True, False])
 def test_a_job_as_large_as_the_limit_may_come_and_a_larger_one_never(min_gpus: int, never: bool, hard: bool) -> None:
     said = quotas.refusal(quota(hard=hard), Fraction(0), min_gpus=min_gpus, types=(), currency="USD")
     assert ("can never hold" in (said or "")) == never
     assert quotas.refusal(quota("running_jobs", hard=hard), Fraction(0), min_gpus=9, types=(), currency="") is None
 
 
-@pytest.mark.parametrize("kind", ["queued_jobs", "running_jobs"])
-@pytest.mark.parametrize(
+@in_turn("kind", ["queued_jobs", "running_jobs"])
+@in_turn(
     ("present", "count", "said"),
     [(3, 1, None), (4, 1, "this is one more"), (2, 2, None), (3, 2, "2 jobs more"), (4, 2, "these are 2 more")],
 )
@@ -246,7 +243,7 @@ def test_jobs_at_once_reach_the_limit_and_not_beyond(kind: str, present: int, co
     assert quotas.refusal(quota(kind, hard=False), Fraction(9), min_gpus=1, types=(), currency="") is None
 
 
-@pytest.mark.parametrize(("used", "closed", "waits"), [(99, False, False), (99, True, True), (100, False, True)])
+@in_turn(("used", "closed", "waits"), [(99, False, False), (99, True, True), (100, False, True)])
 def test_a_period_is_used_up_at_exactly_its_limit(used: int, closed: bool, waits: bool) -> None:
     row = quota("gpu_hours", 100, period="week")
     spent = quotas.spent_sentence(row, Fraction(used), START, "USD", closed=closed)
@@ -259,7 +256,7 @@ def test_a_period_is_used_up_at_exactly_its_limit(used: int, closed: bool, waits
     assert quotas.spent_sentence(quota(limit=1), Fraction(9), START, "USD") is None
 
 
-@pytest.mark.parametrize(("over", "said"), [(0, ""), (3_600, "1 more than it")])
+@in_turn(("over", "said"), [(0, ""), (3_600, "1 more than it")])
 def test_what_a_period_is_over_is_said(over: int, said: str) -> None:
     text = quotas.spent_sentence(quota("gpu_hours", 3_600, period="day"), Fraction(3_600 + over), START, "")
     assert text is not None
@@ -271,7 +268,7 @@ def live(**more: Any) -> LiveJob:
     return LiveJob(**values | more)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("kind", "columns", "job", "takes"),
     [
         ("gpus", {}, live(), 3),

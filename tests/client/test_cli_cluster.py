@@ -40,6 +40,8 @@ NODE: schemas.Node = {
     "lost": False,
     "unclear": None,
     "unclear_since_at": None,
+    "power": None,
+    "up_in_s": None,
     "cpus": 16,
     "memory_mib": 65_536,
     "last_seen_at": None,
@@ -85,11 +87,13 @@ def test_nodes_say_how_many_gpus_are_free_and_who_holds_the_others(run: Run, por
     drain = {"state": "drained", "since_at": None, "deadline_at": "2026-11-22T18:00:00Z", "reason": "", "by": None}
     drained = NODE | {"name": "n2", "drained": True, "emulated": True, "drain": {**drain, "jobs": []}}
     draining = NODE | {"drain": {**drain, "state": "draining", "reason": "new fans", "jobs": []}}
-    portal["GET nodes"] = [NODE, drained, NODE | {"lost": True}, draining]
+    asleep, waking = ({"power": power, "up_in_s": 90.4} for power in ("powered_down", "powering_up"))
+    portal["GET nodes"] = [NODE, drained, NODE | {"lost": True}, draining, NODE | asleep, NODE | waking]
     rows = [cells(line) for line in run("nodes").output.splitlines()[1:]]
     assert rows[0] == ["n1", "v100", "up", "3", "1", "#7", "16", "64"]
     assert rows[1][:3] == ["n2", "v100 (emulated)", "drained"]
     assert rows[2][2] == "lost"
+    assert (rows[4][2], rows[5][2]) == ("powered down (90 s to power up)", "powering up (90 s left)")
     assert rows[3][2].startswith("draining until 2026-11-2")
     assert rows[3][2].endswith("(new fans)")
     part: schemas.AcceleratorPart = {"job": HELD, "kind": "running", "share_percent": 30}

@@ -23,6 +23,7 @@ from evenkeel.cli import waiting
 from evenkeel.cli.failures import Ended
 from evenkeel.cli.main import cli
 
+from tests.cases import in_turn
 from tests.client.cli_portal import TOKEN, Portal, make_job
 
 FAULTS: dict[str, Callable[[], BaseException]] = {
@@ -122,43 +123,53 @@ ANSWERS = [b"", b"<html>", b"[]", b"{}", b"null", b"\xff", b"[" * 100_000, b'{"r
 
 
 def spread(values: Iterable[Any]) -> list[Any]:
-    """Each command with one of the values, two commands with all of them; the rest takes minutes."""
+    """Each command with one of the values, two commands with all of them; all with all takes minutes."""
     kinds = list(values)
     product = [(path, kind) for path in ASKING for kind in kinds]
     chosen = {(path, kinds[number % len(kinds)]) for number, path in enumerate(ASKING)}
     chosen |= {(path, kind) for path in (("ls",), ("wait",)) for kind in kinds}
+    slow = [pytest.mark.slow, pytest.mark.timeout(1200)]
     return [
-        pytest.param(*one, id=f"{' '.join(one[0])}-{str(one[1])[:12]}", marks=() if one in chosen else pytest.mark.slow)
-        for one in product
+        pytest.param([one for one in product if one in chosen], id="some"),
+        pytest.param(product, id="all", marks=slow),
     ]
 
 
-@pytest.mark.parametrize(("path", "name"), spread(FAULTS))
-def test_every_fault_is_a_sentence_in_every_command(
-    monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], name: str
-) -> None:
-    reached = failing(monkeypatch, FAULTS[name])
-    result = invoke(*arguments_of(path))
-    assert reached, f"nothing was asked: {result.stderr}"
-    assert result.exit_code == 1, result.output
-    assert "Error: " in result.stderr
+Cases = list[tuple[tuple[str, ...], Any]]
 
 
-@pytest.mark.parametrize(("path", "name"), spread(ENDS))
-def test_signals_end_every_command_with_their_code(
-    monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], name: str
-) -> None:
-    error, code, how = ENDS[name]
-    failing(monkeypatch, error)
-    result = invoke(*arguments_of(path))
-    assert result.exit_code == code, result.output
-    assert len(result.stderr.partition(how)[2]) > 10, "it says what goes on"
+@pytest.mark.parametrize("cases", spread(FAULTS))
+def test_every_fault_is_a_sentence_in_every_command(monkeypatch: pytest.MonkeyPatch, cases: Cases) -> None:
+    @in_turn(("path", "name"), cases)
+    def each(patch: pytest.MonkeyPatch, path: tuple[str, ...], name: str) -> None:
+        reached = failing(patch, FAULTS[name])
+        result = invoke(*arguments_of(path))
+        assert reached, f"nothing was asked: {result.stderr}"
+        assert result.exit_code == 1, result.output
+        assert "Error: " in result.stderr
+
+    each(patch=monkeypatch)
 
 
-@pytest.mark.parametrize(("path", "answer"), spread(ANSWERS))
-def test_broken_answers_are_sentences_in_every_command(
-    monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], answer: bytes
-) -> None:
+@pytest.mark.parametrize("cases", spread(ENDS))
+def test_signals_end_every_command_with_their_code(monkeypatch: pytest.MonkeyPatch, cases: Cases) -> None:
+    @in_turn(("path", "name"), cases)
+    def each(patch: pytest.MonkeyPatch, path: tuple[str, ...], name: str) -> None:
+        error, code, how = ENDS[name]
+        failing(patch, error)
+        result = invoke(*arguments_of(path))
+        assert result.exit_code == code, result.output
+        assert len(result.stderr.partition(how)[2]) > 10, "it says what goes on"
+
+    each(patch=monkeypatch)
+
+
+@pytest.mark.parametrize("cases", spread(ANSWERS))
+def test_broken_answers_are_sentences_in_every_command(monkeypatch: pytest.MonkeyPatch, cases: Cases) -> None:
+    in_turn(("path", "answer"), cases)(_a_broken_answer_is_a_sentence)(monkeypatch=monkeypatch)
+
+
+def _a_broken_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], answer: bytes) -> None:
     def reply(self: httpx.Client, method: str, url: str, **options: Any) -> httpx.Response:
         return httpx.Response(200, content=answer, request=httpx.Request(method, "http://127.0.0.1:9/api/v1/x"))
 
@@ -169,7 +180,7 @@ def test_broken_answers_are_sentences_in_every_command(
     assert invoke(*arguments_of(path)).exit_code in (0, 1, 2, 100, 101)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@in_turn("name", FAULTS)
 def test_faults_of_files_are_sentences(monkeypatch: pytest.MonkeyPatch, name: str, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("a: 1")
 
@@ -284,3 +295,108 @@ def test_names_that_the_terminal_cannot_show_are_printed_all_the_same(portal: Po
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert b"Job        1  gr" in output
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [">&-", "2>&-", "<&-", ">&- 2>&-", ">&- 2>&- <&-", "> /dev/full 2>&-", "2> /dev/full", ">&- 2> /dev/full"],
+)
+@pytest.mark.parametrize("arguments", ["ls", "ls --output json", "show 9", "bulk cancel --state queued", "--help"])
+def test_streams_that_are_closed_or_full_change_nothing_but_what_is_seen(
+    portal: Portal, closing: str, arguments: str
+) -> None:
+    portal.jobs = {1: make_job(1)}
+    own = {"EVENKEEL_URL": portal.url, "EVENKEEL_TOKEN": TOKEN}
+    line = f'"{sys.executable}" -c "from evenkeel.cli import run; run()" {arguments} {closing}'
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": 60}
+    done = subprocess.run(["sh", "-c", line], env={**os.environ, **own}, check=False, **streams)
+    assert b"Traceback" not in done.stdout + done.stderr
+    assert b"Exception ignored" not in done.stderr
+    assert b"has a form that this version does not know" not in done.stderr
+    is_full = "> /dev/full" in closing.replace("2> /dev/full", "")
+    expected = {"show 9": 102, "bulk cancel --state queued": 1}.get(arguments, 1 if is_full else 0)
+    assert done.returncode == (1 if is_full and expected == 0 else expected), done.stderr
+
+
+#: Where files, JSON, YAML, the terminal and the client itself may fail.
+PLACES = (
+    "pathlib.Path.read_text", "json.loads", "json.dumps", "shutil.get_terminal_size", "evenkeel.yaml_loader.load",
+    "httpx.Client.__init__", "evenkeel.cli.config.current_login", "click.Command.get_help",
+)  # fmt: skip
+FURTHER: dict[str, Callable[[], BaseException]] = FAULTS | {
+    "KeyboardInterrupt": KeyboardInterrupt,
+    "SIGTERM": lambda: Ended(signal.SIGTERM),
+    "BrokenPipeError": lambda: BrokenPipeError(errno.EPIPE, "Broken pipe"),
+    "full disk": lambda: OSError(errno.ENOSPC, "No space left on device"),
+    "EOFError": EOFError,
+    "RuntimeError": lambda: RuntimeError("Could not determine home directory."),
+    "ImportError": lambda: ImportError("no module"),
+    "StopIteration": StopIteration,
+    "ExceptionGroup": lambda: ExceptionGroup("several", [ValueError("odd")]),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_whatever_fails_wherever_is_a_sentence(monkeypatch: pytest.MonkeyPatch, place: str, tmp_path: Path) -> None:
+    """Faults and commands in turn, so that each of both is there for every place."""
+
+    def reply(self: httpx.Client, method: str, url: str, **options: Any) -> httpx.Response:
+        return httpx.Response(200, content=b'{"results": []}', request=httpx.Request(method, "http://127.0.0.1:9/"))
+
+    (tmp_path / "evenkeel").mkdir()
+    (tmp_path / "evenkeel" / "config.json").write_text('{"url": "http://127.0.0.1:9", "token": "t"}')
+    for name in ("EVENKEEL_URL", "EVENKEEL_TOKEN"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(httpx.Client, "request", reply)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    names = list(FURTHER)
+    for number, path in enumerate(COMMANDS):
+        name = names[number % len(names)]
+
+        def fail(*arguments: Any, fault: Callable[[], BaseException] = FURTHER[name], **options: Any) -> None:
+            raise fault()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(place, fail)
+            result = invoke(*arguments_of(path))
+        assert result.exit_code in (0, 1, 2, 100, 101, 102, 103, 130, 143), (path, name, result.output)
+        assert result.exit_code != 1 or result.stderr or name == "BrokenPipeError", (path, name)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [(KeyboardInterrupt, 130), (lambda: Ended(signal.SIGTERM), 143), (ValueError, 1), (MemoryError, 1)],
+)
+def test_a_fault_while_the_first_is_said_ends_it(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[[], BaseException], code: int
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise fault()
+
+    failing(monkeypatch, FAULTS["ValueError"])
+    monkeypatch.setattr(click, "echo", fail)
+    assert invoke("ls").exit_code == code
+
+
+@pytest.mark.parametrize("token", ["☃secret", "secret\n", "sec ret", "secret\x7f", "\udce9secret"])
+def test_a_token_that_cannot_be_sent_is_not_repeated(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    monkeypatch.setenv("EVENKEEL_TOKEN", token)
+    result = invoke("ls")
+    assert result.exit_code == 1
+    assert "set EVENKEEL_TOKEN anew" in result.stderr
+    assert "sec" not in result.stderr
+
+
+def test_what_of_the_environment_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("HTTPS_PROXY", "gopher://proxy")
+        assert "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used" in invoke("ls").stderr
+    monkeypatch.setenv("EVENKEEL_URL", "https://127.0.0.1:9")
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent/ca.pem")
+    assert "the certificates that SSL_CERT_FILE name cannot be read: No such file" in invoke("ls").stderr
+
+
+def test_a_number_that_is_too_large_is_refused_where_it_is_given() -> None:
+    for command in (("ls",), ("queue",), ("audit", "ls")):
+        assert f"'{2**70}' is too large" in invoke(*command, "--limit", str(2**70)).stderr

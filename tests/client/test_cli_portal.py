@@ -256,7 +256,7 @@ def _people(evenkeel: Shell, portal: LivePortal) -> None:
         browser.one(AcceptedInvitation, "POST", "invitations/accept", json=body)
     _, found = evenkeel("people", "ls", "--search", "Ada").splitlines()
     assert "ada@example.org" in found
-    assert found.split()[-1] == "no"  # the address was never proved
+    assert found.split()[-2:] == ["no", "-"]  # never proved; no UNIX account
     refused = evenkeel("people", "admin", "ada@example.org", "on", code=1)
     assert f"by invitation into speech by {portal.admin_email}" in refused
     assert "--confirm-unproved" in refused

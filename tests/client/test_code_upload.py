@@ -141,8 +141,84 @@ def test_pointers_of_lfs_and_what_is_no_file_are_named(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(folder / "socket"))
         assert "weights.bin" in listed(folder)
-        assert "1 file is a Git LFS pointer, not the content: weights.bin" in said(folder)
+        assert "1 file is a pointer of Git LFS or git-annex, not the content: weights.bin" in said(folder)
         assert "2 (pipe, socket)" in said(folder)
+
+
+def test_older_pointers_and_those_of_git_annex_are_named_too(folder: Path) -> None:
+    (folder / "old.bin").write_text("version http://git-media.io/v/2\noid sha256:4d\nsize 1\n")
+    (folder / "older.bin").write_text("version https://hawser.github.com/spec/v1\r\noid sha256:4d\r\nsize 1\r\n")
+    (folder / "unlocked.bin").write_text("/annex/objects/SHA256E-s5--4d7a.bin\n")
+    (folder / "annexed.bin").symlink_to(".git/annex/objects/Xx/9z/SHA256E-s5--4d7a.bin/SHA256E-s5--4d7a.bin")
+    (folder / "annexed.py").write_text("# a note on /annex/objects/\n")
+    assert "4 files are pointers of Git LFS or git-annex" in said(folder)
+    assert "annexed.py" not in said(folder)
+
+
+def test_what_a_sparse_checkout_leaves_out_is_not_called_deleted(folder: Path) -> None:
+    for name in ("a/x.py", "b/y.py"):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text("")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "one")
+    git(folder, "sparse-checkout", "set", "a")
+    assert set(listed(folder)) == {"a/x.py", "train.py"}
+    assert "sparse-checkout disable` fetches all): 1 (b/y.py)" in said(folder)
+    assert "deleted" not in said(folder)
+
+
+@pytest.mark.parametrize(
+    "config", ["[core\n", "[core]\nrepositoryformatversion=1\n[extensions]\nunheard=1\n", "\0", "[core]\nbare=maybe\n"]
+)
+def test_a_repository_that_git_cannot_read_is_not_taken_for_none(folder: Path, config: str) -> None:
+    (folder / ".git" / "config").write_text(config)
+    with pytest.raises(ClientError, match=r"git cannot read the repository of .*code: .+; nothing was uploaded"):
+        pack(folder)
+
+
+def test_a_git_file_that_leads_nowhere_makes_a_plain_directory(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / ".git").write_text("gitdir: /nonexistent/modules/sub\n")
+    (folder / "sub" / "a.py").write_text("")
+    assert set(listed(folder)) == {"sub/a.py", "train.py"}
+    assert set(listed(folder / "sub")) == {"a.py"}
+
+
+def test_a_bare_repository_has_no_code(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--bare", "bare.git")
+    with pytest.raises(ClientError, match=r"bare\.git is a bare repository"):
+        pack(tmp_path / "bare.git")
+
+
+@pytest.mark.parametrize("commands", [[], [("add", "."), ("rm", "--quiet", "-f", "train.py")]])
+def test_a_directory_without_code_is_refused_before_it_is_uploaded(
+    folder: Path, commands: list[tuple[str, ...]]
+) -> None:
+    for command in commands:
+        git(folder, *command)
+    (folder / "train.py").unlink(missing_ok=True)
+    with pytest.raises(ClientError, match="there is no code in"):
+        pack(folder)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_a_list_that_git_cannot_read_uploads_nothing(folder: Path, encoding: str) -> None:
+    (folder / "secret.txt").write_text("")
+    (folder / ".evenkeelignore").write_bytes("secret.txt\n".encode(encoding))
+    with pytest.raises(ClientError, match=r"\.evenkeelignore is no UTF-8 text"):
+        pack(folder)
+    (folder / ".evenkeelignore").write_bytes(b"\xef\xbb\xbfsecret.txt\r\n")
+    assert "secret.txt" not in listed(folder)
+
+
+def test_an_absolute_link_by_way_of_another_link_stays_inside(folder: Path, tmp_path: Path) -> None:
+    (folder / "real").mkdir()
+    (folder / "real" / "a.py").write_text("")
+    (tmp_path / "alias").symlink_to(folder)
+    (folder / "by-alias").symlink_to(tmp_path / "alias" / "real")
+    (folder / "out").symlink_to(tmp_path / "alias" / ".." / "real")
+    assert listed(folder)["by-alias"] == "real"
+    assert "1 (out)" in said(folder)
 
 
 def test_a_tracked_file_that_is_deleted_or_behind_a_link_is_named(folder: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from evenkeel.runner.reports import Reporter, report_url
 from evenkeel.runner.verdict import Order, judge
 from evenkeel.sdk.control import CHECKPOINT_AND_STOP
 
+from tests.cases import in_turn
 from tests.client.test_runner import LIMITS, Portal, launch, portal, spec, worker
 
 __all__ = ["portal"]  # the fixture
@@ -268,20 +269,20 @@ def test_nobody_whom_a_program_left_behind_survives_it(tmp_path: Path, portal: P
     assert not alive
 
 
-@pytest.mark.parametrize(("order", "reason"), [(Order.STOP, "stopped"), (Order.LEASE, "stopped"), (None, "signal")])
+@in_turn(("order", "reason"), [(Order.STOP, "stopped"), (Order.LEASE, "stopped"), (None, "signal")])
 def test_a_sigterm_to_all_processes_of_a_run_that_was_asked_to_stop_is_no_failure(
     order: Order | None, reason: str
 ) -> None:
     assert judge([worker(0, by=15), worker(1, by=15)], Heard(), order, LIMITS, oom=False).reason == reason
 
 
-@pytest.mark.parametrize("order", [Order.STOP, Order.LEASE])
+@in_turn("order", [Order.STOP, Order.LEASE])
 def test_a_failure_of_its_own_is_one_whatever_was_asked(order: Order) -> None:
     assert judge([worker(0, 1), worker(1, by=15)], Heard(), order, LIMITS, oom=False).reason == "user_error"
     assert judge([worker(0, by=11), worker(1, by=15)], Heard(), order, LIMITS, oom=False).signal == 11
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("done", "stopped", "order", "reason"),
     [
         (True, False, None, "done"),

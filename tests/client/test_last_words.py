@@ -1,10 +1,13 @@
 """What a program died of, by what it printed last."""
 
-import pytest
+import json
+from pathlib import Path
+
 from evenkeel.runner.last_words import last_words
 from evenkeel.runner.listening import Heard
 from evenkeel.runner.verdict import judge
 
+from tests.cases import in_turn
 from tests.client.test_runner import LIMITS, worker
 
 BAR = "".join(f"\r{n / 20:.0f}%|####    | {n}/2000 [00:01<00:01, 98.8it/s]" for n in range(2000))
@@ -127,7 +130,26 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize(("output", "words", "memory"), ENDINGS.values(), ids=ENDINGS)
+#: `noise`: bars, warnings and words of what started the program, never its last words. `crashes`: how other languages
+#: end, and crashes, with what was wrong; and sentences that only look like bars.
+FURTHER = json.loads(Path(__file__).with_name("endings.json").read_text())
+
+
+@in_turn("noise", FURTHER["noise"].values(), ids=FURTHER["noise"])
+def test_bars_warnings_and_launchers_have_no_last_word(noise: str) -> None:
+    assert last_words(("giving up\n" + noise).encode()).text == "giving up"
+    assert last_words((FRAMES + "ValueError: a\n" + noise).encode(), 1).text == "ValueError: a"
+    assert last_words((OOM + noise).encode(), 1).out_of_memory
+    assert last_words((noise + "ERROR: no data\n").encode()).text == "ERROR: no data"
+
+
+@in_turn("crash", FURTHER["crashes"].values(), ids=FURTHER["crashes"])
+def test_the_line_that_says_what_was_wrong_is_found(crash: dict[str, str]) -> None:
+    found = last_words(crash["output"].encode(), 1)
+    assert (found.text, found.out_of_memory) == (crash["words"], False)
+
+
+@in_turn(("output", "words", "memory"), ENDINGS.values(), ids=ENDINGS)
 def test_last_words_are_those_of_the_program(output: str, words: str, memory: bool) -> None:
     found = last_words(output.encode(errors="surrogateescape"))
     assert (found.text, found.out_of_memory) == (words, memory)
@@ -136,7 +158,7 @@ def test_last_words_are_those_of_the_program(output: str, words: str, memory: bo
     assert verdict.message == f"worker 0 ended with code 3{words and ': ' + words}"
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("after", "words"),
     [
         ("second line\n", "ValueError: first line ... second line"),
@@ -165,7 +187,7 @@ def test_an_exception_is_read_where_its_traceback_began_before_what_is_kept() ->
     assert last_words(cut.encode()).out_of_memory
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("kind", "text", "reason"),
     [
         ("OutOfMemoryError", "CUDA out of memory", "out_of_memory"),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from evenkeel.runner import listening, workers
+from evenkeel.runner import following, listening, workers
 from evenkeel.runner.files import (
     MAX_DEPTH,
     create_private,
@@ -19,19 +22,22 @@ from evenkeel.runner.files import (
     read_object,
     read_plain,
 )
+from evenkeel.runner.following import FollowingRunner
 from evenkeel.runner.last_words import MAX_WORDS, is_out_of_memory, last_words
 from evenkeel.runner.listening import MAX_METRICS, SPEED_WINDOW_S, Heard, Listener
+from evenkeel.runner.output import RotatingLog
 from evenkeel.runner.processes import Process
 from evenkeel.runner.secrets import Secrets
 from evenkeel.runner.trees import Bounds, OutOfBounds, remove_below, remove_tree, walk
 from evenkeel.runner.workers import Worker, start_workers
 
+from tests.cases import in_turn
 from tests.client.test_runner import spec, worker
 
 # What a program says ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("line", "urgent", "changes"),
     [
         ({"kind": "ready", "step": 3}, True, {"ready_at": 5.0, "step": 3}),
@@ -72,7 +78,7 @@ def test_a_speed_is_that_of_the_last_seconds() -> None:
     assert heard.metrics[-1] == {"step": 123, "at": 20.0, "steps_per_s": 1.0, "loss": 1}
 
 
-@pytest.mark.parametrize(("count", "taken"), [(0, 0), (1, 1), (200, 200), (201, 101), (400, 200), (900, 200)])
+@in_turn(("count", "taken"), [(0, 0), (1, 1), (200, 200), (201, 101), (400, 200), (900, 200)])
 def test_metrics_are_thinned_to_what_a_report_carries(count: int, taken: int) -> None:
     heard = Heard()
     for step in range(count):
@@ -131,7 +137,7 @@ def test_a_line_that_is_too_long_is_skipped_and_what_follows_counts(
 # Workers ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("status", "code", "number", "failed", "killed"),
     [
         (0, 0, None, False, False),
@@ -155,7 +161,7 @@ def _process(pid: int) -> Process:
     return Process(pid, "python", "S", 1, 1, 0.0, 1, 0.0)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("guarded", "below", "number", "told"),
     [
         (False, [61, 62], 15, [-60, 60]),
@@ -198,7 +204,7 @@ def test_where_one_worker_cannot_be_started_none_is_left(tmp_path: Path, monkeyp
 # Files ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("size", "taken"), [(0, True), (9, True), (10, True), (11, False)])
+@in_turn(("size", "taken"), [(0, True), (9, True), (10, True), (11, False)])
 def test_a_file_may_be_as_large_as_is_said(tmp_path: Path, size: int, taken: bool) -> None:
     (tmp_path / "it").write_bytes(b"x" * size)
     if taken:
@@ -241,7 +247,7 @@ def test_a_private_file_is_a_new_one_that_nobody_else_reads(tmp_path: Path) -> N
     assert (tmp_path / "it").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize(("count", "taken"), [(3, True), (4, False)])
+@in_turn(("count", "taken"), [(3, True), (4, False)])
 def test_json_may_have_as_many_values_as_is_said(count: int, taken: bool) -> None:
     for text in (b"[" + b",".join([b"1"] * count) + b"]", b'{"a": ' + b"[" * (count - 1) + b"]" * (count - 1) + b"}"):
         if taken:
@@ -256,7 +262,7 @@ def test_json_may_be_nested_to_a_depth() -> None:
     assert parse_json(b"[" + b"[]," * (MAX_DEPTH + 1) + b"[]]")  # beside each other, not in each other
 
 
-@pytest.mark.parametrize(("text", "found"), [("{}", {}), ('{"a": 1}', {"a": 1}), ("[]", None), ("x", None), ("", None)])
+@in_turn(("text", "found"), [("{}", {}), ('{"a": 1}', {"a": 1}), ("[]", None), ("x", None), ("", None)])
 def test_an_object_or_nothing_is_read(tmp_path: Path, text: str, found: Any) -> None:
     (tmp_path / "it").write_text(text)
     assert read_object(tmp_path / "it") == found
@@ -281,7 +287,7 @@ def test_as_many_entries_as_allowed_are_looked_at_within_the_time(monkeypatch: p
         bounds.count()
 
 
-@pytest.mark.parametrize(("entries", "removed"), [(2, False), (3, True)])
+@in_turn(("entries", "removed"), [(2, False), (3, True)])
 def test_a_tree_is_gone_once_all_of_its_entries_were_allowed(tmp_path: Path, entries: int, removed: bool) -> None:
     (tmp_path / "tree").mkdir()
     for name in ("a", "b", "c"):
@@ -318,7 +324,7 @@ def test_a_walk_enters_what_its_visitor_wants_and_tells_of_each_entry(tmp_path: 
     assert len(left) == 2
 
 
-@pytest.mark.parametrize("strict", [True, False])
+@in_turn("strict", [True, False])
 def test_a_walk_passes_over_what_is_closed_where_it_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strict: bool
 ) -> None:
@@ -353,13 +359,13 @@ def test_a_walk_passes_over_what_is_closed_where_it_may(
 TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\n    train()\n'
 
 
-@pytest.mark.parametrize(("between", "found"), [(11, True), (12, False)])
+@in_turn(("between", "found"), [(11, True), (12, False)])
 def test_an_exception_is_looked_for_so_far_from_the_end(between: int, found: bool) -> None:
     output = TRACEBACK + "ValueError: first\n" + "said\n" * between
     assert ("ValueError" in last_words(output.encode(), 1).text) is found
 
 
-@pytest.mark.parametrize(("code", "text"), [(1, "ValueError: a ... leaving"), (3, "leaving"), (None, "leaving")])
+@in_turn(("code", "text"), [(1, "ValueError: a ... leaving"), (3, "leaving"), (None, "leaving")])
 def test_an_exception_before_the_last_line_counts_where_python_ended_by_it(code: int | None, text: str) -> None:
     assert last_words((TRACEBACK + "ValueError: a\nleaving\n").encode(), code).text == text
 
@@ -373,7 +379,7 @@ def test_neither_of_two_long_words_is_left_out() -> None:
     assert len(last_words(b"c" * 900).text) == MAX_WORDS
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("kind", "text", "memory"),
     [
         ("MemoryError", "", True),
@@ -392,3 +398,59 @@ def test_neither_of_two_long_words_is_left_out() -> None:
 )
 def test_want_of_memory_is_known_by_the_type_and_the_beginning_of_the_text(kind: str, text: str, memory: bool) -> None:
     assert is_out_of_memory(kind, text) is memory
+
+
+def test_what_the_runner_and_its_libraries_write_is_in_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "runner.log"
+    log.write_text("before\n")
+    code = """
+import os, pathlib, sys
+from evenkeel.runner import entry
+entry._redirect(pathlib.Path(sys.argv[1]))
+os.write(1, b"output\\n")
+os.write(2, b"errors\\n")
+print("printed", os.read(0, 10))
+"""
+    done = subprocess.run([sys.executable, "-c", code, log], input=b"typed", capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert log.read_text() == "before\noutput\nerrors\nprinted b''\n"
+
+
+def test_a_process_that_no_worker_is_ends_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker left behind becomes the runner's own child, and ends before it or after."""
+    (tmp_path / "token").touch()
+    follower = FollowingRunner(tmp_path, spec(), "n2", Secrets())
+    one = worker(0)
+    follower._workers = [one]
+    ended = iter([(one.pid + 1, 9), (one.pid, 1 << 8), (one.pid + 2, 0), (0, 0)])
+    monkeypatch.setattr(os, "waitpid", lambda pid, options: next(ended))
+    follower._reap()
+    assert one.exit_code == 1
+    assert [(who, status) for _, who, status in follower._ended] == [(one, 1 << 8)]
+    assert next(ended, None) is None
+
+
+@in_turn(
+    ("killed", "signalled", "kills", "oom"),
+    [(True, False, 1, True), (True, True, 1, False), (False, False, 1, False), (True, False, 0, False)],
+)
+def test_the_first_node_is_told_whether_memory_was_short_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool, signalled: bool, kills: int, oom: bool
+) -> None:
+    (tmp_path / "token").touch()
+    follower, sent = FollowingRunner(tmp_path, spec(), "n2", Secrets()), list[Any]()
+    follower._channel, follower._oom_kills = SimpleNamespace(send=sent.append), 0  # type: ignore[assignment]
+    monkeypatch.setattr(following, "kernel_oom_kills", lambda: kills)
+    one: Any = SimpleNamespace(rank=3, killed=killed, signalled=signalled, output=SimpleNamespace(tail=b"last"))
+    follower._tell_end(one, 9)
+    assert sent == [{"kind": "ended", "rank": 3, "status": 9, "tail": "last", "oom": oom}]
+
+
+def test_a_log_is_for_its_account_and_group_and_is_opened_once_at_a_time(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "log", 4)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        log.write(b"four")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    log.close()
+    assert {path.stat().st_mode & 0o137 for path in tmp_path.iterdir()} <= {0, 0o40}

@@ -26,6 +26,7 @@ from evenkeel.sdk.saver import Saver, unwrapped
 from evenkeel.sdk.settings import Settings, read_settings
 from evenkeel.sdk.state import CheckpointError
 
+from tests.cases import in_turn
 from tests.client.test_sdk import Cluster, cluster
 
 __all__ = ["cluster"]  # the fixture
@@ -40,7 +41,7 @@ def test_without_the_cluster_a_program_is_one_rank_that_saves_nowhere() -> None:
     assert not found.in_cluster
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("variable", "text", "field", "value"),
     [
         ("RANK", "2", "rank", 2),
@@ -77,7 +78,7 @@ def test_each_variable_is_one_setting(variable: str, text: str, field: str, valu
     assert changed <= {field}
 
 
-@pytest.mark.parametrize(("local", "spans"), [(None, False), ("1", True), ("3", True), ("4", False)])
+@in_turn(("local", "spans"), [(None, False), ("1", True), ("3", True), ("4", False)])
 def test_a_run_spans_nodes_where_some_of_its_ranks_are_elsewhere(local: str | None, spans: bool) -> None:
     assert read_settings({"WORLD_SIZE": "4"} | ({"LOCAL_WORLD_SIZE": local} if local else {})).spans_nodes is spans
 
@@ -109,7 +110,7 @@ def saver(place: Path, said: Lines | None = None, **settings: Any) -> tuple[Save
     return Saver(store, read_settings({name: str(value) for name, value in variables.items()}), said), store
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("every", "last", "step", "due"),
     [
         (0, None, 5, False),
@@ -122,6 +123,7 @@ def saver(place: Path, said: Lines | None = None, **settings: Any) -> tuple[Save
         (5, 7, 10, True),
         (5, 4, 6, True),
         (1, 4, 5, True),
+        (1, None, 1, True),
     ],
 )
 def test_an_interval_is_over_at_its_next_multiple(
@@ -191,7 +193,7 @@ def test_objects_are_saved_by_their_names_and_models_without_their_wrapping(tmp_
     assert (unwrapped(wrapped), unwrapped("plain")) == ("inner", "plain")
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("content", "kind"),
     [
         ({"a": [1, 2.5, "x", None, True], "b": {"c": []}}, "json"),
@@ -225,6 +227,10 @@ def test_without_torch_only_json_can_be_saved(tmp_path: Path, monkeypatch: pytes
     assert state.read_state(tmp_path / "x", "json") == {"a": 1}
     with pytest.raises(CheckpointError, match="without PyTorch"):
         state.write_state(tmp_path / "y", {1}, "torch")
+    kept = {"a": [1]}
+    copied = state.copy_state(kept)
+    kept["a"].append(2)
+    assert copied == {"a": [1]}
 
 
 # What it says -----------------------------------------------------------------------------------------------
@@ -281,7 +287,7 @@ def test_a_line_is_one_of_json_with_its_time_whatever_is_in_it(said: Lines, tmp_
     assert (tmp_path / "rank3.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize(("value", "shown"), [(1, 1.0), ("2.5", 2.5), (-math.inf, None), (math.nan, None)])
+@in_turn(("value", "shown"), [(1, 1.0), ("2.5", 2.5), (-math.inf, None), (math.nan, None)])
 def test_a_number_is_finite_or_nothing(value: Any, shown: float | None) -> None:
     assert number(value) == shown
 
@@ -315,7 +321,7 @@ class Counters:
         return self.values[key]
 
 
-@pytest.mark.parametrize("asks", [True, False])
+@in_turn("asks", [True, False])
 def test_what_rank_0_decides_reaches_other_nodes_by_the_process_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: bool
 ) -> None:
@@ -354,7 +360,7 @@ def test_without_a_process_group_each_node_goes_by_its_file(tmp_path: Path, monk
     assert (made.stop_at, made.total) == (4, 9)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("rank", "local_rank", "local_world", "tells_asks"),
     [
         ("0", "0", "2", (True, False)),
@@ -400,7 +406,7 @@ def test_a_pace_sleeps_in_slices_and_ends_when_it_is_interrupted() -> None:
     assert slept == pytest.approx([SLICE_S] * 3)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("batch", "world", "parts"),
     [(8, 1, [(0, 8)]), (8, 3, [(0, 3), (3, 6), (6, 8)]), (2, 3, [(0, 1), (1, 2), (2, 2)]), (0, 2, [(0, 0), (0, 0)])],
 )
@@ -482,7 +488,7 @@ def test_a_rank_takes_the_device_of_its_place_on_the_node(
     assert distributed.pick_device(cluster.settings()) == "cpu"
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("seen", "rests"),
     [
         ([{}], 0),

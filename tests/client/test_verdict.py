@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from evenkeel.runner.last_words import MAX_WORDS
 from evenkeel.runner.listening import Heard
 from evenkeel.runner.verdict import Order, Verdict, judge
 
+from tests.cases import in_turn
 from tests.client.test_runner import LIMITS, worker
 
 
@@ -20,7 +20,7 @@ def verdict(*workers: Any, heard: Heard | None = None, order: Order | None = Non
     return judge(workers, heard or Heard(), order, LIMITS, **({"oom": False} | more))
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("ended", "order", "reason", "number"),
     [
         ({"by": 15}, None, "signal", 15),
@@ -42,7 +42,7 @@ def test_whose_doing_an_end_was(ended: dict[str, Any], order: Order | None, reas
     assert (found.reason, found.signal) == (reason, number)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("order", "message"),
     [
         (Order.KILL, "killed on request"),
@@ -55,12 +55,12 @@ def test_an_end_on_order_says_which(order: Order, message: str) -> None:
     assert verdict(worker(0, by=9, ours=True), order=order).message == message
 
 
-@pytest.mark.parametrize(("order", "reason"), [(Order.KILL, "signal"), (Order.TIME_LIMIT, "time_limit")])
+@in_turn(("order", "reason"), [(Order.KILL, "signal"), (Order.TIME_LIMIT, "time_limit")])
 def test_all_that_ended_well_on_a_grave_order_did_not_finish(order: Order, reason: str) -> None:
     assert verdict(worker(0, 0), order=order).reason == reason
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("heard", "late"),
     [
         ({"ready_at": 1.0, "contact": True}, True),
@@ -75,7 +75,7 @@ def test_only_who_could_have_answered_is_said_not_to_have(heard: dict[str, Any],
     assert (found.reason, found.message != "") == ("stopped", late)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("workers", "errors", "named"),
     [
         ([(0, 1), (1, 1)], [], 0),  # the order in which they ended
@@ -100,7 +100,7 @@ def test_who_ended_well_is_not_named_where_the_others_were_told_to_end() -> None
     assert (found.reason, found.message, found.exit_code) == ("user_error", "worker 1 ended with code 3", 3)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("ended", "more", "reason", "message"),
     [
         ({"by": 9}, {"oom": True}, "out_of_memory", "worker 0 was killed by the kernel: out of memory"),
@@ -127,7 +127,7 @@ def test_a_failure_says_what_ended_the_worker(
     assert (found.exit_code, found.signal) == (ended.get("code"), ended.get("by"))
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("errors", "text", "reason"),
     [
         ([], "MemoryError", "out_of_memory"),
@@ -141,7 +141,7 @@ def test_want_of_memory_is_what_this_worker_said(errors: list[dict[str, Any]], t
     assert verdict(worker(0, 1, text=text), heard=Heard(errors=errors)).reason == reason
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("errors", "said"),
     [
         ([told(0, "a\n  b")], "ValueError: a b"),
@@ -156,7 +156,7 @@ def test_the_words_are_the_first_that_this_worker_said(errors: list[dict[str, An
     assert found.message == f"worker 0 ended with code 1: {said}"
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("verdict", "code"),
     [
         (Verdict("done", exit_code=0), 0),

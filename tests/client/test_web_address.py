@@ -7,8 +7,10 @@ import sys
 import pytest
 from evenkeel.web_address import address_in, browser_host, read_url
 
+from tests.cases import in_turn
 
-@pytest.mark.parametrize(
+
+@in_turn(
     "url",
     [
         "https://hooks.example.org", "https://hooks.example.org/", "http://hooks.example.org:1/a?b=c&d=%20#e",
@@ -21,7 +23,7 @@ def test_urls_are_taken(url: str) -> None:
     assert read_url(url).hostname
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("url", "why"),
     [
         ("", "begin with"), ("hooks.example.org", "begin with"), ("ftp://example.org/", "begin with"),
@@ -53,7 +55,7 @@ def test_what_is_no_url_is_refused_with_what_must_be_otherwise(url: str, why: st
         read_url(url)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "host",
     [
         "127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "017700000001",
@@ -67,7 +69,7 @@ def test_every_spelling_of_an_address_is_that_address(host: str) -> None:
     assert str(address_in(host)) == "127.0.0.1"
 
 
-@pytest.mark.parametrize("host", ["example.org", "a127.0.0.b", "127.0.0.1.example.org", "256.1.1.1", "08.0.0.1", ""])
+@in_turn("host", ["example.org", "a127.0.0.b", "127.0.0.1.example.org", "256.1.1.1", "08.0.0.1", ""])
 def test_names_are_no_addresses(host: str) -> None:
     assert address_in(host) is None
 
@@ -79,7 +81,7 @@ def test_hosts_are_read_as_browsers_do() -> None:
     assert browser_host("\uff4d\uff59_host") == "my_host"
 
 
-@pytest.mark.parametrize(("host", "address"), [("::", "::"), ("::1", "::1"), ("::2", "0.0.0.2"), ("::3", "0.0.0.3")])
+@in_turn(("host", "address"), [("::", "::"), ("::1", "::1"), ("::2", "0.0.0.2"), ("::3", "0.0.0.3")])
 def test_of_the_addresses_before_those_of_ipv4_two_are_their_own(host: str, address: str) -> None:
     assert str(address_in(f"[{host}]")) == address
 

@@ -19,6 +19,7 @@ from portal.config import env
 from portal.config.clusters_file import read_clusters
 from portal.core.problems import Problems
 from portal.jobfile.parsing import load_yaml
+from tests.cases import in_turn
 
 BOMB = "a: &a [x, x]\nb: [*a, *a]\n"
 REFUSED = [
@@ -55,7 +56,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "problem"), REFUSED, ids=lambda part: repr(part[:20]))
+@in_turn(("text", "problem"), REFUSED, ids=lambda part: repr(part[:20]))
 def test_what_is_refused_has_its_line_and_column_everywhere(text: str, problem: str, tmp_path: Path) -> None:
     with pytest.raises(YamlProblem) as caught:
         load(text)
@@ -68,7 +69,7 @@ def test_what_is_refused_has_its_line_and_column_everywhere(text: str, problem: 
     assert "column" in result.stderr or "it is not UTF-8" in result.stderr
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("text", "value"),
     [
         ("5", 5), ("-5", -5), ("0", 0), ("0.5", 0.5), (".5", 0.5), ("1.5e3", 1500.0), ("true", True), ("False", False),
@@ -87,15 +88,13 @@ def test_libyaml_reads() -> None:
     assert yaml_loader._PARSER is yaml.CSafeLoader
 
 
-@pytest.mark.parametrize("value", ["😀", "\\ud83d\\ude00", "\\😀", 'a"b'])
+@in_turn("value", ["😀", "\\ud83d\\ude00", "\\😀", 'a"b'])
 def test_json_is_yaml_with_its_escapes(value: str) -> None:
     assert load(json.dumps({"a": [value]})) == {"a": [value]}
 
 
-@pytest.mark.parametrize(
-    "value", ["", "null", "2026-12-01 10:00:00", "2027-02-29", "1234567", "yes", "[a", "*x", "010"]
-)
-@pytest.mark.parametrize("key", ["labels", "env"])
+@in_turn("value", ["", "null", "2026-12-01 10:00:00", "2027-02-29", "1234567", "yes", "[a", "*x", "010"])
+@in_turn("key", ["labels", "env"])
 def test_labels_and_variables_are_text_as_it_is_written(key: str, value: str) -> None:
     job: dict[str, Any] = {}
     set_value(job, f"{key}.A={value}")
@@ -109,13 +108,13 @@ def test_in_changes_null_takes_a_label_away() -> None:
     assert changes == {"labels": {"a": None, "b": "7"}}
 
 
-@pytest.mark.parametrize("setting", ["deadline=0000-00-00", "gpus={a: 1, a: 2}", "name=*x", f"data={'[' * 2_000}"])
+@in_turn("setting", ["deadline=0000-00-00", "gpus={a: 1, a: 2}", "name=*x", f"data={'[' * 2_000}"])
 def test_settings_are_read_as_strictly(setting: str) -> None:
     with pytest.raises(click.UsageError, match="line 1, column "):
         set_value({}, setting)
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfea\x00", b"name: caf\xe9", b"a" * 300_000])
+@in_turn("data", [b"\xff\xfea\x00", b"name: caf\xe9", b"a" * 300_000])
 def test_files_that_are_no_text_or_too_large_are_said(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_bytes(data)
     result = CliRunner().invoke(cli, ["submit", str(tmp_path / "job.yaml")])
@@ -123,7 +122,7 @@ def test_files_that_are_no_text_or_too_large_are_said(data: bytes, tmp_path: Pat
     assert "it is not UTF-8 text" in result.stderr or "256 KiB at most" in result.stderr
 
 
-@pytest.mark.parametrize("text", ["clusters: []\nclusters: []", BOMB, "[" * 2_000, "clusters: [{name: 2027-02-29}]"])
+@in_turn("text", ["clusters: []\nclusters: []", BOMB, "[" * 2_000, "clusters: [{name: 2027-02-29}]"])
 def test_the_clusters_file_is_read_as_strictly(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "clusters.yaml").write_text(text)
     monkeypatch.setenv("EVENKEEL_CLUSTERS", str(tmp_path / "clusters.yaml"))

@@ -10,8 +10,9 @@ from functools import cache
 from pathlib import Path
 
 import click
-import pytest
 from evenkeel.cli.main import cli
+
+from tests.cases import in_turn
 
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -30,7 +31,7 @@ def documents() -> list[Path]:
 
 
 DOCUMENTS = documents()
-all_documents = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+all_documents = in_turn("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 
 
 def prose(path: Path) -> str:

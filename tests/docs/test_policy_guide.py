@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
 from scheduling.policies import POLICIES
+from tests.cases import in_turn
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "administrators.md").read_text()
@@ -36,7 +35,7 @@ def figures(name: str) -> list[str]:
     return re.findall(r"(?:slowdown|worst|after|restarts|cost) (\$?[\d.]*\d)", title)
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@in_turn("name", POLICIES)
 def test_every_policy_has_a_paragraph_and_a_picture(name: str) -> None:
     said = section(name)
     for part in ("**Suits**", "**People notice**", f"![{name}](pictures/policy-{name}.svg)", "**Round**"):
@@ -44,7 +43,7 @@ def test_every_policy_has_a_paragraph_and_a_picture(name: str) -> None:
     assert re.search(r"\*\*(Maximises|Minimises)\*\*", said)
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@in_turn("name", POLICIES)
 def test_the_table_says_what_the_picture_says(name: str) -> None:
     [row] = re.findall(rf"^\| \[`{name}`\]\(#{name}\) \|(.*)\|$", GUIDE, re.MULTILINE)
     assert [cell.strip().removesuffix(" min") for cell in row.split("|")] == figures(name)
@@ -54,7 +53,7 @@ def test_no_picture_is_left_of_a_policy_that_went() -> None:
     assert {path.name for path in PICTURES.glob("policy-*.svg")} == {picture(name).name for name in POLICIES}
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@in_turn("name", POLICIES)
 def test_pictures_are_small(name: str) -> None:
     assert picture(name).stat().st_size < MOST_BYTES
 

@@ -28,6 +28,7 @@ from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.layout import Layout, RunRecord
 from scheduling.executors.preparation_results import checked_detail
+from tests.cases import in_turn
 from tests.executors.contract import ended, reason, requests_for, until
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="accounts of their own need root")
@@ -282,7 +283,7 @@ def test_reports_that_are_too_large_or_no_reports_are_counted_not_read(tmp_path:
     assert found[-1].dropped == 4
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("bound", "value", "taken"), [("MAX_REPORTS", 3, [5, 6, 7]), ("MAX_ALL_BYTES", 60, [0, 1, 2]), ("MAX_S", -1, [])]
 )
 def test_all_together_are_bounded(
@@ -360,7 +361,7 @@ FORGED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("detail", FORGED)
+@in_turn("detail", FORGED)
 def test_a_list_that_makes_no_sense_is_not_believed(detail: Any) -> None:
     request = LaunchRequestLike()
     with pytest.raises(ValueError, match=r".+"):
@@ -448,8 +449,8 @@ def test_a_process_that_was_stopped_is_not_waited_for(executor: LocalExecutor, r
 # Sizes
 
 
-@pytest.mark.parametrize("size", [-1, 2**62, (1 << 30) + 1, True, 1.5, "5", None])
-@pytest.mark.parametrize("kind", ["environment", "git", "bundle"])
+@in_turn("size", [-1, 2**62, (1 << 30) + 1, True, 1.5, "5", None])
+@in_turn("kind", ["environment", "git", "bundle"])
 def test_a_size_that_cannot_be_is_refused(kind: str, size: Any) -> None:
     wish = listing(LaunchRequestLike(), kind=kind)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="bytes"):
@@ -457,7 +458,7 @@ def test_a_size_that_cannot_be_is_refused(kind: str, size: Any) -> None:
     assert checked_detail(wish, {"bytes": 1 << 30})["bytes"] == 1 << 30
 
 
-@pytest.mark.parametrize("commit", ["x" * 40, "a" * 41, "a" * 40 + "\n", "\0", 5, None])
+@in_turn("commit", ["x" * 40, "a" * 41, "a" * 40 + "\n", "\0", 5, None])
 def test_a_commit_is_one_or_none(commit: Any) -> None:
     with pytest.raises(ValueError, match="commit"):
         checked_detail(listing(LaunchRequestLike(), kind="git"), {"bytes": 1, "commit": commit})  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ from scheduling.executors.ray.records import Place
 from scheduling.executors.slurm.commands import SlurmJob
 from scheduling.executors.slurm.executor import SlurmExecutor
 from scheduling.executors.slurm.names import launch_name
+from tests.cases import in_turn
 from tests.executors.test_hostile_files import place as place  # a fixture
 from tests.executors.test_hostile_files import prepared
 from tests.executors.test_slurm_forgetful import Scripted
@@ -127,7 +128,7 @@ def good_files(layout: Layout) -> None:
     write_atomically(layout.epoch_dir(GOOD, 1) / "runner.json", {"pid": 1, "start_ticks": 1, "boot_id": "x"})
 
 
-@pytest.mark.parametrize("where", PLACES)
+@in_turn("where", PLACES)
 def test_each_place_with_each_thing_in_it(
     engine: tuple[Executor, Layout], where: str, request: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

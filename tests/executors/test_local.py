@@ -30,6 +30,7 @@ from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.inventory import declared_nodes, real_nodes, type_name
 from scheduling.executors.local.spooling import spooled_reports
 from scheduling.executors.local.sweeping import sdk_dir_of
+from tests.cases import in_turn
 from tests.executors.contract import Requests, ended, reason, until
 from tests.executors.contract_checks import ChecksContract, examined, wrong
 from tests.executors.contract_checks import api_url as api_url
@@ -544,7 +545,7 @@ def test_virtual_nodes_are_declared_by_type_and_count() -> None:
     assert all(device.emulated for device in first.accelerators)
 
 
-@pytest.mark.parametrize("declaration", ["titan_xp", "titan_xp:0", "a=x:1,a=x:1", "x:1;y:2", "x:99999"])
+@in_turn("declaration", ["titan_xp", "titan_xp:0", "a=x:1,a=x:1", "x:1;y:2", "x:99999"])
 def test_a_declaration_that_makes_no_sense_is_refused(declaration: str) -> None:
     with pytest.raises(InvalidInput):
         declared_nodes(declaration, 1000)
@@ -602,7 +603,7 @@ def test_spooled_reports_are_cleaned(tmp_path: Path) -> None:
     assert first == {"notices": ["ab", {"c": "d\n"}], "step": 3}
 
 
-@pytest.mark.parametrize("name", ["NVML_ERROR_UNKNOWN", "NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_NO_PERMISSION"])
+@in_turn("name", ["NVML_ERROR_UNKNOWN", "NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_NO_PERMISSION"])
 def test_an_nvml_that_fails_is_not_a_machine_without_accelerators(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     nvml_that_raises(monkeypatch, name)
     with pytest.raises(ExecutorError) as refusal:
@@ -610,7 +611,7 @@ def test_an_nvml_that_fails_is_not_a_machine_without_accelerators(monkeypatch: p
     assert not refusal.value.permanent
 
 
-@pytest.mark.parametrize("name", ["NVML_ERROR_LIBRARY_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED"])
+@in_turn("name", ["NVML_ERROR_LIBRARY_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED"])
 def test_without_a_driver_there_are_no_accelerators(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     nvml_that_raises(monkeypatch, name)
     assert real_nodes()[0].accelerators == ()

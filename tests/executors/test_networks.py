@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from scheduling.executors.local import networks
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.networks import Networks, local_resolver, loopback_port, way_out
-from tests.executors.contract import ended, reason, requests_for
+from tests.executors.contract import ended, reason, requests_for, until
 
 ROUTE = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
 DEFAULT = "{name}\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
@@ -112,6 +114,57 @@ def test_nothing_starts_where_pasta_fails(place: Path, monkeypatch: pytest.Monke
     shared = LocalExecutor(place / "data", "titan_xp:6", preload=(), warm_start=False, run_network="machine")
     shared.launch(request)
     assert reason(ended(shared, request.run_id)) == "done"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="networks of their own need root")
+def test_a_way_out_that_cannot_be_mended_keeps_no_look_waiting(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pauses of each project double, and no two are mended at a time."""
+    find(monkeypatch, place / "bin", "exit 1")
+    found, goes_on, tried, now = made(place, "own"), threading.Event(), list[int | None](), [1_000.0]
+
+    def joined(account: Account) -> None:
+        tried.append(account.uid)
+        assert goes_on.wait(30)
+        raise ExecutorError("pasta did not set it up", permanent=False)
+
+    def look(*uids: int) -> None:
+        for uid in uids:
+            found.mend(Account(uid), process.pid)
+
+    def attempts() -> list[int | None]:
+        """By now, with the last one ended."""
+        goes_on.set()
+        if found._mending is not None:
+            found._mending.join(30)
+        goes_on.clear()
+        return tried
+
+    monkeypatch.setattr(found, "joined", joined)
+    with subprocess.Popen(["unshare", "--net", "sleep", "600"]) as process:
+        try:
+            until(lambda: networks.network_of(process.pid) != networks.network_of("self"), "a network")
+            monkeypatch.setattr("scheduling.executors.local.networks.time.monotonic", lambda: now[0])
+            look(1, 2, 1)  # while the first is being mended
+            assert attempts() == [1]
+            look(1, 2, 1, 2)
+            assert attempts() == [1, 2]
+            now[0] += networks.MEND_AGAIN_S + 1
+            look(1)
+            assert attempts() == [1, 2, 1]
+            now[0] += networks.MEND_AGAIN_S + 1
+            look(1)
+            assert attempts() == [1, 2, 1], "the second pause is longer"
+            now[0] += networks.MEND_AGAIN_S
+            look(1)
+            assert attempts() == [1, 2, 1, 1]
+            now[0] += networks.MOST_MEND_AGAIN_S + 1
+            look(1)
+            now[0] += networks.MOST_MEND_AGAIN_S + 1
+            attempts()
+            look(1)
+            assert attempts().count(1) == 5, "the longest pause is no longer than that"
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(

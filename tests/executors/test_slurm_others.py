@@ -20,6 +20,7 @@ from scheduling.executors.slurm.names import parse_launch
 from scheduling.executors.slurm.others import as_left, beside, expand, parse_jobs
 from scheduling.executors.slurm.partitions import KnownPartitions
 from scheduling.executors.slurm.waiting import Watch
+from tests.cases import in_turn
 from tests.executors.test_sharing import make_request
 
 NODE = (Path(__file__).parent.parent / "fixtures" / "slurm" / "node-22.05.txt").read_text()
@@ -51,7 +52,7 @@ def test_the_node_of_these_tests_is_as_they_take_it_to_be() -> None:
     assert (len(one.gpu_types), one.info.cpus, one.info.memory_mib) == (4, 16, 64_000)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("gres", "gpus"),
     [
         ("gpu:a100:3(IDX:0-2)", 3),
@@ -69,7 +70,7 @@ def test_how_many_gpus_a_node_has_given_away_is_read(gres: str, gpus: int) -> No
     assert used.gpus == gpus
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("words", "gpus"),
     [
         ({"node": "gres:gpu:2"}, 2),  # 22.05
@@ -120,7 +121,7 @@ def test_figures_of_a_job_on_several_nodes_are_divided_and_ends_are_put_together
     assert seen["gpu2"] == [(1, 3, 2_304, float(SOON), 1)]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("end", "state", "until"),
     [
         (SOON, "RUNNING", float(SOON)),
@@ -150,7 +151,7 @@ def test_gpus_with_too_little_beside_them_are_blocked_until_there_is_enough() ->
     assert found([own, last], node(used=(2, 16, 64)), ours=[3])["gpu1"] == [(0, 6, 32, float(LATER), 2)]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("text", "names"),
     [
         ("gpu1", ("gpu1",)),
@@ -168,7 +169,7 @@ def test_lists_of_nodes_are_read_within_bounds(text: str, names: tuple[str, ...]
     assert expand(text) == names
 
 
-@pytest.mark.parametrize("text", ["a|b", "x" * 100_000, "|" * 9, line(1, "gpu1").replace("1|", "-1|", 1)])
+@in_turn("text", ["a|b", "x" * 100_000, "|" * 9, line(1, "gpu1").replace("1|", "-1|", 1)])
 def test_lines_that_cannot_be_read_are_passed_over_unless_there_is_no_other(text: str) -> None:
     with pytest.raises(ExecutorError, match="no jobs"):
         parse_jobs(text, NOW)
@@ -203,7 +204,7 @@ def test_a_launch_gets_its_part_of_what_others_leave() -> None:
     assert (part.cpus(request), part.memory_mib(request)) == (4, 16_000)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("name", "launch"),
     [
         ("evenkeel-a-b-3", ("a-b", 3)),

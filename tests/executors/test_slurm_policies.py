@@ -9,7 +9,7 @@ import pytest
 from scheduling.capacity.engine_bounds import NO_BOUNDS, bounds_of
 from scheduling.domain import NodeBounds
 from scheduling.executors.slurm.commands import Commands
-from scheduling.executors.slurm.limits import SHOW, KnownLimits, enforces_limits, parse_table
+from scheduling.executors.slurm.limits import ASSOC_COMMAND, SHOW, KnownLimits, enforces_limits, parse_table
 from scheduling.executors.slurm.partitions import Partition
 
 NONE = "cpu=N(1),mem=N(16),energy=N(0),node=N(1),billing=N(1),fs/disk=N(0),vmem=N(0),pages=N(0)"
@@ -117,7 +117,7 @@ def test_a_partitions_own_qos_comes_before_the_jobs() -> None:
 @pytest.mark.parametrize(
     ("names", "nodes", "gpus"),
     [
-        ({"partition": "small", "qos": "gold"}, NodeBounds("partition small", 2), 4),
+        ({"partition": "small", "qos": "gold"}, NodeBounds("partition small", 2, 1, 2, "QOS gold"), 4),
         ({"partition": "main", "account": "sub"}, NodeBounds("account sub", 3), 6),
         ({"partition": "wide", "account": "sub"}, NodeBounds("account sub", 3, 2), 6),
         ({"partition": "small,main", "account": "other"}, None, None),
@@ -127,6 +127,102 @@ def test_a_partitions_own_qos_comes_before_the_jobs() -> None:
 def test_what_one_job_may_have(names: dict[str, str], nodes: NodeBounds | None, gpus: int | None) -> None:
     found = bounds_of(TABLE, names, "bob")
     assert (found.nodes, found.gpus) == (nodes, gpus)
+
+
+COUNTED = """
+Association Records
+
+ClusterName=evenkeel Account=vision UserName= Partition= Priority=0 ID=3
+    ParentAccount=root(1) Lft=2 DefAssoc=No
+    GrpJobs=7(6) GrpJobsAccrue=N(0)
+    GrpSubmitJobs=11(7) GrpWall=N(0.00)
+    MaxJobs=2(0) MaxJobsAccrue= MaxSubmitJobs=3(0) MaxWallPJ=
+    MaxTRESPJ=
+    MaxTRESPN=gres/gpu=2
+ClusterName=evenkeel Account=vision UserName=alice(1001) Partition= Priority=0 ID=4
+    ParentAccount= Lft=3 DefAssoc=Yes
+    GrpJobs=N(0) GrpJobsAccrue=N(0)
+    GrpSubmitJobs=N(0) GrpWall=N(0.00)
+    MaxJobs=1(1) MaxJobsAccrue= MaxSubmitJobs=3(2) MaxWallPJ=
+    MaxTRESPJ=
+    MaxTRESPN=gres/gpu=2
+ClusterName=evenkeel Account=vision UserName=bob(1002) Partition= Priority=0 ID=5
+    ParentAccount= Lft=5 DefAssoc=Yes
+    MaxJobs= MaxJobsAccrue= MaxSubmitJobs= MaxWallPJ=
+    MaxTRESPN=gres/gpu=2
+
+QOS Records
+
+QOS=normal(1)
+    GrpJobs=N(0) GrpJobsAccrue=N(0) GrpSubmitJobs=N(0) GrpWall=N(0.00)
+    MaxTRESPN=
+    MinTRESPJ=
+    Account Limits
+        No Accounts
+    User Limits
+        No Users
+QOS=gold(2)
+    GrpJobs=4(2) GrpJobsAccrue=N(0) GrpSubmitJobs=N(3) GrpWall=N(0.00)
+    MaxTRESPN=gres/gpu=1
+    MinTRESPJ=gres/gpu=2
+    Account Limits
+      vision
+        MaxJobsPA=5(2) MaxJobsAccruePA=N(0) MaxSubmitJobsPA=8(3)
+        MaxTRESPA=cpu=N(2),gres/gpu=N(4)
+    User Limits
+      alice(1001)
+        MaxJobsPU=3(2) MaxJobsAccruePU=N(0) MaxSubmitJobsPU=N(3)
+        MaxTRESPU=cpu=N(2),gres/gpu=N(4)
+"""
+COUNTED_QOS = "normal||||||\ngold|||3|5||8\n"
+ASSOCIATIONS = (
+    "root||||normal\nroot|root|||normal\nvision|||normal|gold,normal\n"
+    "vision|alice||gold|gold,normal\nvision|bob|||gold\nvision|carol|||gold,normal\n"
+    "vision|dave|main|gold|gold\nvision|erin||normal|gold,normal\nbroken|\n"
+)
+COUNTS = parse_table(COUNTED, COUNTED_QOS, [MAIN], ASSOCIATIONS)
+
+
+def test_the_qos_of_a_job_that_names_none_is_its_associations() -> None:
+    assert COUNTS["default_qos"] == {"alice@vision": "gold", "bob@vision": "gold"}
+    assert says_of_jobs({"account": "vision"}, "alice") == says_of_jobs({"account": "vision", "qos": "gold"}, "alice")
+    assert says_of_jobs({"account": "vision"}, "erin") == says_of_jobs({"account": "vision", "qos": "normal"}, "erin")
+    assert "default_qos" not in parse_table(COUNTED.replace("QOS=gold", "QOS=other"), "", [MAIN], ASSOCIATIONS)
+
+
+def says_of_jobs(names: dict[str, str], user: str) -> list[tuple[str, int, str]]:
+    return [(one.says, one.used, one.word) for one in bounds_of(COUNTS, names, user).shared]
+
+
+def test_how_many_jobs_may_run_and_be_there_at_all() -> None:
+    assert says_of_jobs({"account": "vision", "qos": "gold"}, "alice") == [
+        ("QOS gold allows 4 running jobs at a time", 2, "QOSGrpJobsLimit"),
+        ("QOS gold allows 3 running jobs a user at a time", 2, "QOSMaxJobsPerUserLimit"),
+        ("QOS gold allows 5 running jobs an account at a time", 2, "MaxJobsPerAccount"),
+        ("QOS gold allows 8 submitted jobs an account at a time", 3, "MaxSubmitJobsPerAccount"),
+        ("account vision allows 11 submitted jobs at a time", 7, "AssocGrpSubmitJobsLimit"),
+    ]
+    own = "user alice in account vision allows"
+    assert says_of_jobs({"account": "vision", "qos": "normal"}, "alice") == [
+        (f"{own} 1 running job at a time", 1, "AssocMaxJobsLimit"),
+        ("account vision allows 7 running jobs at a time", 6, "AssocGrpJobsLimit"),
+        (f"{own} 3 submitted jobs at a time", 2, "AssocMaxSubmitJobLimit"),
+        ("account vision allows 11 submitted jobs at a time", 7, "AssocGrpSubmitJobsLimit"),
+    ]
+    assert says_of_jobs({"account": "vision", "qos": "normal"}, "erin") == [
+        ("account vision allows 7 running jobs at a time", 6, "AssocGrpJobsLimit"),
+        ("account vision allows 11 submitted jobs at a time", 7, "AssocGrpSubmitJobsLimit"),
+    ]
+
+
+def test_the_fewest_gpus_of_a_job_and_the_most_of_one_node() -> None:
+    found = bounds_of(COUNTS, {"account": "vision", "qos": "gold"}, "alice")
+    assert (found.least, found.least_says) == (2, "QOS gold allows no job with fewer than 2 GPUs")
+    assert found.nodes == NodeBounds("QOS gold", of_each=1, of_each_where="QOS gold")
+    assert found.nodes.says == "QOS gold allows 1 GPU of a node"
+    found = bounds_of(COUNTS, {"account": "vision", "qos": "normal"}, "bob")
+    assert (found.least, found.least_says) == (1, "")
+    assert found.nodes == NodeBounds("account vision", of_each=2, of_each_where="account vision")
 
 
 class Asked(Commands):
@@ -145,7 +241,7 @@ class Asked(Commands):
 @pytest.mark.parametrize(
     ("config", "asks"),
     [
-        ("AccountingStorageEnforce = associations,limits,qos\n", 2),
+        ("AccountingStorageEnforce = associations,limits,qos\nClusterName = lab\n", 3),
         ("AccountingStorageEnforce = associations,qos\n", 0),
         ("AccountingStorageEnforce = none\n", 0),
         ("", 0),
@@ -157,6 +253,7 @@ def test_slurm_is_asked_only_where_it_holds_to_limits_and_seldom(config: str, as
     for _ in range(3):
         table = known.table([Partition("main", is_default=True), SMALL], config, {"qos": "gold"})
     assert len(commands.ran) == asks
+    assert asks == 0 or commands.ran[-1] == (*ASSOC_COMMAND, "cluster=lab")
     assert enforces_limits(config) == bool(asks)
     assert table["given"] == {"qos": "gold", "partition": "main"}
     assert ("qos" in table) == bool(asks)

@@ -16,6 +16,7 @@ from scheduling.executors.slurm.launching import arguments, parts_of
 from scheduling.executors.slurm.names import job_name
 from scheduling.executors.slurm.options import Options
 from scheduling.executors.slurm.seeing import Notes, Seen, waits_in_words
+from tests.cases import in_turn
 from tests.executors.test_sharing import make_request
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "slurm"
@@ -57,7 +58,7 @@ def test_a_recorded_queue_is_read() -> None:
     assert (job_of("f").over, job_of("f").ended_at) == (True, 1_795_850_770)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("text", "seconds"),
     [("3:00", 180), ("2:03:04", 7_384), ("1-02:03:04", 93_784), ("UNLIMITED", None), ("INVALID", None), ("", None)],
 )
@@ -65,7 +66,7 @@ def test_time_limits_are_read(text: str, seconds: int | None) -> None:
     assert limit_seconds(text) == seconds
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("state", "ran_s", "by_limit"),
     [("COMPLETED", 119, False), ("COMPLETED", 120, True), ("COMPLETED", 180, True), ("TIMEOUT", 0, True)],
 )
@@ -99,7 +100,7 @@ def test_a_job_that_does_not_say_which_launch_it_is_is_known_by_its_number(tmp_p
     assert not seen.of("z", 1)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("name", "shown"),
     [
         ("resnet50", "evenkeel-25 resnet50"),
@@ -134,14 +135,14 @@ def test_how_long_a_job_ran_before_slurm_queued_it_again_is_read_from_accounting
     assert Printed("Slurm accounting storage is disabled\n").first_part(9) == (None, None)
 
 
-@pytest.mark.parametrize("text", ["slurm_load_jobs error", "[]", "6|COMPLETED|gpu2"])
+@in_turn("text", ["slurm_load_jobs error", "[]", "6|COMPLETED|gpu2"])
 def test_what_is_no_queue_is_an_error_that_may_pass(text: str) -> None:
     with pytest.raises(ExecutorError, match="no jobs") as refusal:
         Printed(text).jobs("evenkeel-")
     assert not refusal.value.permanent
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{} {}"])
+@in_turn("text", ["{", "[]", "{} {}"])
 def test_what_is_no_json_is_an_error_that_may_pass(text: str) -> None:
     if not text.startswith("{"):
         assert Printed(text).past_jobs("n") is None  # what Slurm says where it keeps none
@@ -217,7 +218,7 @@ STATES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("state", STATES)
+@in_turn("state", STATES)
 def test_states_of_nodes(state: str) -> None:
     """Only DOWN and ERROR are final; every word that is not known changes nothing for what runs there."""
     text = NODE.replace("State=IDLE", f"State={state}").strip() + " Reason=fan broken [root@2026-11-24T17:00:00]\n"
@@ -225,9 +226,7 @@ def test_states_of_nodes(state: str) -> None:
     assert (node.info.drain_reason, node.info.unclear, node.info.reachable) == STATES[state]
 
 
-@pytest.mark.parametrize(
-    ("state", "silent"), [("IDLE", False), ("IDLE%", False), ("UNKNOWN", True), ("MIXED*", True), ("DOWN", True)]
-)
+@in_turn(("state", "silent"), [("IDLE", False), ("IDLE%", False), ("UNKNOWN", True), ("MIXED*", True), ("DOWN", True)])
 def test_nodes_of_which_slurm_hears_nothing(state: str, silent: bool) -> None:
     assert parse_nodes(NODE.replace("State=IDLE", f"State={state}"))[0].silent is silent
 
@@ -238,7 +237,7 @@ def test_a_reserved_node_is_closed_unless_jobs_go_into_the_reservation() -> None
     assert parse_nodes(text, reservation="ours")[0].info.drain_reason is None
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("gres", "types"),
     [
         ("gpu:a100:4(S:0-1)", ["a100"] * 4),
@@ -257,7 +256,7 @@ def test_generic_resources(gres: str, types: list[str]) -> None:
     assert [kind for node in found for kind in node.gpu_types] == types
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("state", "reason"),
     [
         ("OUT_OF_MEMORY", "out_of_memory"),
@@ -287,7 +286,7 @@ def test_what_slurm_queued_again_has_stopped(tmp_path: Path) -> None:
     assert ending_of(job, tmp_path, killed=True, requeued=True).reason == "signal"
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("state", "reason", "words"),
     [
         ("RUNNING", "", ""),
@@ -309,7 +308,7 @@ def test_what_a_job_waits_for_is_said_in_words(state: str, reason: str, words: s
     assert waits_in_words([other, job]) == words
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("state", "by_limit", "words"),
     [
         ("CANCELLED", False, "Slurm job 7 was cancelled in Slurm"),

@@ -110,6 +110,22 @@ def test_so_does_one_that_makes_way_for_another_and_it_goes_on(live_portal: Live
     assert log.count("epoch 1\n") == 1
 
 
+def test_so_do_those_on_a_node_at_the_deadline_of_its_drain(live_portal: LivePortal, code: str) -> None:
+    moves, ends = begin(live_portal, code, restartable=True), begin(live_portal, code, restartable=False)
+    with live_portal.api() as api:
+        [node] = api.get("nodes").raise_for_status().json()
+        drained = api.post(f"nodes/{node['name']}/drain", json={"within_s": 5, "reason": "fans"}).raise_for_status()
+        outcomes = {row["job"]["number"]: row["outcome"] for row in drained.json()["drain"]["jobs"]}
+        assert outcomes == {moves: "moves", ends: "lost"}
+        stopped = live_portal.wait_state(ends, "cancelled", timeout_s=120)
+        assert stopped["reason"]["token"] == "node_drained_stopped"
+        live_portal.wait_state(moves, "queued", timeout_s=120)
+        assert saved(live_portal, api, ends) >= 2
+        api.post(f"jobs/{moves}/cancel").raise_for_status()  # files are listed at the end of a job
+        assert saved(live_portal, api, moves) >= 2
+        api.post(f"nodes/{node['name']}/resume").raise_for_status()  # the tests share the portal
+
+
 def test_held_by_its_owner_it_goes_on_from_its_file(live_portal: LivePortal, code: str) -> None:
     number = begin(live_portal, code)
     with live_portal.api() as api:

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 from portal.api.access import Access
 from portal.api.examples import METHODS
 from portal.api.schema import document
+from tests.cases import in_turn
 
 SCOPES = (None, "jobs:read", "jobs:write", "admin")
 OPERATIONS = [
@@ -72,7 +73,7 @@ def _its_examples_are_what_its_schemas_allow(operation: dict[str, Any]) -> None:
             assert not errors
 
 
-@pytest.mark.parametrize(("path", "operation"), OPERATIONS)
+@in_turn(("path", "operation"), OPERATIONS)
 def test_it_says_what_it_is_who_may_call_it_and_how_it_fails_and_its_examples_hold(
     path: str, operation: dict[str, Any]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -15,7 +16,7 @@ from django.db import close_old_connections, transaction
 from django.test import Client
 from django.utils import timezone
 from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from scheduling.throughput.curves import PRECEDENCE
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -28,7 +29,7 @@ from portal.api.shapes.base import JobState, Role, Source
 from portal.jobs.models import MetricPoint
 from portal.reporting.run_tokens import run_token
 from scheduling.lifecycle import COARSE_STATES
-from scheduling.throughput.curves import PRECEDENCE
+from tests.cases import in_turn
 from tests.portal.things import Things
 
 #: What is streamed asynchronously is served here without an event loop.
@@ -104,27 +105,38 @@ def bounded(examples: int) -> settings:
     )
 
 
-#: Not `schema.parametrize`: pytest gives all of its tests one id, and of one id pytest-xdist runs one test.
+#: Of each tag of the document; `schema.parametrize` would make a test of each of them.
+OPERATIONS = defaultdict[str, list[Any]](list)
 FOUND: list[Any] = list(schema.get_all_operations())
-operations = pytest.mark.parametrize(
-    "operation", [found.ok() for found in FOUND], ids=lambda operation: operation.label
-)
+for _operation in (found.ok() for found in FOUND):
+    OPERATIONS[_operation.tags[0]].append(_operation)
+tags = pytest.mark.parametrize("tag", sorted(OPERATIONS))
 
 
-@operations
-@bounded(6)
-@given(data=st.data())
-def test_no_request_is_too_strange(operation: Any, data: st.DataObject, asker: Asker) -> None:
-    check(data.draw(operation.as_strategy()), asker)
+@tags
+def test_no_request_is_too_strange(tag: str, asker: Asker) -> None:
+    strange_requests(tag, asker, 6)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-@operations
-@bounded(120)
-@given(data=st.data())
-def test_no_request_is_too_strange_in_many(operation: Any, data: st.DataObject, asker: Asker) -> None:
-    check(data.draw(operation.as_strategy()), asker)
+@pytest.mark.timeout(3600)
+@tags
+def test_no_request_is_too_strange_in_many(tag: str, asker: Asker) -> None:
+    strange_requests(tag, asker, 120)
+
+
+def strange_requests(tag: str, asker: Asker, examples: int) -> None:
+    @in_turn("operation", OPERATIONS[tag], ids=lambda operation: operation.label)
+    def each(operation: Any) -> None:
+        @bounded(examples)
+        @given(case=operation.as_strategy())
+        def one(case: Any) -> None:
+            check(case, asker)
+
+        asker.asked = 0
+        one()
+
+    each()
 
 
 def check(case: Any, asker: Asker) -> None:

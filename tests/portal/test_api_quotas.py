@@ -17,6 +17,7 @@ from portal.accounting.budgets import give_notices
 from portal.api import quotas
 from portal.jobs.models import Hold, Job, JobEvent
 from scheduling.lifecycle import State
+from tests.cases import in_turn
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -50,8 +51,8 @@ def at_level(world: World, level: str) -> dict[str, Any]:
 # What hard limits refuse -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "words"), [("queued_jobs", "queued job"), ("running_jobs", "running job")])
-@pytest.mark.parametrize("level", ["project", "above", "user", "member"])
+@in_turn(("kind", "words"), [("queued_jobs", "queued job"), ("running_jobs", "running job")])
+@in_turn("level", ["project", "above", "user", "member"])
 def test_a_hard_limit_is_named_with_its_level_and_use(
     world: World, api: Api, kind: str, words: str, level: str
 ) -> None:
@@ -92,7 +93,7 @@ def spend(world: World, hours: float) -> None:
     world.gone(job, "done", step=1000)
 
 
-@pytest.mark.parametrize(("written", "kept"), [("1.097", 3_949), ("2", 7_200), ("0.0003", 1)])
+@in_turn(("written", "kept"), [("1.097", 3_949), ("2", 7_200), ("0.0003", 1)])
 def test_gpu_hours_are_kept_in_whole_seconds(world: World, written: str, kept: int) -> None:
     boss = Api(User.objects.create_superuser("root@example.org", "x"))
     wish = {"user": "ana@example.org", "kind": "gpu_hours", "period": "week", "limit": written}
@@ -103,7 +104,7 @@ def test_gpu_hours_are_kept_in_whole_seconds(world: World, written: str, kept: i
     assert "at least a second of a GPU, 1/3600 h; 0.0001 h is less" in little.text
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("kind", "period", "limit", "said"),
     [
         ("gpus", "", 1, "1 GPU at once"),
@@ -117,7 +118,7 @@ def test_limits_are_worded_for_people(kind: str, period: str, limit: int, said: 
     assert amount(Quota(kind=kind, period=period, limit=limit), "USD").lower() == said.lower()
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("limit", "used", "said"),
     [
         (50_000, 50_000, "The limit of 0.05 USD per month on project Vision is reached: 0.05 USD used."),
@@ -145,7 +146,7 @@ def now_in_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timezone, "now", lambda: late)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("kind", "limit", "said"),
     [("gpu_hours", 2 * 3600, "2 GPU-hours per day"), ("money", 2_000_000, "of 2.00 USD per day")],
 )
@@ -172,7 +173,7 @@ def test_a_hard_period_refuses_and_a_soft_one_waits_until_it_ends(
     assert world.state(waiting) is State.LAUNCHING
 
 
-@pytest.mark.parametrize(("hard", "state", "gpus"), [(False, State.RUNNING, 2), (True, State.CHECKPOINTING, 0)])
+@in_turn(("hard", "state", "gpus"), [(False, State.RUNNING, 2), (True, State.CHECKPOINTING, 0)])
 def test_a_running_job_keeps_its_gpus_when_a_soft_budget_is_used_up(
     world: World, monkeypatch: pytest.MonkeyPatch, hard: bool, state: State, gpus: int
 ) -> None:
@@ -185,7 +186,7 @@ def test_a_running_job_keeps_its_gpus_when_a_soft_budget_is_used_up(
     assert (world.state(job), world.gpus(job)) == (state, gpus)
 
 
-@pytest.mark.parametrize("kind", ["gpus", "running_jobs", "queued_jobs"])
+@in_turn("kind", ["gpus", "running_jobs", "queued_jobs"])
 def test_soft_limits_above_make_jobs_wait_with_the_level(world: World, kind: str) -> None:
     Quota.objects.create(project=above(world), kind=kind, limit=1)
     jobs = [world.submit(gpus={"max": 1}) for _ in range(2)]
@@ -262,7 +263,7 @@ def test_everybody_reads_what_binds_them(world: World, api: Api, monkeypatch: py
 WISH = {"kind": "gpus", "limit": "3"}
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("role", "where", "status"),
     [
         ("viewer", {"project": "vision"}, 403),
@@ -308,7 +309,7 @@ def test_administrators_set_limits_anywhere_and_change_and_remove_them(world: Wo
     assert list(actions) == ["quota.create", "quota.change", "quota.change", "quota.delete"]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("wish", "field"),
     [
         ({"kind": "gpus", "limit": "1.5", "project": "vision"}, "limit"),

@@ -12,6 +12,7 @@ from django.db import connection
 from accounts.models import Quota, User
 from accounts.services import add_member
 from portal.jobs.models import IdempotencyKey, Job, JobEvent, ModelType
+from tests.cases import in_turn
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -23,7 +24,7 @@ def nothing_stored() -> bool:
     return not (Job.objects.exists() or IdempotencyKey.objects.exists() or JobEvent.objects.exclude(job=None).exists())
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("change", "field"),
     [
         ({"total_steps": "many"}, "total_steps"),
@@ -73,7 +74,7 @@ def test_a_wrong_field_is_named_and_nothing_stored(api: Api, change: dict[str, A
     assert nothing_stored()
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("key", "near"), [("total_step", "total_steps"), ("Command", "command"), ("gpu", "gpus"), ("lables", "labels")]
 )
 def test_an_unknown_key_names_the_nearest(api: Api, key: str, near: str) -> None:
@@ -83,7 +84,7 @@ def test_an_unknown_key_names_the_nearest(api: Api, key: str, near: str) -> None
     assert near in error["message"]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "body",
     [
         b"", b"{", b"[]", b"null", b"3", b'"text"', b"\xff\xfe", b'{"a": NaN}', b'{"name": "\\ud800"}',
@@ -101,7 +102,7 @@ def test_a_body_that_is_no_job_file_is_400(api: Api, body: bytes) -> None:
 ALIASES = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "text",
     [
         ALIASES, "a: 1\na: 2\n", "- a\n", "a: [", "a: !!python/object/apply:os.system ['true']", "[" * 5_000,
@@ -116,7 +117,7 @@ def test_yaml_that_is_no_job_file_is_400(api: Api, text: str) -> None:
     assert nothing_stored()
 
 
-@pytest.mark.parametrize("content_type", ["application/json", "application/yaml"])
+@in_turn("content_type", ["application/json", "application/yaml"])
 def test_ten_megabytes_are_413(api: Api, content_type: str) -> None:
     assert api.post("jobs", b"a" * 10_000_000, content_type=content_type).status == 413
     assert api.post("jobs", b" " * (256 * 1024 + 1), content_type=content_type).status == 413
@@ -127,7 +128,7 @@ def test_a_body_may_have_the_limit(api: Api) -> None:
     assert api.post("jobs", text + " " * (256 * 1024 - len(text))).status == 201
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "application/xml", "multipart/form-data; boundary=x", ""])
+@in_turn("content_type", ["text/plain", "application/xml", "multipart/form-data; boundary=x", ""])
 def test_another_content_type_is_415(api: Api, content_type: str) -> None:
     assert api.post("jobs", json.dumps(FILE), content_type=content_type).status == 415
 
@@ -164,7 +165,7 @@ def test_a_key_is_each_persons_own(world: World, api: Api) -> None:
     assert api.post("jobs", FILE, Idempotency_Key="abc").json["id"] == first.json["id"]
 
 
-@pytest.mark.parametrize("key", ["", "k" * 201, "a b", "é"])
+@in_turn("key", ["", "k" * 201, "a b", "é"])
 def test_a_key_has_visible_characters(api: Api, key: str) -> None:
     refused = api.post("jobs", FILE, Idempotency_Key=key)
     assert (refused.status, refused.fields) == (400, ["Idempotency-Key"])

@@ -21,10 +21,12 @@ MIB = 1024 * 1024
 HOST = (b"host", b"127.0.0.1:8800")
 
 
-def _open(origin: str | None, *more: tuple[bytes, bytes], host: bytes = HOST[1]) -> dict[str, Any]:
+def _open(
+    origin: str | None, *more: tuple[bytes, bytes], host: bytes = HOST[1], path: str = "/ws/v1/live"
+) -> dict[str, Any]:
     headers = [(b"host", host), *([(b"origin", origin.encode())] if origin is not None else []), *more]
     scope = {
-        "type": "websocket", "path": "/ws/v1/live", "raw_path": b"/ws/v1/live", "query_string": b"",
+        "type": "websocket", "path": path, "raw_path": path.encode(), "query_string": b"",
         "headers": headers, "subprotocols": [], "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8800),
     }  # fmt: skip
 
@@ -46,11 +48,19 @@ def _open(origin: str | None, *more: tuple[bytes, bytes], host: bytes = HOST[1])
         # Of the portal's host, and of a job on it:
         "http://127.0.0.1:9999", "http://localhost:9999", "http://[::1]:9999", "http://127.0.0.1", "http://localhost",
         "https://127.0.0.1:8800", "https://localhost", "ws://127.0.0.1:8800", "http://2130706433:9999",
+        "http://[::1", "http://[", "http://\xe9:8800", "http://127.0.0.1:99999999", "http://127.0.0.1:\u0968",
         "http://127.0.0.1:8800.evil.example", "http://127.0.0.1:8800/", "http://u@127.0.0.1:9999", "http://127.0.0.1:x",
     ],
 )  # fmt: skip
 def test_a_socket_from_a_foreign_page_is_refused(origin: str | None) -> None:
     assert _open(origin)["type"] == "websocket.close"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/ws/v1/events", "/ws/v1/live/", "/", "/api/v1/jobs", "/ws/v1/l\u00efve", "/%00\0"])
+def test_a_socket_to_nowhere_is_refused(path: str) -> None:
+    assert _open("http://127.0.0.1:8800")["type"] == "websocket.accept"
+    assert _open("http://127.0.0.1:8800", path=path)["type"] == "websocket.close"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portal.jobfile.launchers import launcher_warnings
+from tests.cases import in_turn
 from tests.portal.api import Api
 from tests.portal.world import World
 
@@ -68,14 +69,14 @@ NOT_TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("command", "launcher", "program"), TOLD)
+@in_turn(("command", "launcher", "program"), TOLD)
 def test_a_launcher_is_told_what_to_write(command: str, launcher: str, program: str) -> None:
     [text] = launcher_warnings(command)
     assert text.startswith(f"{launcher} starts its own workers, and Evenkeel starts the command once per GPU: write ")
     assert f"`{program}`" in text
 
 
-@pytest.mark.parametrize("command", NOT_TOLD)
+@in_turn("command", NOT_TOLD)
 def test_other_commands_are_left_alone(command: str) -> None:
     assert launcher_warnings(command) == ()
 

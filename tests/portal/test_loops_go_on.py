@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -54,6 +55,7 @@ from portal.storage import handovers
 from scheduling.domain import Plan
 from scheduling.executors.base import Fact, Finding, Progress
 from scheduling.lifecycle import State
+from tests.cases import in_turn
 from tests.portal.notices import destination
 from tests.portal.test_clusters import second
 from tests.portal.world import World
@@ -940,18 +942,24 @@ def _run(name: str, plant: Plant, patch: Patch, fail: Fail) -> None:
     assert "t0ps3cret" not in row.error
 
 
-@pytest.mark.parametrize(("name", "plant"), CASES, ids=[f"{name}-{plant.__name__}" for name, plant in CASES])
-@pytest.mark.parametrize("fail", [by_runtime_error, by_the_database])
-def test_a_failing_item_stops_no_other(name: str, plant: Plant, fail: Fail, monkeypatch: Patch) -> None:
-    _run(name, plant, monkeypatch, fail)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", sorted(PLANTS))
+def test_a_failing_item_stops_no_other(name: str, monkeypatch: Patch) -> None:
+    @in_turn(("plant", "fail"), product(PLANTS[name], [by_runtime_error, by_the_database]))
+    def each(patch: Patch, plant: Plant, fail: Fail) -> None:
+        _run(name, plant, patch, fail)
+
+    each(patch=monkeypatch)
 
 
-@pytest.mark.parametrize("fail", FAILS)
 @pytest.mark.parametrize("plant", [limited_job, job_that_cannot_be_read, move, node])
-def test_whatever_it_fails_by(plant: Plant, fail: Fail, monkeypatch: Patch) -> None:
-    if plant is move and fail is by_a_constraint:
-        pytest.skip("a conflict: the GPU may be another job's")
-    _run("evenkeel.run_round", plant, monkeypatch, fail)
+def test_whatever_it_fails_by(plant: Plant, monkeypatch: Patch) -> None:
+    # A constraint that a move breaks is a conflict: the GPU may be another job's.
+    @in_turn("fail", [fail for fail in FAILS if (plant, fail) != (move, by_a_constraint)])
+    def each(patch: Patch, fail: Fail) -> None:
+        _run("evenkeel.run_round", plant, patch, fail)
+
+    each(patch=monkeypatch)
 
 
 def test_each_loop_is_planted(monkeypatch: Patch) -> None:

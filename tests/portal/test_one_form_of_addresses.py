@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from urllib.parse import urlencode
 
 import pytest
 from django.core.cache import cache
@@ -12,9 +14,11 @@ from django.core.management.base import CommandError
 from django.test import Client
 
 from accounts import attempts
+from accounts.audit import record_audit
 from accounts.mail_address import checked, normalized
 from accounts.models import Membership, Project, User
 from accounts.oidc import AccountAdapter
+from tests.cases import in_turn
 from tests.portal.api import Api
 from tests.portal.test_api_access import Browser
 
@@ -60,7 +64,7 @@ def manager() -> Api:
     return Api(person)
 
 
-@pytest.mark.parametrize(("spelling", "address"), SPELT)
+@in_turn(("spelling", "address"), SPELT)
 def test_spellings_of_an_address_are_one(spelling: str, address: str) -> None:
     assert checked(spelling) == normalized(spelling) == address
     assert checked(address) == address
@@ -78,7 +82,7 @@ def test_other_letters_are_other_people() -> None:
     assert checked("иван@bolt.example") == "иван@bolt.example"
 
 
-@pytest.mark.parametrize(("spelling", "address"), SPELT)
+@in_turn(("spelling", "address"), SPELT)
 def test_an_invitation_is_for_the_one_account(manager: Api, spelling: str, address: str) -> None:
     made = manager.post("projects/acme/invitations", {"email": spelling})
     assert (made.status, made.json["email"]) == (201, address)
@@ -88,6 +92,23 @@ def test_an_invitation_is_for_the_one_account(manager: Api, spelling: str, addre
     assert (taken.status_code, "has an account" in taken.text) == (409, True)
     assert manager.post("projects/acme/members", {"email": spelling}).json["user"]["email"] == address
     assert User.objects.filter(email=address).count() == 1
+
+
+@pytest.mark.parametrize(("spelling", "address"), SPELT)
+def test_whoever_is_looked_for_is_found_by_any_spelling(manager: Api, spelling: str, address: str) -> None:
+    person = User.objects.create_user(address, PASSWORD)
+    Membership.objects.create(project=Project.objects.get(), user=person, role="viewer")
+    root = Api(User.objects.create_superuser("root@example.org", PASSWORD))
+    record_audit(actor=person, action="access.tried", target="a")
+    for api, path, wish in (
+        (root, "people", "email"),
+        (root, "people", "search"),
+        (manager, "projects/acme/members", "email"),
+        (root, "audit", "actor"),
+    ):
+        rows = api.get(f"{path}?{urlencode({wish: spelling})}").json["results"]
+        assert len(rows) == 1, (path, wish)
+        assert address in json.dumps(rows), (path, wish)
 
 
 def _save(email: str) -> object:
@@ -108,8 +129,8 @@ ENTRANCES: list[tuple[Callable[[str], object], type[Exception]]] = [
 ]
 
 
-@pytest.mark.parametrize(("address", "words"), LOOKALIKES.items())
-@pytest.mark.parametrize(("entrance", "error"), ENTRANCES)
+@in_turn(("address", "words"), LOOKALIKES.items())
+@in_turn(("entrance", "error"), ENTRANCES)
 def test_lookalikes_are_refused_at_each_entrance(
     entrance: Callable[[str], object], error: type[Exception], address: str, words: str
 ) -> None:
@@ -118,7 +139,7 @@ def test_lookalikes_are_refused_at_each_entrance(
     assert not User.objects.exclude(email="old@bolt.example").exists()
 
 
-@pytest.mark.parametrize("address", LOOKALIKES)
+@in_turn("address", LOOKALIKES)
 def test_lookalikes_are_neither_invited_nor_added(manager: Api, address: str) -> None:
     for path in ("invitations", "members"):
         answer = manager.post(f"projects/acme/{path}", {"email": address})

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from portal.jobs.models import Assignment, Job, Run
 from portal.lifecycle import engine_waits
+from portal.readmodels.cluster.catalogue import describe_nodes
 from scheduling.executors.base import POWERING_UP, Fact, NodeInfo
 from scheduling.lifecycle import State
 from tests.portal.test_previews import forecast, preview
@@ -71,3 +72,39 @@ def test_a_launch_whose_nodes_come_up_is_not_placed_anew(settings: Any) -> None:
         Run.objects.filter(pk=run.pk).update(engine_waits_since=now - timedelta(seconds=1_000))
         engine_waits.end_long_waits(cluster_id=world.cluster.pk, now=now)
         assert world.state(job) is state
+
+
+def test_what_slurm_still_has_to_do_once_its_nodes_are_up_has_its_own_time(settings: Any) -> None:
+    settings.EVENKEEL_ENGINE_WAIT_S = 100.0
+    world = Saving("a")
+    job = world.submit(gpus=6)
+    world.round()
+    at = timezone.now()
+
+    def look(seconds: float, waits: str) -> State:
+        now = at + timedelta(seconds=seconds)
+        fact = Fact(str(world.run(job).pk), 1, "alive", now.timestamp(), waits=waits)
+        engine_waits.note_waits([fact], world.cluster.pk)
+        engine_waits.end_long_waits(cluster_id=world.cluster.pk, now=now)
+        return world.state(job)
+
+    assert look(0, f"{POWERING_UP} (a)") is State.LAUNCHING
+    assert look(500, f"{POWERING_UP} (a)") is State.LAUNCHING
+    assert look(510, "waits in Slurm: configuring") is State.LAUNCHING
+    assert look(609, "waits in Slurm: configuring") is State.LAUNCHING
+    assert look(611, "waits in Slurm: configuring") is State.CHECKPOINTING
+
+
+def test_its_page_says_so_and_that_a_launch_powers_it_up() -> None:
+    world = Saving("c")
+
+    def powers() -> dict[str, tuple[str | None, float | None]]:
+        nodes = list(world.cluster.nodes.all())
+        found = describe_nodes(nodes, set(), {}, {node.pk: {} for node in nodes})
+        return {one["name"]: (one["power"], one["up_in_s"]) for one in found}
+
+    up = {"a": (None, None), "b": (None, None)}
+    assert powers() == up | {"c": ("powered_down", BOOT_S)}
+    world.submit(gpus=6)
+    world.round()
+    assert powers() == up | {"c": ("powering_up", BOOT_S)}

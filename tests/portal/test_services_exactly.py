@@ -27,6 +27,7 @@ from scheduling.domain import Gang, Move, Plan, Reason
 from scheduling.errors import InvalidTransition
 from scheduling.executors.base import Fact
 from scheduling.lifecycle import TIME_LIMIT_S, Event, State
+from tests.cases import in_turn
 from tests.portal.test_moves_together import commit, gpu_ids, launch, start
 from tests.portal.world import World
 
@@ -77,7 +78,7 @@ def test_jobs_are_named_by_number_uuid_and_place_in_their_array(world: World) ->
     assert named("".join(chr(0x660 + int(digit)) for digit in str(first.number))) == set()
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("role", "archived", "write", "refusal"),
     [
         ("member", False, True, None),
@@ -142,7 +143,7 @@ def test_an_array_is_named_by_its_number_and_a_job_before_it(world: World) -> No
 # Moves ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("left", "column"),
     [
         (State.WAITING_FOR_RESOURCE, "queueing_s"),
@@ -153,7 +154,7 @@ def test_an_array_is_named_by_its_number_and_a_job_before_it(world: World) -> No
         (State.RUNNING_PROTECTED, "running_s"),
     ],
 )
-@pytest.mark.parametrize(("elapsed", "added"), [(7, 7.0), (0, 0.0), (-7, 0.0)])
+@in_turn(("elapsed", "added"), [(7, 7.0), (0, 0.0), (-7, 0.0)])
 def test_time_in_a_state_is_counted_under_its_heading(left: State, column: str, elapsed: int, added: float) -> None:
     run = Run(state=left, state_since=NOW, queueing_s=1.0, launching_s=2.0, running_s=3.0)
     before = {"queueing_s": 1.0, "launching_s": 2.0, "running_s": 3.0}[column]
@@ -161,7 +162,7 @@ def test_time_in_a_state_is_counted_under_its_heading(left: State, column: str, 
     assert found == {column: before + added}
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("state", "event", "why", "expected"),
     [
         (
@@ -232,7 +233,7 @@ def test_a_move_that_cannot_be_told_is_not_made(world: World, job: Job, monkeypa
     assert (run.state, world.state(job)) == (State.RUNNING, State.RUNNING)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("error", "failed"),
     [(moves.StaleRun("x"), False), (InvalidTransition(State.RUNNING, Event.ACCEPTED), False), (ValueError("x"), True)],
 )
@@ -252,7 +253,7 @@ def test_only_what_is_no_conflict_is_a_failure(
 # What was seen ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("uses_sdk", "step", "said", "launched", "state", "shown"),
     [
         (True, 700, 1000, None, State.FINISHED, 1000),
@@ -283,7 +284,7 @@ def test_who_says_that_it_is_done_is_done_with_what_it_knew_of(
     assert world.gpus(job) == 0
 
 
-@pytest.mark.parametrize("verb", [Command.Verb.LAUNCH, Command.Verb.KILL])
+@in_turn("verb", [Command.Verb.LAUNCH, Command.Verb.KILL])
 def test_what_is_seen_alive_closes_its_launch_and_no_other_command(world: World, verb: str) -> None:
     job, other = queued(world), queued(world)
     world.round()
@@ -308,7 +309,7 @@ def test_a_lease_is_renewed_where_a_report_was_taken_in_of_a_launch_that_trained
         run.save()
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("state", "then"),
     [
         (State.STANDBY, State.WAITING_FOR_RESOURCE),
@@ -316,7 +317,7 @@ def test_a_lease_is_renewed_where_a_report_was_taken_in_of_a_launch_that_trained
         (State.CHECKPOINTING, State.STOPPING),
     ],
 )
-@pytest.mark.parametrize("late", [False, True])
+@in_turn("late", [False, True])
 def test_what_lasts_too_long_goes_on_in_another_way(world: World, state: State, then: State, late: bool) -> None:
     job = queued(world)
     commit(world, [start(job, gpu_ids()[0])])
@@ -367,7 +368,7 @@ def test_readiness_tells_how_long_the_launch_took_and_the_protection_lasts(world
 # Plans ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("kind", "mode", "cancels"),
     [
         ("preempt", "cancel", True),
@@ -420,7 +421,7 @@ def test_a_move_that_works_again_is_no_failure_any_more(world: World, monkeypatc
     assert not FailingItem.objects.exists()
 
 
-@pytest.mark.parametrize(("moved", "words"), [(0, None), (1, "one job moves"), (2, "2 jobs move")])
+@in_turn(("moved", "words"), [(0, None), (1, "one job moves"), (2, "2 jobs move")])
 def test_a_round_that_moved_something_says_what_and_which_it_was(world: World, moved: int, words: str | None) -> None:
     world.cluster.round_epoch = 1233
     applied = [Move("j", "start", (), None, None, Reason("t", "x"))] * moved
@@ -435,7 +436,7 @@ def test_a_round_that_moved_something_says_what_and_which_it_was(world: World, m
 # Submission -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("there", "here", "reached"),
     [
         (None, None, False),
@@ -465,7 +466,7 @@ def test_a_checkpoint_is_within_reach_on_its_own_cluster_and_in_a_store_of_both(
 # Limits -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "change",
     [
         {"spec": {"max_cost": "2"}},
@@ -495,7 +496,7 @@ def test_who_was_changed_meanwhile_is_not_parked_by_what_was_seen(
     assert placed == ["cost"]
 
 
-@pytest.mark.parametrize("change", ["lifted", "left", "waits"])
+@in_turn("change", ["lifted", "left", "waits"])
 def test_who_was_changed_meanwhile_is_not_ended(world: World, change: str) -> None:
     job = queued(world, max_duration=600, retry={"limit": 0})
     world.round()

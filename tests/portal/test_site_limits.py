@@ -117,3 +117,59 @@ def test_a_job_goes_only_to_nodes_with_what_it_asks_for(world: World) -> None:
     [waits] = [job for job in jobs if job not in started]
     assert world.run(waits).reason_text.startswith("Nodes with nvlink (its constraint) have 0 of their 4 GPUs free")
     check_invariants(world)
+
+
+def test_how_many_jobs_may_run_counts_others_and_no_job_of_ours_twice(world: World) -> None:
+    Project.objects.update(slurm={"qos": "gold", "account": "vision"})
+    note(world, qos={"gold": {"jobs": [4, 2], "each_account": {"submits": 5}}})
+    jobs = [world.submit(gpus=1) for _ in range(3)]
+    world.round()
+    assert [world.state(job) for job in jobs] == [State.LAUNCHING] * 2 + [State.WAITING_FOR_INITIAL_RESOURCE]
+    text = "QOS gold allows 4 running jobs at a time, 4 are there; this one starts when one ends."
+    assert world.run(jobs[2]).reason_text == text
+    assert explain_job(world.user, Job.objects.get(pk=jobs[2].pk))["slurm"] == "QOSGrpJobsLimit"
+    note(world, qos={"gold": {"jobs": [4, 3]}})  # two of the three are ours
+    world.round()
+    assert world.state(jobs[2]) is State.LAUNCHING
+    check_invariants(world)
+
+
+def test_a_job_of_a_qos_that_demands_gpus_gets_as_many(world: World) -> None:
+    Project.objects.update(slurm={"account": "vision"})
+    taken = [world.submit(gpus={"min": 1, "max": most}) for most in (1, 2)]
+    note(world, qos={"gold": {"least": 2}}, default_qos={"evenkeel@vision": "gold"})
+    api = Api(world.user)
+    wish = {"command": "train", "project": world.project.key, "total_steps": 10}
+    refused = api.post("jobs", wish | {"gpus": {"min": 1, "max": 1}})
+    assert [(one["field"], one["message"]) for one in refused.json["errors"]] == [
+        ("gpus.max", "QOS gold allows no job with fewer than 2 GPUs, not with 1")
+    ]
+    world.round()
+    assert [world.gpus(job) for job in taken] == [0, 2]
+    assert world.run(taken[0]).reason_text.startswith("QOS gold allows no job with fewer than 2 GPUs, and this one")
+    assert explain_job(world.user, Job.objects.get(pk=taken[0].pk))["slurm"] == "QOSMinGRES"
+
+
+def test_a_job_is_spread_as_a_qos_demands_and_grows_no_further_than_that(world: World) -> None:
+    Project.objects.update(slurm={"qos": "gold", "partition": "small"})
+    note(
+        world,
+        qos={"gold": {"each_node": {"": 1}}},
+        partitions={"small": {"max_nodes": 2, "min_nodes": 1, "qos": ""}},
+    )
+    api = Api(world.user)
+    wish = {"command": "train", "project": world.project.key, "total_steps": 10}
+    refused = api.post("jobs", wish | {"gpus": {"min": 3}})
+    words = "partition small allows 2 nodes a job and QOS gold allows 1 GPU of a node, which have 2 GPUs, not 3"
+    assert [one["message"] for one in refused.json["errors"]] == [words]
+    job = world.submit(gpus={"min": 2})
+    world.round()
+    names = Assignment.objects.filter(during__upper_inf=True).values_list("accelerator__node__name", flat=True)
+    assert len(set(names)) == len(names) == world.gpus(job) == 2
+
+
+def test_where_nobody_may_run_a_job_is_refused(world: World) -> None:
+    Project.objects.update(slurm={"qos": "gold"})
+    note(world, qos={"gold": {"each_user": {"jobs": 0}}})
+    refused = Api(world.user).post("jobs", {"command": "train", "project": world.project.key, "total_steps": 10})
+    assert "QOS gold allows 0 running jobs a user at a time: no job starts" in str(refused.json["errors"])

@@ -20,6 +20,7 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.slurm.inventory import parse_nodes
 from scheduling.executors.slurm.launching import arguments, parts_of
 from scheduling.executors.slurm.options import Options
+from tests.cases import in_turn
 from tests.executors.test_sharing import make_request
 from tests.executors.test_slurm_words import NODE
 from tests.portal.api import Api
@@ -29,7 +30,7 @@ from tests.portal.world import CURVES, World
 BASE = {"command": "true", "total_steps": 1}
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("given", "options"),
     [
         ({}, {}),
@@ -56,7 +57,7 @@ def test_what_is_allowed_becomes_options_of_sbatch(given: dict[str, Any], option
     assert sbatch_options(stored["slurm"]) == options
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("key", "value"),
     [
         ("constraint", "--wrap=id"), ("constraint", "a b"), ("constraint", "a;id"), ("constraint", "$(id)"),
@@ -105,7 +106,7 @@ def test_each_component_has_them_and_the_whole_job_once_what_is_its() -> None:
     assert sum(word.endswith("; own") for word in found) == 2
 
 
-@pytest.mark.parametrize("sbatch", [{"wrap": "id"}, {"uid": "0"}, {"constraint": "a\nb"}, {"wckey": "x" * 300}])
+@in_turn("sbatch", [{"wrap": "id"}, {"uid": "0"}, {"constraint": "a\nb"}, {"wckey": "x" * 300}])
 def test_nothing_else_reaches_sbatch(sbatch: dict[str, str]) -> None:
     with pytest.raises(ExecutorError, match="sbatch") as refusal:
         words(sbatch)

@@ -17,6 +17,7 @@ from portal.reporting.reports import Report, StaleEpoch, record_report, record_r
 from portal.snapshot.take import take_snapshot
 from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import State
+from tests.cases import in_turn
 from tests.portal.test_moves_together import change, commit, gpu_ids
 from tests.portal.world import World, check_invariants
 
@@ -34,7 +35,7 @@ def job(world: World) -> Job:
 # Steps -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("reported", "shown"),
     [(0, 40), (39, 40), (40, 40), (41, 41), (999, 999), (1000, 1000), (1001, 1000), (10**9, 1000)],
 )
@@ -50,7 +51,7 @@ def test_a_report_without_a_step_leaves_it(world: World, job: Job) -> None:
     assert world.run(job).step == 70
 
 
-@pytest.mark.parametrize(("late", "kept"), [(39, 60), (59, 60), (60, 60), (61, 61)])
+@in_turn(("late", "kept"), [(39, 60), (59, 60), (60, 60), (61, 61)])
 def test_a_checkpoint_told_late_sets_nothing_back(world: World, job: Job, late: int, kept: int) -> None:
     world.checkpoint(job, 60)
     world.report(job, step=80)
@@ -72,7 +73,7 @@ def test_a_checkpoint_beyond_the_step_moves_the_step(world: World, job: Job) -> 
     assert (world.run(job).step, world.run(job).checkpoint_step) == (30, 30)
 
 
-@pytest.mark.parametrize("then", ["moved", "held"])
+@in_turn("then", ["moved", "held"])
 def test_what_came_after_the_last_checkpoint_is_shown_no_more_when_it_stops(world: World, job: Job, then: str) -> None:
     world.checkpoint(job, 40)
     world.report(job, step=90)
@@ -118,7 +119,7 @@ def again(world: World, job: Job) -> Run:
     return run
 
 
-@pytest.mark.parametrize("epoch", [0, 1, 3])
+@in_turn("epoch", [0, 1, 3])
 def test_a_report_of_another_launch_changes_nothing(world: World, job: Job, epoch: int) -> None:
     run = again(world, job)
     body = {"epoch": epoch, "seq": 10**6, "sent_at": 1.0, "step": 700, "ready_at": 1.0, "sdk": True}
@@ -131,7 +132,7 @@ def test_a_report_of_another_launch_changes_nothing(world: World, job: Job, epoc
     assert not MetricPoint.objects.exists()
 
 
-@pytest.mark.parametrize("kind", ["exited", "absent"])
+@in_turn("kind", ["exited", "absent"])
 def test_a_fact_of_another_launch_ends_none_but_its_holds(world: World, job: Job, kind: Any) -> None:
     run = again(world, job)
     info = ExitInfo("user_error", exit_code=1) if kind == "exited" else None
@@ -168,7 +169,7 @@ def test_an_unknown_run_is_no_error(world: World) -> None:
     observation.record_fact(Fact(nobody, 1, "exited", 1.0, ExitInfo("done")))
 
 
-@pytest.mark.parametrize(("seconds", "counts"), [(-3_600, False), (0, False), (3_600, True)])
+@in_turn(("seconds", "counts"), [(-3_600, False), (0, False), (3_600, True)])
 def test_a_hold_ends_after_it_began_whatever_clock_says_so(world: World, job: Job, seconds: int, counts: bool) -> None:
     hold = Hold.objects.get(run=world.run(job))
     began = hold.started_at
@@ -225,7 +226,7 @@ def test_after_the_end_nothing_is_taken_and_the_order_is_to_leave(world: World, 
     assert not JobEvent.objects.filter(kind="notice").exists()
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("state", "order"),
     [
         (State.LAUNCHING, None),
@@ -243,7 +244,7 @@ def test_what_a_runner_is_told_follows_from_the_state(world: World, job: Job, st
     assert world.report(job) == order
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("info", "state"),
     [(ExitInfo("done", step=1000), State.FINISHED), (ExitInfo("user_error", exit_code=1), State.FAILED)],
 )
@@ -261,7 +262,7 @@ def test_a_fact_told_again_is_no_second_end(world: World, info: ExitInfo, state:
 # Readiness -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("ready_s", "launch_s"), [(-50, 0), (20, 20), (100, 100), (500, 100)])
+@in_turn(("ready_s", "launch_s"), [(-50, 0), (20, 20), (100, 100), (500, 100)])
 def test_readiness_lies_between_the_launch_and_now(world: World, ready_s: float, launch_s: float) -> None:
     job = world.submit()
     world.round()
@@ -307,7 +308,7 @@ def test_each_hold_of_a_person_puts_the_job_off_by_its_length(world: World) -> N
     assert fresh.eligible_at - fresh.submitted_at == pytest.approx(timedelta(hours=3), abs=timedelta(minutes=1))
 
 
-@pytest.mark.parametrize(("ran_s", "left_s"), [(0.0, 3_600.0), (1_000.0, 2_600.0), (3_600.0, 0.0), (4_000.0, 0.0)])
+@in_turn(("ran_s", "left_s"), [(0.0, 3_600.0), (1_000.0, 2_600.0), (3_600.0, 0.0), (4_000.0, 0.0)])
 def test_a_time_limit_counts_what_was_trained(world: World, ran_s: float, left_s: float) -> None:
     job = world.submit(max_duration=3_600)
     world.round()

@@ -28,6 +28,7 @@ from scheduling.simulator.outcome import Options
 from scheduling.simulator.trace import Cluster as SimulatedCluster
 from scheduling.simulator.trace import TraceJob
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.cases import in_turn
 from tests.scheduling.test_timesharing import ROUND_S, Cluster
 
 # Limits ----------------------------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ def limited_to(most: int, *jobs: Job, kind: Any = "gpus", type: str | None = Non
     return make_snapshot(*(replace(job, limits=("l",)) for job in jobs), limits=limits, **more)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("most", "count", "passed"),
     [(4, 4, False), (4, 5, True), (2, 4, False), (2, 3, False), (2, 5, True), (5, 5, False), (5, 6, True)],
 )
@@ -48,7 +49,7 @@ def test_a_limit_is_passed_by_more_than_it_is_already(most: int, count: int, pas
     assert broken(view(snapshot), {job.id: Gang("titan_xp", count)}) == passed
 
 
-@pytest.mark.parametrize(("most", "passed"), [(1, True), (2, False), (3, False)])
+@in_turn(("most", "passed"), [(1, True), (2, False), (3, False)])
 def test_a_limit_of_jobs_counts_jobs(most: int, passed: bool) -> None:
     snapshot = limited_to(most, make_job(holds=(0, 1, 2)), make_job(gpus=1), kind="running_jobs")
     assert broken(view(snapshot), {job.id: Gang("titan_xp", 1) for job in snapshot.jobs}) == passed
@@ -66,7 +67,7 @@ def test_a_limit_of_one_type_leaves_the_other() -> None:
     assert (rooms.most(job, "a"), rooms.most(job, "b") > 10**9) == (2, True)
 
 
-@pytest.mark.parametrize(("most", "gpus"), [(0, 0), (1, 0), (2, 2), (3, 3), (6, 6)])
+@in_turn(("most", "gpus"), [(0, 0), (1, 0), (2, 2), (3, 3), (6, 6)])
 def test_a_plan_is_cut_down_to_the_limit_and_not_below_the_least_gang(most: int, gpus: int) -> None:
     snapshot = limited_to(most, make_job(min_gpus=2, max_gpus=6))
     (job,) = snapshot.jobs
@@ -101,8 +102,8 @@ def wanted(snapshot: Snapshot) -> dict[str, Gang]:
     return {job.id: job.gang or Gang("titan_xp", job.min_gpus) for job in snapshot.jobs}
 
 
-@pytest.mark.parametrize("name", ["f_scheduling", "fifo_gang", "multifactor"])
-@pytest.mark.parametrize(("most", "started"), [(3, False), (4, True)])
+@in_turn("name", ["f_scheduling", "fifo_gang", "multifactor"])
+@in_turn(("most", "started"), [(3, False), (4, True)])
 def test_a_job_starts_at_exactly_the_limit_and_not_beyond(name: str, most: int, started: bool) -> None:
     snapshot = limited_to(most, make_job(gpus=2, holds=(0, 1)), make_job(gpus=2))
     plan = plan_round(snapshot, load_policy(name, {}))
@@ -144,7 +145,7 @@ def test_who_runs_on_an_excluded_gpu_may_stay_and_gets_no_other() -> None:
     assert board.free == [[0, 2]]
 
 
-@pytest.mark.parametrize(("gpus", "placed"), [(3, (0, 1, 2)), (4, None)])
+@in_turn(("gpus", "placed"), [(3, (0, 1, 2)), (4, None)])
 def test_excluded_gpus_come_back_on_the_board_whatever_becomes_of_the_gang(
     gpus: int, placed: tuple[int, ...] | None
 ) -> None:
@@ -154,7 +155,7 @@ def test_excluded_gpus_come_back_on_the_board_whatever_becomes_of_the_gang(
     assert board.free == [[gpu for gpu in range(4) if gpu not in (placed or ())]]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("multi_node", "count", "placed"),
     [(True, 2, (0, 1)), (True, 3, (0, 1, 2)), (True, 5, None), (False, 2, (0, 1)), (False, 3, None)],
 )
@@ -180,7 +181,7 @@ def test_who_shrinks_leaves_the_node_with_least_first_and_keeps_the_lower_half()
     assert board.place(Request(make_job(holds=(0, 1, 2, 3)), Gang("titan_xp", 2), (0, 1, 2, 3))) == (0, 1)
 
 
-@pytest.mark.parametrize(("least", "gpus"), [(0, None), (3, None), (2, 2), (1, 2)])
+@in_turn(("least", "gpus"), [(0, None), (3, None), (2, 2), (1, 2)])
 def test_a_gang_that_does_not_fit_is_laid_out_smaller_down_to_its_least(least: int, gpus: int | None) -> None:
     job = make_job(min_gpus=1)
     placed = lay_out(Board(make_nodes(2)), [Request(job, Gang("titan_xp", 4), (), least)])
@@ -213,7 +214,7 @@ def on_part(gpu: int, steps: float, **more: Any) -> Job:
     return make_job(holds=(gpu,), gpu_milli=500, curve=Curve((1.0,)), remaining_steps=steps, resizable=False, **more)
 
 
-@pytest.mark.parametrize("ends", [(100.0, 300.0), (300.0, 100.0)])
+@in_turn("ends", [(100.0, 300.0), (300.0, 100.0)])
 def test_a_shared_gpu_is_free_when_the_last_of_those_on_it_has_left(ends: tuple[float, float]) -> None:
     first, second = (on_part(0, steps) for steps in ends)
     alone = on_part(1, 200.0)
@@ -227,7 +228,7 @@ def test_a_gang_leaves_whole_and_who_is_past_its_end_soon() -> None:
     assert [(at, count) for at, count, _ in found] == [(1_030.0, 1), (1_100.0, 2)]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("changes", "seconds"),
     [
         ({"remaining_steps": 300.0}, 300.0),
@@ -249,8 +250,8 @@ def test_how_long_a_job_takes(changes: dict[str, Any], seconds: float) -> None:
     assert backfill(make_snapshot(trains)).duration_s(trains, Gang("titan_xp", 1)) == pytest.approx(300.0)
 
 
-@pytest.mark.parametrize(("short_s", "starts"), [(99.0, True), (100.0, True), (101.0, False)])
-@pytest.mark.parametrize("kind", ["easy", "conservative"])
+@in_turn(("short_s", "starts"), [(99.0, True), (100.0, True), (101.0, False)])
+@in_turn("kind", ["easy", "conservative"])
 def test_who_is_behind_starts_where_it_ends_by_the_time_of_the_first(kind: str, short_s: float, starts: bool) -> None:
     holds = make_job(gpus=2, holds=(0, 1), curve=Curve((0.5, 1.0)), remaining_steps=100.0)
     first = make_job(gpus=3, curve=Curve((0.0, 0.0, 1.0)), remaining_steps=50.0)
@@ -285,7 +286,7 @@ def test_who_is_fixed_is_not_counted_twice_when_a_round_ends() -> None:
     assert [(move.job_id, move.kind) for move in plan.moves] == [(late.id, "start")]
 
 
-@pytest.mark.parametrize(("curve", "given"), [(Curve((1.0, 2.0)), True), (Curve((0.0, 2.0)), False)])
+@in_turn(("curve", "given"), [(Curve((1.0, 2.0)), True), (Curve((0.0, 2.0)), False)])
 def test_nobody_is_given_a_gang_on_which_it_cannot_train(
     curve: Curve, given: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,10 +16,11 @@ from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy
 from scheduling.policies.base import Policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.cases import in_turn
 from tests.scheduling.strategies import ONE_OF_EACH_KIND
 
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
-each_kind = pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
+each_kind = in_turn("name", ONE_OF_EACH_KIND)
 NOW = 1000.0
 HERE = (10, 11)
 MOVABLE = (State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING)

@@ -25,6 +25,7 @@ from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.trace import TraceJob, read_cluster
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.cases import in_turn
 from tests.scheduling.strategies import COUNTING, snapshots
 
 every_counting_policy = pytest.mark.parametrize("name", COUNTING)
@@ -239,7 +240,7 @@ def test_what_borrowers_leave_of_a_limit_that_binds_them_too_is_the_owners() -> 
     assert moved(plan) == {other.id: "preempt", own.id: "start"}
 
 
-@pytest.mark.parametrize("why", ["limit", "within"])
+@in_turn("why", ["limit", "within"])
 def test_borrowers_are_not_looked_at_again_for_each_owner_alike(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     """Owners that have waited for different times, each with a limit of its own, and cannot be served: because of that
     limit, or since the others run within a guarantee of their own."""

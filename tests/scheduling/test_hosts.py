@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from scheduling.engine.rounds import plan_round
 from scheduling.forecast.feasibility import Reach
 from scheduling.policies import POLICIES, load_policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.cases import in_turn
 
 GIB = 1024
 COUNTING = [name for name in POLICIES if not load_policy(name).capabilities.places_gpu_parts]
@@ -51,7 +51,7 @@ def started(plan: Plan) -> set[str]:
     return {move.job_id for move in plan.moves if move.kind == "start"}
 
 
-@pytest.mark.parametrize("name", COUNTING)
+@in_turn("name", COUNTING)
 def test_jobs_that_ask_for_more_processors_than_there_are_do_not_start_together(name: str) -> None:
     first, second = make_job(gpus=1, cpu_milli=6000), make_job(gpus=1, cpu_milli=6000)
     plain = make_job(gpus=1)
@@ -62,7 +62,7 @@ def test_jobs_that_ask_for_more_processors_than_there_are_do_not_start_together(
     assert plain.id in started(plan)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@in_turn("name", QUICK)
 def test_whoever_fits_no_node_waits_and_holds_up_nobody(name: str) -> None:
     holder = make_job(gpus=1, holds=[0], memory_mib=40 * GIB)
     large, small = make_job(gpus=1, memory_mib=40 * GIB), make_job(gpus=1, memory_mib=8 * GIB)
@@ -79,7 +79,7 @@ def test_whoever_fits_no_node_waits_and_holds_up_nobody(name: str) -> None:
         assert "40 GiB of host memory on each node, and no node with GPUs for it now has as much free" in reason.text
 
 
-@pytest.mark.parametrize("name", QUICK)
+@in_turn("name", QUICK)
 def test_it_starts_on_the_node_that_has_room(name: str) -> None:
     holder = make_job(gpus=1, holds=[0], cpu_milli=6000)
     job = make_job(gpus=1, cpu_milli=4000)
@@ -89,7 +89,7 @@ def test_it_starts_on_the_node_that_has_room(name: str) -> None:
     check(snapshot, plan)
 
 
-@pytest.mark.parametrize("name", ["f_scheduling", "fifo_gang", "first_fit", "dqn_gpu", "packing_exact"])
+@in_turn("name", ["f_scheduling", "fifo_gang", "first_fit", "dqn_gpu", "packing_exact"])
 def test_what_no_node_is_large_enough_for_is_said_never_to_start(name: str) -> None:
     """By itself and asked before; nodes that are out of service count."""
     asks: list[tuple[dict[str, Any], str]] = [
@@ -111,7 +111,7 @@ def test_what_no_node_is_large_enough_for_is_said_never_to_start(name: str) -> N
         assert Reach(away).why_not(job) == "node_unavailable"
 
 
-@pytest.mark.parametrize("name", ["f_scheduling", "fifo_gang"])
+@in_turn("name", ["f_scheduling", "fifo_gang"])
 def test_parts_that_were_to_share_with_who_fits_no_node_are_each_looked_at(name: str) -> None:
     """They are bundled; where the first starts nowhere the others are for themselves, within processors and memory."""
     jobs = [make_job(gpus=1, gpu_milli=100, memory_mib=900 * GIB) for _ in range(3)]
@@ -203,7 +203,7 @@ def _with(job: Job, gpus: tuple[int, ...]) -> Job:
     return replace(job, gpu_ids=gpus, gang=holding.gang, state=holding.state, has_trained=bool(gpus))
 
 
-@pytest.mark.parametrize("name", ["first_fit", "dqn_gpu"])
+@in_turn("name", ["first_fit", "dqn_gpu"])
 def test_a_gang_over_nodes_asks_for_its_processors_on_each_of_them_under_packing_too(name: str) -> None:
     nodes = tuple(replace(node, cpu_milli=32_000, memory_mib=None) for node in hosts(4, 4))
     large = make_job(gpus=8, cpu_milli=32_001, curve=make_curve(*range(1, 9)))
@@ -215,7 +215,7 @@ def test_a_gang_over_nodes_asks_for_its_processors_on_each_of_them_under_packing
     assert Reach(busy).why_not(gang) == ""
 
 
-@pytest.mark.parametrize("name", ["first_fit", "fifo_gang", "multifactor", "dqn_gpu"])
+@in_turn("name", ["first_fit", "fifo_gang", "multifactor", "dqn_gpu"])
 def test_too_few_nodes_with_the_processors_of_a_gang_are_said_to_be_never_enough(name: str) -> None:
     """One of the two, of eight GPUs each, has as many as it asks for of each."""
     small, large = hosts(8, 8)
@@ -234,7 +234,7 @@ def test_too_few_nodes_with_the_processors_of_a_gang_are_said_to_be_never_enough
     assert Reach(single).why_not(fits) == "never"
 
 
-@pytest.mark.parametrize("name", ["first_fit", "fifo_gang", "multifactor", "dqn_gpu"])
+@in_turn("name", ["first_fit", "fifo_gang", "multifactor", "dqn_gpu"])
 def test_a_node_that_is_too_small_for_a_gang_keeps_it_from_no_others(name: str) -> None:
     """The largest has GPUs for all of it, but few processors."""
     large, *others = hosts(16, 8, 8)
@@ -244,7 +244,7 @@ def test_a_node_that_is_too_small_for_a_gang_keeps_it_from_no_others(name: str) 
     assert set(move.gpu_ids) == {gpu for node in others for gpu in node.gpu_ids}
 
 
-@pytest.mark.parametrize("name", ["first_fit", "dqn_gpu"])
+@in_turn("name", ["first_fit", "dqn_gpu"])
 def test_a_gang_over_nodes_is_told_what_they_have_free_together(name: str) -> None:
     nodes = hosts(8, 8)
     gang, busy = make_job(gpus=12, cpu_milli=4_000, curve=make_curve(*range(1, 17))), make_job(gpus=1, holds=[8])
@@ -260,7 +260,7 @@ def test_a_gang_over_nodes_is_told_what_they_have_free_together(name: str) -> No
         assert f"nodes with the processors and the memory that it asks for of each have {count} of one" in reason.text
 
 
-@pytest.mark.parametrize("name", ["first_fit", "fifo_gang", "multifactor", "dqn_gpu"])
+@in_turn("name", ["first_fit", "fifo_gang", "multifactor", "dqn_gpu"])
 def test_a_large_node_that_is_maintained_is_not_said_not_to_exist(name: str) -> None:
     small, large = hosts(2, 2)
     job, now = make_job(gpus=1, cpu_milli=16_000), make_snapshot().now

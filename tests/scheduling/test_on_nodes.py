@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from scheduling.domain import Gang, NodeBounds, Snapshot
@@ -18,6 +20,17 @@ def nodes_after(snapshot: Snapshot, name: str) -> dict[str, int]:
     held = {job.id: job.gpu_ids for job in snapshot.jobs} | {move.job_id: move.gpu_ids for move in plan.moves}
     node_of = {gpu: node.name for node in snapshot.nodes for gpu in node.gpu_ids}
     return {key: len({node_of[gpu] for gpu in gpus}) for key, gpus in held.items()}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_policy_gives_a_job_more_of_a_node_than_it_may_have(name: str) -> None:
+    job = make_job(gpus=2, max_gpus=4, on_nodes=NodeBounds("QOS gold", of_each=1, of_each_where="QOS gold"))
+    grows = make_job(gpus=1, holds=(4,), curve=make_curve(*range(1, 9)), on_nodes=job.on_nodes, has_trained=True)
+    snapshot = make_snapshot(job, grows, nodes=make_nodes(2, 2, 2))
+    plan = plan_round(snapshot, load_policy(name))
+    node_of = {gpu: node.name for node in snapshot.nodes for gpu in node.gpu_ids}
+    for move in plan.moves:
+        assert max(Counter(node_of[gpu] for gpu in move.gpu_ids).values(), default=0) <= 1
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -63,6 +76,12 @@ def test_where_no_nodes_are_ever_large_enough_it_is_told_so() -> None:
         (3, NodeBounds("partition wide", 3, 3), 3),
         (1, NodeBounds("partition wide", None, 2), None),
         (5, NodeBounds("partition wide", 2, 2), None),
+        (2, NodeBounds("QOS gold", of_each=1, of_each_where="QOS gold"), 2),
+        (3, NodeBounds("QOS gold", of_each=1, of_each_where="QOS gold"), 3),
+        (4, NodeBounds("QOS gold", of_each=1, of_each_where="QOS gold"), None),
+        (2, NodeBounds("QOS gold", of_each=2, of_each_where="QOS gold"), 1),
+        (3, NodeBounds("QOS gold", of_each=2, of_each_where="QOS gold"), 2),
+        (3, NodeBounds("partition narrow", 2, of_each=1, of_each_where="QOS gold"), None),
     ],
 )
 def test_at_least_so_many_nodes(count: int, bounds: NodeBounds, nodes: int | None) -> None:
@@ -70,3 +89,11 @@ def test_at_least_so_many_nodes(count: int, bounds: NodeBounds, nodes: int | Non
     found = board.place(Request(make_job(on_nodes=bounds), Gang("titan_xp", count)))
     assert (None if found is None else len({gpu // 2 for gpu in found})) == nodes
     assert found is None or len(found) == count
+
+
+def test_a_job_that_needs_more_of_nodes_than_they_all_may_give_never_starts() -> None:
+    job = make_job(gpus=4, max_gpus=4, on_nodes=NodeBounds("QOS gold", of_each=1, of_each_where="QOS gold"))
+    reason = plan_round(make_snapshot(job, nodes=make_nodes(2, 2, 2)), load_policy("f_scheduling")).reasons[job.id]
+    assert (reason.token, reason.text) == (
+        "never", "QOS gold allows 1 GPU of a node, and it needs at least 4 GPUs, where so many have 3: it never starts."
+    )  # fmt: skip

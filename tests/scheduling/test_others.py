@@ -14,12 +14,13 @@ from scheduling.forecast.forecast import foresee
 from scheduling.forecast.next_round import Planned, preview
 from scheduling.policies import POLICIES, load_policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.cases import in_turn
 from tests.scheduling.forecast.test_futures import AT_ONCE, known
 from tests.scheduling.strategies import ONE_OF_EACH_KIND
 
 AT = 1_795_860_000.0  # 2026-11-28 10:00 UTC
 UNTIL = AT + 15_600.0  # 14:20
-every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+every_policy = in_turn("name", sorted(POLICIES))
 each_kind = pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 FIFO = load_policy("fifo_gang")
 
@@ -79,7 +80,7 @@ def test_a_job_that_others_leave_too_little_waits_and_is_not_told_never(name: st
     assert (said.verdict, said.gang) == ("later", None)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("ends", "words"),
     [
         ({2: UNTIL}, "1 GPU of titan_xp-0 is used by other Slurm jobs until 14:20 UTC."),

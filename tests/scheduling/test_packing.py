@@ -22,6 +22,7 @@ from scheduling.policies.base import Policy
 from scheduling.policies.packing.fragmentation import Classes, fragmentation
 from scheduling.policies.packing.genetic_fitness import Trial
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.cases import in_turn
 
 PACKING = ("first_fit", "best_fit", "round_robin", "tetris", "fgd", "genetic", "packing_exact")
 
@@ -91,9 +92,7 @@ def test_nothing_is_given_twice_and_nobody_waits_who_fits(name: str, snapshot: S
     assert all(not len(yard.fitting(Demand.of(job))) for job in snapshot.jobs if job.id not in gpus)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"), [("first_fit", (0,)), ("best_fit", (2,)), ("round_robin", (0,)), ("fgd", (2,))]
-)
+@in_turn(("name", "expected"), [("first_fit", (0,)), ("best_fit", (2,)), ("round_robin", (0,)), ("fgd", (2,))])
 def test_a_part_goes_where_the_policy_says(name: str, expected: tuple[int, ...]) -> None:
     """Of two nodes the second has a device with a half free: who packs tightly takes that."""
     nodes = [node("a", 2, 0), node("b", 2, 2)]
@@ -203,8 +202,8 @@ def test_a_trial_is_what_booking_one_after_the_other_comes_to(snapshot: Snapshot
                 copy.book(demand, copy.tightest(row, demand))
 
 
-@pytest.mark.parametrize("mode", ["assignment", "pair"])
-@pytest.mark.parametrize("mutation", ["paper", "usual"])
+@in_turn("mode", ["assignment", "pair"])
+@in_turn("mutation", ["paper", "usual"])
 def test_the_genetic_search_finds_what_fits_together(mode: str, mutation: str) -> None:
     """Four jobs that fill two devices only as 300 with 700 and 400 with 600; the one that is larger than the rest of
     any device is what `pair` takes first."""
@@ -240,7 +239,7 @@ def test_the_genetic_search_ends_when_its_time_is_up() -> None:
 # Edges --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["first_fit", "best_fit", "round_robin", "tetris", "fgd"])
+@in_turn("name", ["first_fit", "best_fit", "round_robin", "tetris", "fgd"])
 def test_strictly_in_order_nobody_passes(name: str) -> None:
     wide, small = make_job(gpus=4, number=1), make_job(gpus=1, number=2)
     busy = make_job(gpus=1, holds=(0,), number=3)
@@ -251,7 +250,7 @@ def test_strictly_in_order_nobody_passes(name: str) -> None:
     assert plan.reasons[small.id].token == "behind"
 
 
-@pytest.mark.parametrize("name", ["genetic", "packing_exact"])
+@in_turn("name", ["genetic", "packing_exact"])
 def test_what_is_decided_together_has_no_order(name: str) -> None:
     with pytest.raises(InvalidParameters):
         load_policy(name, {"strict": True})
@@ -267,7 +266,7 @@ def test_in_turns_every_node_has_its_turn_whatever_its_name() -> None:
     assert sorted(given) == list(range(12))
 
 
-@pytest.mark.parametrize("name", PACKING)
+@in_turn("name", PACKING)
 def test_a_larger_gang_on_another_type_starts_where_the_smallest_has_no_room(name: str) -> None:
     nodes = [replace(node("a", 4, 0), type="a"), replace(node("b", 1, 4), type="b")]
     busy = make_job(holds=(4,), type="b", gpus=1)
@@ -303,7 +302,7 @@ def test_a_gang_waits_for_a_node_that_is_large_enough() -> None:
     assert placed("first_fit", make_snapshot(busy, job, nodes=nodes)) == {}
 
 
-@pytest.mark.parametrize("name", ["genetic", "packing_exact"])
+@in_turn("name", ["genetic", "packing_exact"])
 def test_jobs_that_a_limit_bars_take_no_place_in_the_search(name: str) -> None:
     limits = {"k": Limit("gpus", 0, level="project Vision")}
     barred = [make_job(gpus=1, number=n, limits=("k",)) for n in range(1, 60)]
@@ -312,7 +311,7 @@ def test_jobs_that_a_limit_bars_take_no_place_in_the_search(name: str) -> None:
     assert gpus.keys() == {job.id for job in free}
 
 
-@pytest.mark.parametrize("name", PACKING)
+@in_turn("name", PACKING)
 def test_guarantees_take_nothing_back_where_gpus_are_shared(name: str) -> None:
     borrowers = [part(500, holds=(0,), project="vision") for _ in range(2)]
     owner = make_job(gpus=1, project="speech")
@@ -350,7 +349,7 @@ def load(name: str) -> Policy:
     return load_policy(name, {})
 
 
-@pytest.mark.parametrize("name", ["first_fit", "tetris", "fgd", "dqn_gpu"])
+@in_turn("name", ["first_fit", "tetris", "fgd", "dqn_gpu"])
 def test_who_waits_is_told_what_there_is_too_little_of(name: str) -> None:
     """The share, the GPU memory, the types, what the node has beside."""
     node = replace(make_nodes(2)[0], gpu_memory_mib=12_288, cpu_milli=8_000, memory_mib=65_536)

@@ -16,6 +16,7 @@ from scheduling.forecast.next_round import Planned, preview
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy, policy_class
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.cases import in_turn
 
 WHOLES = sorted(name for name in POLICIES if not policy_class(name).capabilities.places_gpu_parts)
 FEW = ["f_scheduling", "fifo_gang", "multifactor", "max_min_fairness", "shortest_remaining_time"]
@@ -77,7 +78,7 @@ def test_no_gpu_is_given_beyond_what_it_has_and_parts_stay(policy: str, snapshot
     assert max(shares.values(), default=0) <= WHOLE
 
 
-@pytest.mark.parametrize("policy", WHOLES)
+@in_turn("policy", WHOLES)
 def test_waiting_parts_start_together_on_one_gpu(policy: str) -> None:
     jobs = [part(500, number=1), part(250, number=2), part(250, number=3), make_job(gpus=1, number=4)]
     has = after(make_snapshot(*jobs, nodes=make_nodes(2)), policy)
@@ -85,7 +86,7 @@ def test_waiting_parts_start_together_on_one_gpu(policy: str) -> None:
     assert has[jobs[0].id] == has[jobs[1].id] == has[jobs[2].id] != has[jobs[3].id]
 
 
-@pytest.mark.parametrize("policy", FEW)
+@in_turn("policy", FEW)
 def test_who_comes_joins_the_fullest_gpu_that_has_room(policy: str) -> None:
     holding = [part(300, holds=(0,)), part(600, holds=(1,)), make_job(gpus=1, holds=(2,), restartable=False)]
     comes = part(400)
@@ -95,7 +96,7 @@ def test_who_comes_joins_the_fullest_gpu_that_has_room(policy: str) -> None:
     assert move.reason.text == "It starts on 40 % of a titan_xp, beside other jobs."
 
 
-@pytest.mark.parametrize("policy", FEW)
+@in_turn("policy", FEW)
 def test_a_part_waits_where_nothing_has_room_and_says_for_whom(policy: str) -> None:
     holding = [part(600, holds=(0,))]
     first, second = part(500, priority=1), part(500)
@@ -106,7 +107,7 @@ def test_a_part_waits_where_nothing_has_room_and_says_for_whom(policy: str) -> N
     )
 
 
-@pytest.mark.parametrize("policy", ["f_scheduling", "fifo_gang"])
+@in_turn("policy", ["f_scheduling", "fifo_gang"])
 def test_a_part_that_nobody_has_room_for_is_told_of_parts(policy: str) -> None:
     """Not that it needs a whole GPU."""
     holding = [part(200, holds=(0,), gpu_memory_mib=6_000)]
@@ -161,7 +162,7 @@ def test_bundles_follow_the_policy_and_hold_equal_types_only() -> None:
     assert (has[long.id], has[short.id]) == ((), (0,))
 
 
-@pytest.mark.parametrize("policy", FEW[:3])
+@in_turn("policy", FEW[:3])
 def test_whoever_is_ahead_is_not_kept_from_a_gpu_by_those_who_keep_joining(policy: str) -> None:
     holds = part(500, holds=(0,), remaining_steps=100.0)
     whole = make_job(gpus=1, priority=100)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Curve, Gang, Job, Node
 from scheduling.engine.placement import Board, Request, lay_out
 from tests.builders import make_job, make_nodes
+from tests.cases import in_turn
 
 GPU = "titan_xp"
 
@@ -79,7 +79,7 @@ def test_where_processors_are_nobody_s_concern_gpus_are_all_that_is_left() -> No
 # One gang --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("sizes", "taken", "count", "placed"),
     [
         ((4, 2), (), 2, (4, 5)),  # the tightest node
@@ -106,7 +106,7 @@ def test_where_a_new_gang_is_placed(
     assert found.free == [[gpu for gpu in free if gpu not in gone] for free in before]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("sizes", "taken", "held", "count", "placed"),
     [
         ((6,), (), (2,), 3, (1, 2, 3)),  # the nearest
@@ -133,7 +133,7 @@ def test_where_a_gang_that_holds_gpus_goes(
     assert found.free == [[gpu for gpu in free if gpu not in gone] for free in before]
 
 
-@pytest.mark.parametrize(("factor", "placed"), [(1.0, (0, 1, 2)), (0.9, (2, 3, 4)), (1.1, (0, 1, 2))])
+@in_turn(("factor", "placed"), [(1.0, (0, 1, 2)), (0.9, (2, 3, 4)), (1.1, (0, 1, 2))])
 def test_it_leaves_its_node_only_where_spanning_would_slow_it_down(factor: float, placed: tuple[int, ...]) -> None:
     curve = Curve((1.0, 2.0, 3.0), spread_factor=factor)
     assert board(2, 4).place(request(3, (0, 1), curve=curve)) == placed
@@ -169,7 +169,7 @@ def test_excluded_gpus_are_kept_from_it_alone() -> None:
 # Processors and memory -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("milli", "placed"), [(0, (0,)), (2_000, (0,)), (2_001, (2,)), (6_000, (2,)), (6_001, None)])
+@in_turn(("milli", "placed"), [(0, (0,)), (2_000, (0,)), (2_001, (2,)), (6_000, (2,)), (6_001, None)])
 def test_nodes_with_too_few_processors_are_left_out(milli: int, placed: tuple[int, ...] | None) -> None:
     nodes = (Node("n0", GPU, (0, 1), cpu_milli=2_000), Node("n1", GPU, (2, 3, 4), cpu_milli=6_000))
     found = Board(nodes, staying=())
@@ -239,7 +239,7 @@ def test_larger_gangs_are_laid_out_before_smaller_ones_and_equals_in_queue_order
     assert placed == {first.job.id: (0, 1), second.job.id: (2, 3)}
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("count", "held", "least", "size", "kept"),
     [
         (4, (), 2, 3, 3),

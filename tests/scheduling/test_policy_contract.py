@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
+from random import Random
 from typing import Any, ClassVar
 
 import pytest
@@ -19,6 +21,7 @@ from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import Parameters, Policy
 from scheduling.policies.capabilities import Answer, Capabilities
 from tests.builders import make_job, make_snapshot
+from tests.cases import in_turn
 from tests.scheduling.strategies import COUNTING, snapshots
 
 EXAMPLES = 25
@@ -37,9 +40,14 @@ def load(name: str) -> Policy:
 @counting_policy
 @quickly
 @given(snapshot=snapshots(whole_nodes=True))
-def test_allocation_respects_capacity_and_limits(name: str, snapshot: Snapshot) -> None:
+def test_allocations_are_allowed(name: str, snapshot: Snapshot) -> None:
     counts = load(name).allocate(snapshot).counts
     assert counts is not None
+    _capacity_and_limits_are_kept(snapshot, counts)
+    _who_runs_or_is_locked_stays(name, snapshot, counts)
+
+
+def _capacity_and_limits_are_kept(snapshot: Snapshot, counts: Mapping[str, Gang]) -> None:
     jobs = {job.id: job for job in snapshot.jobs}
     used = Counter[str]()
     for key, gang in counts.items():
@@ -54,13 +62,8 @@ def test_allocation_respects_capacity_and_limits(name: str, snapshot: Snapshot) 
         assert count <= sum(len(node.gpu_ids) for node in snapshot.nodes if node.type == kind)
 
 
-@counting_policy
-@quickly
-@given(snapshot=snapshots(whole_nodes=True))
-def test_a_job_that_is_locked_never_falls_out_nor_one_that_runs(name: str, snapshot: Snapshot) -> None:
+def _who_runs_or_is_locked_stays(name: str, snapshot: Snapshot, counts: Mapping[str, Gang]) -> None:
     """Of those that run only a policy that says that it preempts may leave some out."""
-    counts = load(name).allocate(snapshot).counts
-    assert counts is not None
     fixed = {job.id for job in view(snapshot).fixed}
     for job in snapshot.jobs:
         if job.gpu_ids and (name in KEEPING or job.id in fixed):
@@ -130,9 +133,19 @@ def with_pairs(snapshot: Snapshot) -> Snapshot:
 
 @every_policy
 @quickly
-@given(snapshot=snapshots())
-def test_a_plan_moves_nothing_it_must_not_touch(name: str, snapshot: Snapshot) -> None:
+@given(snapshot=snapshots(), order=st.randoms(use_true_random=False))
+def test_plans_keep_to_the_contract(name: str, snapshot: Snapshot, order: Random) -> None:
     plan = plan_round(snapshot, load(name))
+    _nothing_is_moved_that_must_not_be_touched(snapshot, plan)
+    limits_kept(snapshot, plan)
+    _every_live_job_has_a_reason_in_words(snapshot, plan)
+    jobs = list(snapshot.jobs)
+    order.shuffle(jobs)
+    other = plan_round(Snapshot(snapshot.now, snapshot.nodes, tuple(jobs), limits=snapshot.limits), load(name))
+    assert (other.moves, other.reasons) == (plan.moves, plan.reasons), "the order of jobs counts"
+
+
+def _nothing_is_moved_that_must_not_be_touched(snapshot: Snapshot, plan: Plan) -> None:
     usable = {gpu for node in snapshot.nodes if node.schedulable and not node.lost for gpu in node.gpu_ids}
     lost = {gpu for node in snapshot.nodes if node.lost for gpu in node.gpu_ids}
     jobs = {job.id: job for job in snapshot.jobs}
@@ -175,13 +188,6 @@ def limits_kept(snapshot: Snapshot, plan: Plan) -> None:
             assert sum(map(len, now)) <= sum(map(len, held)), key
 
 
-@every_policy
-@quickly
-@given(snapshot=snapshots())
-def test_limits_of_every_level_hold(name: str, snapshot: Snapshot) -> None:
-    limits_kept(snapshot, plan_round(snapshot, load(name)))
-
-
 class Heedless:
     """A policy that minds no limits: whoever is first gets all that fits."""
 
@@ -214,23 +220,7 @@ def test_limits_hold_for_a_policy_that_minds_none(snapshot: Snapshot) -> None:
     limits_kept(snapshot, plan_round(snapshot, Heedless()))
 
 
-@every_policy
-@quickly
-@given(snapshot=snapshots(), order=st.randoms(use_true_random=False))
-def test_same_input_same_answer_in_any_order_of_jobs(name: str, snapshot: Snapshot, order: object) -> None:
-    jobs = list(snapshot.jobs)
-    order.shuffle(jobs)  # type: ignore[attr-defined]
-    other = Snapshot(snapshot.now, snapshot.nodes, tuple(jobs), limits=snapshot.limits)
-    first, second = plan_round(snapshot, load(name)), plan_round(other, load(name))
-    assert first.moves == second.moves
-    assert first.reasons == second.reasons
-
-
-@every_policy
-@quickly
-@given(snapshot=snapshots())
-def test_every_live_job_has_a_reason_in_words(name: str, snapshot: Snapshot) -> None:
-    plan: Plan = plan_round(snapshot, load(name))
+def _every_live_job_has_a_reason_in_words(snapshot: Snapshot, plan: Plan) -> None:
     assert set(plan.reasons) == {job.id for job in snapshot.jobs}
     for reason in plan.reasons.values():
         assert reason.token.isidentifier()
@@ -240,7 +230,7 @@ def test_every_live_job_has_a_reason_in_words(name: str, snapshot: Snapshot) -> 
     json.dumps(dict(plan.memory))
 
 
-@every_policy
+@in_turn("name", sorted(POLICIES))
 def test_nothing_in_nothing_out(name: str) -> None:
     plan = plan_round(make_snapshot(nodes=()), load(name))
     assert plan.moves == ()
@@ -248,13 +238,13 @@ def test_nothing_in_nothing_out(name: str) -> None:
     assert plan_round(make_snapshot(nodes=8), load(name)).moves == ()
 
 
-@every_policy
+@in_turn("name", sorted(POLICIES))
 def test_parameters_describe_themselves(name: str) -> None:
     schema = policy_class(name).Parameters.model_json_schema()
     assert all(field["description"].endswith(".") for field in schema["properties"].values())
 
 
-@every_policy
+@in_turn("name", sorted(POLICIES))
 def test_a_job_that_waits_for_another_does_not_start(name: str) -> None:
     waits = make_job(gpus=1, waits_for="It starts after #7 succeeds.")
     other = make_job(gpus=1)

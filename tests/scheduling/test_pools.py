@@ -19,10 +19,11 @@ from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import Policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.cases import in_turn
 from tests.scheduling.strategies import ONE_OF_EACH_KIND, snapshots
 
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
-each_kind = pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
+each_kind = in_turn("name", ONE_OF_EACH_KIND)
 NOW = 1000.0
 
 
@@ -285,7 +286,7 @@ def test_a_round_is_due_when_a_window_ends() -> None:
     assert plan.next_wake_at == NOW + 60
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(POLICIES) if policy_class(name).capabilities.shares_time])
+@in_turn("name", [name for name in sorted(POLICIES) if policy_class(name).capabilities.shares_time])
 def test_fractions_are_of_the_gpus_that_each_may_use(name: str) -> None:
     """A linear program that shared all GPUs would promise the partition of one GPU twice over."""
     nodes = make_nodes(1, 7)
@@ -297,7 +298,7 @@ def test_fractions_are_of_the_gpus_that_each_may_use(name: str) -> None:
     assert sum(sum(by_type.values()) for by_type in shares.values()) <= 1 + 1e-6
 
 
-@pytest.mark.parametrize("name", ["max_min_fairness", "max_min_fairness_water_filling", "min_makespan"])
+@in_turn("name", ["max_min_fairness", "max_min_fairness_water_filling", "min_makespan"])
 def test_linear_programs_bear_more_pools_than_a_cluster_has_types(name: str) -> None:
     nodes = make_nodes(*[1] * 60)
     parts = {f"p{n}": Partition(frozenset({f"titan_xp-{n}"})) for n in range(60)}
@@ -329,7 +330,7 @@ def edges() -> list[Any]:
     ]
 
 
-between = pytest.mark.parametrize(("edge", "others"), edges())
+between = in_turn(("edge", "others"), edges())
 
 
 def runs_on_all(**more: Any) -> Job:
@@ -344,7 +345,7 @@ def test_a_spent_budget_parks_a_job_across_an_edge(name: str, edge: dict[str, An
     assert (move.kind, move.reason.token) == ("preempt", "budget_parked")
 
 
-@pytest.mark.parametrize("name", [name for name in ONE_OF_EACH_KIND if not policy_class(name).capabilities.shares_time])
+@in_turn("name", [name for name in ONE_OF_EACH_KIND if not policy_class(name).capabilities.shares_time])
 @between
 def test_what_is_guaranteed_is_taken_from_a_job_across_an_edge(name: str, edge: dict[str, Any], others: str) -> None:
     own = make_job(number=2, gpus=2, project="speech", partition=others, remaining_steps=10.0)
@@ -455,14 +456,14 @@ def started(plan: Plan) -> dict[str, Gang | None]:
     return {move.job_id: move.gang for move in plan.moves if move.kind == "start"}
 
 
-@pytest.mark.parametrize("name", ["f_scheduling", "fifo_gang", "multifactor"])
+@in_turn("name", ["f_scheduling", "fifo_gang", "multifactor"])
 def test_a_gang_starts_on_what_is_free_in_several_pools(name: str) -> None:
     wide = make_job(number=3, gpus=16, time_limit_s=100.0)
     snapshot = make_snapshot(busy(1, 0), busy(2, 2), wide, endless(), nodes=FOUR, windows=(FAR,))
     assert started(plan_round(snapshot, load(name))) == {wide.id: Gang("titan_xp", 16)}
 
 
-@pytest.mark.parametrize("name", ["fifo_gang", "multifactor"])
+@in_turn("name", ["fifo_gang", "multifactor"])
 def test_it_takes_nothing_from_where_one_ahead_of_it_waits(name: str) -> None:
     """The first waits for a whole half; the second would have the free node of each for ever."""
     half = {"half": Partition(FAR.nodes), "all": Partition(frozenset(node.name for node in FOUR))}

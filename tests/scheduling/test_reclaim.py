@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from scheduling.engine.reclaim.reclaim import CLAIMS, LEAVE_S, Reclaim, _fewest,
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.cases import in_turn
 
 GPU = "titan_xp"
 NOW = 1_000.0
@@ -63,7 +63,7 @@ def test_without_guarantees_or_under_a_policy_of_time_nothing_is_taken() -> None
     assert found(cluster(*jobs)).takings
 
 
-@pytest.mark.parametrize(("policy", "taken"), [("first_fit", False), ("fifo_gang", True)])
+@in_turn(("policy", "taken"), [("first_fit", False), ("fifo_gang", True)])
 def test_where_a_policy_places_parts_of_gpus_nothing_is_taken(policy: str, taken: bool) -> None:
     on_part = make_job(holds=(5,), gpus=1, project="vision", gpu_milli=500, resizable=False)
     jobs = borrower(0, 1, 2, 3, 4), owner()
@@ -85,7 +85,7 @@ def test_who_has_no_guarantee_claims_nothing() -> None:
     assert len(back.claims) == 1
 
 
-@pytest.mark.parametrize(("guaranteed", "taken"), [(1, 0), (2, 1), (3, 1), (4, 2)])
+@in_turn(("guaranteed", "taken"), [(1, 0), (2, 1), (3, 1), (4, 2)])
 def test_owners_take_as_much_as_is_guaranteed_and_no_more(guaranteed: int, taken: int) -> None:
     jobs = borrower(0, 1), borrower(2, 3), borrower(4, 5), owner(2), owner(2)
     back = found(cluster(*jobs, rows=[Guarantee("speech", guaranteed)]))
@@ -93,7 +93,7 @@ def test_owners_take_as_much_as_is_guaranteed_and_no_more(guaranteed: int, taken
     assert len(back.claims) == taken
 
 
-@pytest.mark.parametrize(("used", "taken"), [(1, True), (2, True), (3, False)])
+@in_turn(("used", "taken"), [(1, True), (2, True), (3, False)])
 def test_what_the_project_has_already_counts(used: int, taken: bool) -> None:
     own = make_job(holds=range(used), gpus=used, project="speech")
     back = found(cluster(own, borrower(*range(used, used + 3)), owner(2), nodes=used + 3))
@@ -103,7 +103,7 @@ def test_what_the_project_has_already_counts(used: int, taken: bool) -> None:
 # Who leaves ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "changes",
     [
         {"restartable": False},
@@ -118,7 +118,7 @@ def test_who_may_not_be_moved_is_not_taken(changes: dict[str, Any]) -> None:
     assert found(cluster(stays, owner(), waited_s=9e9)).takings == []
 
 
-@pytest.mark.parametrize("state", [State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING])
+@in_turn("state", [State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING])
 def test_who_has_been_given_gpus_leaves_them_once_the_time_is_over(state: State) -> None:
     goes = borrower(0, 1, 2, 3, 4, 5, state=state)
     assert leaving(found(cluster(goes, job := owner(), waited_s=300.0))) == {job.id: names(goes)}
@@ -146,7 +146,7 @@ def test_who_runs_within_a_guarantee_of_its_own_is_spared() -> None:
     assert found(cluster(within, owner(), rows=rows, blocked_gpu_ids=frozenset({4, 5}), waited_s=9e9)).takings == []
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("change", "leaves_later"),
     [
         ({"priority": 1}, True),
@@ -277,7 +277,7 @@ def test_an_owner_below_a_guaranteed_level_takes_within_it_where_that_has_its_ow
     assert back.takings[0].by.project == "lab"
 
 
-@pytest.mark.parametrize("free", [0, 1, 2])
+@in_turn("free", [0, 1, 2])
 def test_what_is_free_is_of_no_use_where_the_level_above_has_all_that_it_is_guaranteed(free: int) -> None:
     rows = [Guarantee("lab", 4), Guarantee("speech", 2)]
     sibling = make_job(holds=(0, 1, 2, 3), gpus=4, project="audio")
@@ -288,7 +288,7 @@ def test_what_is_free_is_of_no_use_where_the_level_above_has_all_that_it_is_guar
 # When ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("waited_s", "taken"), [(269.0, False), (270.0, True), (271.0, True)])
+@in_turn(("waited_s", "taken"), [(269.0, False), (270.0, True), (271.0, True)])
 def test_protection_ends_so_long_before_the_time_is_over_that_a_checkpoint_can_be_written(
     waited_s: float, taken: bool
 ) -> None:
@@ -300,9 +300,7 @@ def test_protection_ends_so_long_before_the_time_is_over_that_a_checkpoint_can_b
     assert bool(back.waiting) == (not taken)
 
 
-@pytest.mark.parametrize(
-    ("until", "at"), [(NOW + 20.0, NOW + 20.0), (NOW + 500.0, NOW + 270.0), (None, NOW + 270.0), (NOW - 5.0, NOW)]
-)
+@in_turn(("until", "at"), [(NOW + 20.0, NOW + 20.0), (NOW + 500.0, NOW + 270.0), (None, NOW + 270.0), (NOW - 5.0, NOW)])
 def test_it_wakes_when_protection_ends_or_the_guarantees_time(until: float | None, at: float) -> None:
     back = found(cluster(protected(0, 1, 2, 3, 4, 5, until=until), job := owner()))
     assert back.takings == []
@@ -353,7 +351,7 @@ def test_of_two_types_it_waits_for_the_one_that_comes_first() -> None:
         assert (back.wake_at, back.waiting[job.id].detail["type"]) == (NOW + 20.0, kind)
 
 
-@pytest.mark.parametrize(("stopping", "taken"), [(1, True), (2, False), (3, False)])
+@in_turn(("stopping", "taken"), [(1, True), (2, False), (3, False)])
 def test_processes_on_their_way_out_are_waited_for_where_they_leave_enough(stopping: int, taken: bool) -> None:
     blocked = frozenset(range(6 - stopping, 6))
     holds = borrower(*range(6 - stopping))

@@ -18,6 +18,7 @@ from scheduling.input_files import unpack
 from scheduling.simulator.clusters import load_cluster
 from scheduling.simulator.readers import Trace, load_trace
 from scheduling.simulator.trace import read_throughputs
+from tests.cases import in_turn
 
 SACCT = "JobID|Submit|ElapsedRaw|AllocTRES|JobName|Account\n"
 ROW = "1|2026-03-02T09:00:00|60|gres/gpu=1|a|chem\n"
@@ -33,7 +34,7 @@ def load(folder: Path, text: str | bytes, name: str = "t", zone: str = "UTC") ->
     return load_trace(path, zone=ZoneInfo(zone))
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("text", "place"),
     [
         (SACCT + ROW + "2|2026-03-02T09:00:00|60|gres/gpu=1|a|b|chem\n", "line 3, column 7: 7 columns where 6"),
@@ -61,7 +62,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("header", [SACCT, SACCT.replace("\n", "|\n")])
+@in_turn("header", [SACCT, SACCT.replace("\n", "|\n")])
 def test_one_bar_at_the_end_of_a_line_is_parsable_output(tmp_path: Path, header: str) -> None:
     [job] = load(tmp_path, header + ROW.replace("\n", "|\n")).jobs
     assert (job.id, job.project, job.total_steps) == ("1", "chem", 60.0)
@@ -69,9 +70,7 @@ def test_one_bar_at_the_end_of_a_line_is_parsable_output(tmp_path: Path, header:
         load(tmp_path, header + ROW.replace("\n", "||\n"))
 
 
-@pytest.mark.parametrize(
-    "state", ["RUNNING", "PENDING", "SUSPENDED", "RESIZING", "CONFIGURING", "STOPPED", "R", "PD", "running"]
-)
+@in_turn("state", ["RUNNING", "PENDING", "SUSPENDED", "RESIZING", "CONFIGURING", "STOPPED", "R", "PD", "running"])
 def test_a_job_that_had_not_ended_is_counted_as_such(tmp_path: Path, state: str) -> None:
     text = "JobID|Submit|Start|End|Elapsed|State|AllocTRES\n"
     text += f"1|2026-10-25T05:00:00|2026-10-25T05:00:01|Unknown|6-11:00:00|{state}|gres/gpu=4\n"
@@ -84,7 +83,7 @@ def test_a_job_that_had_not_ended_is_counted_as_such(tmp_path: Path, state: str)
     ]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("row", "why"),
     [
         ("1|2026-01-01T05:00:00|2026-01-01T05:00:01|Unknown||gres/gpu=1", "jobs that had not ended"),
@@ -126,7 +125,7 @@ def test_pods_and_instances_that_end_before_they_start_are_told(tmp_path: Path) 
     }
 
 
-@pytest.mark.parametrize("row", [",66,1,a", "2017-10-09 07:01:55,66,,a", "2017-10-09 07:01:55,,1,a"])
+@in_turn("row", [",66,1,a", "2017-10-09 07:01:55,66,,a", "2017-10-09 07:01:55,,1,a"])
 def test_an_empty_cell_is_no_default(tmp_path: Path, row: str) -> None:
     with pytest.raises(InvalidInput, match=r"line 2, column (timestamp|num_gpus|duration): ''"):
         load(tmp_path, f"{PHILLY}{row}\n")
@@ -146,8 +145,8 @@ TABLE = TIRESIAS + "1,2,0,60\n2,1,5,30\n"
 JSON = '{"schema": "evenkeel-trace/1", "jobs": [{"id": "1", "total_steps": 5, "throughputs": {"a": [1]}}]}'
 
 
-@pytest.mark.parametrize("kind", PACKERS)
-@pytest.mark.parametrize("text", [TABLE, JSON])
+@in_turn("kind", PACKERS)
+@in_turn("text", [TABLE, JSON])
 def test_compressed_files_are_read_and_damaged_ones_named(tmp_path: Path, kind: str, text: str) -> None:
     data = PACKERS[kind](text.encode())
     assert load(tmp_path, data, f"t.{kind}").jobs[0].id == "1"
@@ -164,18 +163,31 @@ def test_a_compressed_workload_is_known_by_the_name_within(tmp_path: Path) -> No
     assert load(tmp_path, gzip.compress(swf.encode()), "t.swf.gz").format == "swf"
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("text", [TABLE, JSON])
+@in_turn("encoding", ["utf-8-sig", "utf-16"])
+@in_turn("text", [TABLE, JSON])
 def test_byte_order_marks_are_read(tmp_path: Path, encoding: str, text: str) -> None:
     assert load(tmp_path, text.encode(encoding)).jobs[0].id == "1"
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("data", "what"),
     [
         (b"PK\x03\x04rest", "ZIP archive"),
         (TABLE.encode("utf-32"), "UTF-32"),
         (b"PAR1rest", "Parquet"),
+        (b"PK\x05\x06" + bytes(18), "ZIP archive"),
+        (b"\xd0\xcf\x11\xe0rest", "old Excel workbook"),
+        (b"<!DOCTYPE html>", "web page"),
+        (gzip.compress(gzip.compress(TABLE.encode(), mtime=0), mtime=0), r"more than once \(\.gz within\)"),
+        (gzip.compress(lzma.compress(JSON.encode()), mtime=0), r"more than once \(\.xz within\)"),
+        (lzma.compress(TABLE.encode(), format=lzma.FORMAT_ALONE), r"\.lzma"),
+        (b"\x50\x2a\x4d\x18\x00\x00\x00\x00" + _zstd(TABLE.encode()), "a frame that is skipped"),
+        (TABLE.encode("utf-16-le"), "UTF-16LE text without a byte order mark"),
+        (JSON.encode("utf-16-be"), "UTF-16BE text without a byte order mark"),
+        (b"\x80\x04\x95\x00rest", "NUL bytes"),
+        (TABLE.replace(",", ";").encode(), "separated by semicolons"),
+        (TABLE.replace(",", "\t").encode(), "separated by tabs"),
+        (b"<jobs/>", "begins with '<jobs/>'"),
         (b"\0" * 257 + b"ustar\x0000", "tar archive"),
         (gzip.compress(b"\0" * 257 + b"ustar\x0000", mtime=0), "tar archive"),
         (TIRESIAS.encode() + b"1,2,0,60\n2,\x00,5,30\n", "line 3: it has a NUL byte"),
@@ -193,8 +205,8 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, data: bytes, what: str) ->
         load(tmp_path, data)
 
 
-@pytest.mark.parametrize("data", [b'{"nodes": [], "nodes": []}', b"[" * 200_000, b"1" * 5_000, b"\xff", b"PK\x03\x04"])
-@pytest.mark.parametrize("read", [load_cluster, read_throughputs, read_case])
+@in_turn("data", [b'{"nodes": [], "nodes": []}', b"[" * 200_000, b"1" * 5_000, b"\xff", b"PK\x03\x04"])
+@in_turn("read", [load_cluster, read_throughputs, read_case])
 def test_clusters_throughputs_and_cases_are_read_as_strictly(
     tmp_path: Path, data: bytes, read: Callable[[Path], object]
 ) -> None:
@@ -202,6 +214,92 @@ def test_clusters_throughputs_and_cases_are_read_as_strictly(
     path.write_bytes(data)
     with pytest.raises(InvalidInput, match=r"f\.json"):
         read(path)
+
+
+PAI = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"
+
+
+@pytest.mark.parametrize("number", ["1_0", "١٢", "\uff11\uff12", "0x10", "1e", ".", "1 0", "²"])
+def test_digits_are_those_of_ascii(tmp_path: Path, number: str) -> None:
+    for text in (
+        f"{TIRESIAS}1,2,0,{number}\n",
+        f"{PHILLY}2017-10-09,{number},1,a\n",
+        f"{OPENB}a,1,1,1000,,LS,{number},9,3\n",
+        f"{SACCT}1|2026-03-02T09:00:00|{number}|gres/gpu=1|a|b\n",
+    ):
+        with pytest.raises(InvalidInput, match=r"line 2, column \w+: .* is not a number"):
+            load(tmp_path, text)
+    with pytest.raises(InvalidInput, match="line 2, column plan_gpu"):
+        load(tmp_path, f"{PAI}j,w,1,Terminated,1,5,600,29,{number},T4\n", "pai_task_table.csv")
+
+
+@pytest.mark.parametrize("gpus", ["1000001", "9" * 20, "9" * 5_000])
+def test_more_gpus_than_any_cluster_has_are_refused(tmp_path: Path, gpus: str) -> None:
+    for text in (
+        f"{TIRESIAS}1,{gpus},0,5\n",
+        f"{PHILLY}2017-10-09,5,{gpus},a\n",
+        f"{OPENB}a,1,{gpus},1000,,LS,0,9,3\n",
+        f"{SACCT}1|2026-03-02T09:00:00|5|gres/gpu={gpus}|a|b\n",
+        f"1 0 0 9 {gpus} 0 0 1 9 0 1 1 1 1 1 1 -1 -1\n",
+        f"1 0 0 9 -1 0 0 {gpus} 9 0 1 1 1 1 1 1 -1 -1\n",
+        JSON.replace('"id"', f'"min_gpus": {gpus}, "id"'),
+        '{"jobs": [{"arrival_s": 0, "total_steps": 1, "throughputs": {"a": 1}, "scale_factor": ' + gpus + "}]}",
+    ):
+        with pytest.raises(InvalidInput, match=r"at most 1,000,000|number of at least 1|finite|digits"):
+            load(tmp_path, text)
+
+
+def test_the_sizes_of_jobs_fit_together(tmp_path: Path) -> None:
+    rows = "".join(f"{number},{900_000 + number},0,5\n" for number in range(30))
+    with pytest.raises(InvalidInput, match=r"t: the different numbers of GPUs .* more than 20,000,000 in all"):
+        load(tmp_path, TIRESIAS + rows)
+    assert len(load(tmp_path, TIRESIAS + "1,900000,0,5\n2,900000,0,5\n").jobs) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["a\u2028b", "a\u202eb", "a\u200bb", "\ufeffa", "a\tb", "a\x0bb", "a\x1b[2J", '"a\nb"']
+)
+def test_names_are_shown_in_a_line(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput, match="characters that are not shown"):
+        load(tmp_path, f"{TIRESIAS}{name},1,0,5\n")
+    with pytest.raises(InvalidInput, match="characters that are not shown"):
+        load(tmp_path, f"{OPENB}a,1,1,1000,{name},LS,0,9,3\n")
+
+
+@pytest.mark.parametrize("key", ["id", "project", "user", "model_type"])
+def test_half_a_character_is_no_name(tmp_path: Path, key: str) -> None:
+    text = JSON.replace('"id": "1"', f'"{key}": "\\ud800"')
+    with pytest.raises(InvalidInput, match="characters that are not shown"):
+        load(tmp_path, text)
+
+
+def test_integers_that_no_float_holds_are_refused_wherever_a_number_stands(tmp_path: Path) -> None:
+    huge = "1" + "0" * 400
+    for text in (
+        JSON.replace("5,", f"{huge},"),
+        JSON.replace("[1]", f"[{huge}]"),
+        JSON.replace('"id"', f'"history": {{"interval_s": {huge}, "gpu": [1]}}, "id"'),
+    ):
+        with pytest.raises(InvalidInput, match=r"interval_s|number"):
+            load(tmp_path, text)
+
+
+def test_quoted_tables_of_pai_are_read_and_empty_lines_before_them(tmp_path: Path) -> None:
+    quoted = ",".join(f'"{name}"' for name in PAI.strip().split(",")) + '\n"j","w",1,"Terminated",1,5,600,29,25,"T4"\n'
+    for text in (quoted, "\n" + PAI + "j,w,1,Terminated,1,5,600,29,25,T4\n"):
+        [job] = load(tmp_path, text, "pai_task_table.csv").jobs
+        assert (job.id, job.types, job.total_steps) == ("j/w/0", ("T4",), 4.0)
+
+
+@pytest.mark.parametrize("text", [SACCT.replace("|", ",") + "1" * 200_000 + ROW[1:].replace("|", ","), f'{PAI}"j,w\n'])
+def test_cells_that_are_too_long_or_do_not_end_are_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"line 2: (field larger than|unexpected end)"):
+        load(tmp_path, text, "pai_task_table.csv" if text.startswith("job_name") else "t")
+
+
+def test_what_says_how_long_a_job_ran_is_named_where_it_is_empty(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="line 2, column ElapsedRaw: it is empty or missing"):
+        load(tmp_path, SACCT + ROW.replace("|60|", "||"))
 
 
 def test_what_is_larger_when_decompressed_than_allowed_is_refused(tmp_path: Path) -> None:

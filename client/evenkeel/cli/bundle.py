@@ -11,11 +11,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evenkeel.cli.code_files import IGNORE, CodeFiles, list_code
+from evenkeel.cli.code_files import IGNORE, CodeFiles, list_code, shown_name
 from evenkeel.client import ClientError
 
 LARGEST_BYTES = 1024**3
-_POINTER = b"version https://git-lfs.github.com/spec/v1"
+#: First bytes of what stands for content that is elsewhere: Git LFS, under its older names too, and git-annex.
+_POINTERS = (
+    b"version https://git-lfs.github.com/spec/v1",
+    b"version https://hawser.github.com/spec/v1",
+    b"version http://git-media.io/v/2",
+    b"/annex/objects/",
+)
+_ANNEXED = ".git/annex/objects/"
 _SHOWN = 10
 
 
@@ -39,17 +46,20 @@ def pack(folder: Path) -> Packed:
             place = folder / name
             if place.is_symlink():
                 _add_link(archive, files, place, name)
+                pointers += [name] if _ANNEXED in files.links[name].packed else []
                 continue
             size, is_pointer = _add_file(archive, place, name, LARGEST_BYTES - total)
             total += size
             pointers += [name] if is_pointer else []
     packed.archive = sink.getvalue()
     packed.notes = _notes(files, pointers)
+    if not files.names:
+        raise ClientError(" ".join([f"there is no code in {folder}.", *packed.notes]))
     return packed
 
 
 def _add_file(archive: tarfile.TarFile, place: Path, name: str, room_bytes: int) -> tuple[int, bool]:
-    """Its size, and whether it is an LFS pointer. No times and owners: the same code is the same bundle."""
+    """Its size, and whether it only points to its content. No times and owners: the same code is the same bundle."""
     try:
         with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as source:
             before = os.fstat(source.fileno())
@@ -57,7 +67,7 @@ def _add_file(archive: tarfile.TarFile, place: Path, name: str, room_bytes: int)
                 raise ClientError(_changed(name))
             if before.st_size > room_bytes:
                 raise ClientError(f"the code has more than {LARGEST_BYTES:,} bytes: list what is not code in {IGNORE}")
-            is_pointer = before.st_size < 1024 and source.read(len(_POINTER)) == _POINTER
+            is_pointer = before.st_size < 1024 and source.read(64).startswith(_POINTERS)
             source.seek(0)
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = before.st_size, 0o755 if before.st_mode & stat.S_IXUSR else 0o644
@@ -66,7 +76,9 @@ def _add_file(archive: tarfile.TarFile, place: Path, name: str, room_bytes: int)
     except OSError as error:
         if error.strerror is None:  # tarfile's word for a file that ended early
             raise ClientError(_changed(name)) from None
-        words = f"cannot read {_shown(name)}: {error.strerror}; nothing was uploaded. Make it readable, or list it in"
+        words = (
+            f"cannot read {shown_name(name)}: {error.strerror}; nothing was uploaded. Make it readable, or list it in"
+        )
         raise ClientError(f"{words} {IGNORE}") from None
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise ClientError(_changed(name))
@@ -86,25 +98,23 @@ def _add_link(archive: tarfile.TarFile, files: CodeFiles, place: Path, name: str
 
 
 def _changed(name: str) -> str:
-    return f"{_shown(name)} changed while it was read; nothing was uploaded. Submit again when nothing writes to it"
+    return f"{shown_name(name)} changed while it was read; nothing was uploaded. Submit again when nothing writes to it"
 
 
 def _notes(files: CodeFiles, pointers: list[str]) -> list[str]:
     notes = [f"Left out, {why}: {_listed(names)}" for why, names in files.left_out.items() if names]
     if pointers:
         one = len(pointers) == 1
-        what = "1 file is a Git LFS pointer" if one else f"{len(pointers):,} files are Git LFS pointers"
-        notes.append(f"Warning: {what}, not the content: {_listed(pointers, count=False)}. `git lfs pull` fetches it.")
+        what = "1 file is a pointer" if one else f"{len(pointers):,} files are pointers"
+        fetch = "`git lfs pull` (or `git annex get` and `git annex unlock`) fetches it."
+        notes.append(
+            f"Warning: {what} of Git LFS or git-annex, not the content: {_listed(pointers, count=False)}. {fetch}"
+        )
     return notes
 
 
 def _listed(names: Iterable[str], *, count: bool = True) -> str:
     """As `12 (a, b, c and 9 more)`."""
     found = sorted(names)
-    text = ", ".join(map(_shown, found[:_SHOWN])) + (f" and {len(found) - _SHOWN:,} more" if found[_SHOWN:] else "")
+    text = ", ".join(map(shown_name, found[:_SHOWN])) + (f" and {len(found) - _SHOWN:,} more" if found[_SHOWN:] else "")
     return f"{len(found):,} ({text})" if count else text
-
-
-def _shown(name: str) -> str:
-    plain = name.encode(errors="surrogateescape").decode(errors="replace")
-    return plain if plain.isprintable() else repr(plain)

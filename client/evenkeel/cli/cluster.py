@@ -210,10 +210,17 @@ def by_others(node: schemas.Node | schemas.NodeDetail) -> str:
     return ", ".join(filter(None, what)) + until if any(what) else ""
 
 
+def _power(node: schemas.Node | schemas.NodeDetail) -> str:
+    state, seconds = node.get("power"), node.get("up_in_s") or 0
+    if state == "powering_up":
+        return f"powering up ({seconds:.0f} s left)"
+    return f"powered down ({seconds:.0f} s to power up)" if state else "up"
+
+
 def _state(node: schemas.Node | schemas.NodeDetail) -> str:
     drain, withheld = node["drain"], node["check"]["state"]
     if node["lost"] or drain is None:
-        unclear = f"unclear ({word})" if (word := node.get("unclear")) else "up"
+        unclear = f"unclear ({word})" if (word := node.get("unclear")) else _power(node)
         return "lost" if node["lost"] else STATES[withheld] if withheld else unclear
     until = f" until {moment(drain['deadline_at'])}" if drain["state"] == "draining" and drain["deadline_at"] else ""
     reason = f" ({drain['reason']})" if drain["reason"] else ""

@@ -18,13 +18,15 @@ GIT_S = 120
 _NO_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"  # an index entry needs a name of some content
 _GITLINK = "160000"
 _UNREAD = ("warning: could not open", "warning: unable to access")
-IGNORED, OUTSIDE, SPECIAL, NOT_HERE, GONE = (
+IGNORED, OUTSIDE, SPECIAL, NOT_HERE, SPARSE, GONE = (
     f"ignored by .gitignore or {IGNORE}",
     "links that lead out of the directory, or in circles",
     "neither file nor link",
     "submodules that are not checked out (`git submodule update --init` fetches them)",
+    "outside of the sparse checkout (`git sparse-checkout disable` fetches all)",
     "tracked by git but deleted",
 )
+_NO_REPOSITORY = b"not a git repository"
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,9 @@ class CodeFiles:
 
     names: set[str] = field(default_factory=set)
     links: dict[str, Target] = field(default_factory=dict)
+    sparse: set[str] = field(default_factory=set)  # what git does not check out on purpose
     left_out: dict[str, set[str]] = field(
-        default_factory=lambda: {why: set() for why in (IGNORED, OUTSIDE, SPECIAL, NOT_HERE, GONE)}
+        default_factory=lambda: {why: set() for why in (IGNORED, OUTSIDE, SPECIAL, NOT_HERE, SPARSE, GONE)}
     )
 
     def leave_out(self, why: str, name: str) -> None:
@@ -71,6 +74,7 @@ def _add_repository(found: CodeFiles, folder: Path, prefix: str, scratch: str) -
     is_repository, is_ignored = _standing(here)
     nested: list[str] = []
     if is_repository:
+        found.sparse |= {prefix + entry[2:] for entry in _git(here, "ls-files", "-z", "-t") if entry.startswith("S ")}
         for entry in _git(here, "ls-files", "-z", "--cached", "--stage"):
             about, _, name = entry.partition("\t")
             (nested.append if about.startswith(_GITLINK) else found.names.add)(prefix + name)
@@ -88,8 +92,16 @@ def _add_repository(found: CodeFiles, folder: Path, prefix: str, scratch: str) -
 
 def _standing(here: Path) -> tuple[bool, bool]:
     """Whether a repository has this directory, and whether it ignores it: then the directory stands for itself."""
-    inside = _run(here, ("rev-parse", "--is-inside-work-tree"))
-    if inside.returncode or inside.stdout.strip() != b"true":
+    inside = _run(here, ("rev-parse", "--is-inside-work-tree", "--is-bare-repository"))
+    if inside.returncode and _NO_REPOSITORY not in inside.stderr:
+        words = " ".join(inside.stderr.decode(errors="replace").split())[:500]
+        raise ClientError(f"git cannot read the repository of {here}: {words}; nothing was uploaded")
+    answers = inside.stdout.split()
+    if answers == [b"false", b"true"]:
+        raise ClientError(
+            f"{here} is a bare repository of git, which has no files of its own: clone it and name the clone"
+        )
+    if inside.returncode or answers[0] != b"true":
         return False, False
     return True, _run(here, ("check-ignore", "--quiet", ".")).returncode == 0
 
@@ -98,6 +110,12 @@ def _listed_in_ignore(folder: Path, names: Iterable[str], scratch: str) -> list[
     """Those that a pattern of IGNORE fits, tracked or not: git matches them in an index of their names."""
     if not (folder / IGNORE).is_file():
         return []
+    try:
+        is_text = b"\0" not in (folder / IGNORE).read_bytes()
+    except OSError as error:
+        raise ClientError(f"cannot read {IGNORE}: {error.strerror}; nothing was uploaded") from None
+    if not is_text:  # git would find no pattern in it
+        raise ClientError(f"{IGNORE} is no UTF-8 text, perhaps UTF-16: write it as UTF-8; nothing was uploaded")
     here = (f"--git-dir={scratch}", f"--work-tree={folder}")
     entries = "".join(f"100644 {_NO_BLOB}\t{name}\0" for name in sorted(names))
     _git(folder, *here, "update-index", "-z", "--index-info", given=entries)
@@ -110,10 +128,10 @@ def _judge(found: CodeFiles, folder: Path, name: str) -> None:
     try:
         mode = place.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        found.leave_out(GONE, name)
+        found.leave_out(SPARSE if name in found.sparse else GONE, name)
         return
     except OSError as error:
-        raise ClientError(f"cannot read {name}: {error.strerror}; nothing was uploaded") from None
+        raise ClientError(f"cannot read {shown_name(name)}: {error.strerror}; nothing was uploaded") from None
     if os.path.realpath(place.parent) != str(place.parent):  # the folder that git knows has become a link
         found.leave_out(GONE, name)
     elif stat.S_ISLNK(mode):
@@ -136,12 +154,21 @@ def _target(folder: Path, name: str) -> Target | None:
         pass  # it leads to nothing, as git would have it
     except OSError:
         return None  # it leads round in circles
-    packed = os.path.relpath(read, place.parent) if read.startswith("/") else read
+    packed = read
+    if read.startswith("/"):  # perhaps by way of links
+        leads_to = Path(read)
+        packed = os.path.relpath(Path(os.path.realpath(leads_to.parent)) / leads_to.name, place.parent)
     inside = posixpath.normpath(posixpath.join(posixpath.dirname(name), packed))
     leads_out = inside == ".." or inside.startswith("../")
     if leads_out or not Path(os.path.realpath(place)).is_relative_to(folder):
         return None
     return Target(read, packed)
+
+
+def shown_name(name: str) -> str:
+    """In one line, whatever it is made of."""
+    plain = name.encode(errors="surrogateescape").decode(errors="replace")
+    return plain if plain.isprintable() else repr(plain)
 
 
 def _special_files(folder: Path, names: Iterable[str]) -> Iterator[str]:

@@ -56,8 +56,11 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     raise Ended(number)
 
 
-def printable_output() -> None:
-    """A character that the terminal's encoding lacks is printed as a question mark."""
+def usable_streams() -> None:
+    """One that was closed (`>&-`) is empty; a character that the terminal's encoding lacks is a question mark."""
+    sys.stdin = sys.stdin or os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")
@@ -75,9 +78,16 @@ def exit_code(error: BaseException, *, debug: bool) -> int:
         return error.code if isinstance(error.code, int) else FAILED_CALL if error.code else 0
     if debug and not isinstance(error, click.exceptions.Exit):
         traceback.print_exception(error)
-    with suppress(OSError):  # standard error is closed: nothing can be reported
+    try:
         return _reported(error)
-    return FAILED_CALL
+    except KeyboardInterrupt as again:  # once more while it is said
+        return 128 + (again.number if isinstance(again, Ended) else signal.SIGINT)
+    except Exception:  # standard error is closed, or cannot be written: nothing can be reported
+        return _code(error)
+
+
+def _code(error: BaseException) -> int:
+    return NOT_FOUND if isinstance(error, ApiError) and error.status == 404 else FAILED_CALL
 
 
 def _reported(error: BaseException) -> int:
@@ -92,7 +102,7 @@ def _reported(error: BaseException) -> int:
         error.show()
     elif isinstance(error, ClientError):
         print_error(error)
-        return NOT_FOUND if isinstance(error, ApiError) and error.status == 404 else FAILED_CALL
+        return _code(error)
     else:
         with suppress(BrokenPipeError):
             print_error(ClientError(sentence(error)))

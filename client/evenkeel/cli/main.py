@@ -19,7 +19,7 @@ from evenkeel.cli.cost import cost
 from evenkeel.cli.doctor import doctor
 from evenkeel.cli.drains import drain, resume
 from evenkeel.cli.environments import environments
-from evenkeel.cli.failures import asks_for_debug, ended_by_signals, exit_code, flush, printable_output
+from evenkeel.cli.failures import asks_for_debug, ended_by_signals, exit_code, flush, usable_streams
 from evenkeel.cli.fairness import fairness
 from evenkeel.cli.guarantee import guarantee
 from evenkeel.cli.idle import extend, idle
@@ -57,7 +57,7 @@ class Cli(click.Group):
         options["standalone_mode"] = False
         given = list(sys.argv[1:] if args is None else args)
         debug = asks_for_debug(given)
-        printable_output()
+        usable_streams()
         with ended_by_signals():
             try:
                 code = super().main(given, *rest, **options)

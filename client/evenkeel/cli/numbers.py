@@ -11,6 +11,8 @@ import click
 _WHOLE = re.compile(r"[-+]?[0-9]+", re.ASCII)
 _DECIMAL = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 MAX_DIGITS = 30
+#: Beyond it JSON of others is no longer exact.
+LARGEST = 2**53
 
 
 class WholeNumber(click.IntRange):
@@ -19,7 +21,10 @@ class WholeNumber(click.IntRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and (len(value) > MAX_DIGITS or not _WHOLE.fullmatch(value)):
             self.fail(f"{value[:MAX_DIGITS]!r} is not a whole number, as 12.", param, ctx)
-        return super().convert(value, param, ctx)
+        found = super().convert(value, param, ctx)
+        if abs(found) > LARGEST:
+            self.fail(f"{value!r} is too large.", param, ctx)
+        return found
 
 
 class Number(click.FloatRange):

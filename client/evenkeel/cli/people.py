@@ -82,10 +82,9 @@ def admin(email: str, state: str, confirm_unproved: bool, output: str) -> None:
 
 def _change(email: str, changes: Json, output: str) -> None:
     everybody = connect().people
-    for person in everybody.list(search=email):
-        if person["email"].lower() == email.lower():
-            print_value(everybody.change(person["id"], changes), output)
-            return
+    for person in everybody.list(email=email):  # by the portal's one form of addresses
+        print_value(everybody.change(person["id"], changes), output)
+        return
     raise ClientError(
         f"nobody has an account with the address {clean(email)}; an invitation makes one when it is accepted"
     )

@@ -255,9 +255,8 @@ def _room(bytes: int, quota_bytes: int | None) -> str:
 
 
 def _person(project: str, email: str) -> int:
-    for member in connect().projects.members(project):
-        if member["user"]["email"].lower() == email.lower():
-            return int(member["user"]["id"])
+    for member in connect().projects.members(project, email=email):  # by the portal's one form of addresses
+        return int(member["user"]["id"])
     raise ClientError(f"{clean(email)} is no member of {clean(project)}")
 
 

@@ -31,6 +31,7 @@ from evenkeel.runner.processes import (
 )
 from evenkeel.runner.reaching import reached
 from evenkeel.runner.reports import write_atomically
+from evenkeel.runner.spec import ENDED_FILE
 from evenkeel.store import DRIVERS
 from evenkeel.store.offers import offers
 
@@ -82,10 +83,29 @@ class Host:
         )
         started = read_process(self._runner.pid)
         self._start_ticks = started.start_ticks if started else 0
+        self._witness, self._kept = self._call_witness(environment)
+
+    def _call_witness(self, environment: dict[str, str]) -> tuple[subprocess.Popen[bytes] | None, int]:
+        """It leaves word once the descriptor is closed, as by the end of our process. Without it nobody could say what
+        became of the run here, and its lease would decide."""
+        reading, writing = os.pipe()
+        word = self._dir / (f"node-{self._node}" if self._node else ".") / ENDED_FILE
+        terms = [str(self._dir), str(word), str(self._runner.pid), str(self._start_ticks)]
+        process = None
+        with contextlib.suppress(OSError):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "evenkeel.runner.witness", *terms],
+                env=environment, cwd="/", stdin=reading, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                umask=0o077,
+            )  # fmt: skip
+        os.close(reading)
+        return process, writing
 
     def look(self) -> dict[str, Any]:
         """Whether the runner runs, whether it has begun, and what the processes use."""
         code = self._runner.poll()
+        if self._witness is not None:
+            self._witness.poll()  # it goes on without a parent
         mine = [] if code is not None else _of_session(self._runner.pid)
         return {
             "running": code is None,

@@ -18,15 +18,40 @@ _UNCAUGHT = 1
 _MESSAGE_LINES = 12
 _RANK = re.compile(r"^\[(?:rank|default)?[0-9]{1,6}\]: ?")
 _BAR = re.compile(
-    r"[0-9]{1,3}%\s?[|\u2588-\u258f\u2501]|\[[0-9]+:[0-9]{2}(?::[0-9]{2})?[<,]|[0-9?](?:it/s|s/it|[kMG]?i?B/s)"
+    r"[0-9]{1,3}%\s?(?:\|[^|]{0,300}\||[\u2588-\u258f\u2501])|\[[0-9]+:[0-9]{2}(?::[0-9]{2})?[<,]\s*[0-9?]"
+    r"|[0-9?](?:it/s|s/it|[kMG]?i?B/s)|\b(?:ETA|eta):?\s+[0-9-]+:[0-9-]{2}|^[\u2801-\u28ff]\s"
+    r"|(?:\s{1,9}(?:[0-9]+:[0-9]{2}:[0-9]{2}|--:--:--)){3}"
+    r"|^(?:remote: )?[A-Z][a-z]+ (?:objects|deltas|files):\s+[0-9]{1,3}% \("
     r"|[\u2588-\u258f\u2501\u2578]{3}|\[[=#>. -]{10,}\]"
 )
 #: A bar of tqdm to its end; what follows was printed without a line end between them.
 _TQDM = re.compile(r"^.{0,300}?[0-9]{1,3}%\|[^|]{0,300}\|[^\[\]]{0,100}\[[^\]]{0,200}\]")
 _WARNING = re.compile(
-    r"\b\w*Warning: |\bwarnings\.warn\(|^\[?W[0-9]{3,}|^\[W |^W[0-9]{4} |^\W{0,3}warn(?:ing)?\b|^Exception ignored in",
+    r"\b\w*Warning: |\bwarnings\.warn\(|^\[?W[0-9]{3,}|^\[W |^W[0-9]{4} |^\W{0,3}warn(?:ing)?\b"
+    r"|^Exception ignored (?:in|while)"
+    r"|^\W{0,3}[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,+Z]+(?::? W \S+:[0-9]+\] |\W{0,9}(?:[\w.]+\W{1,3})?WARN(?:ING)?\b)"
+    r"|\bNCCL WARN\b",
     re.IGNORECASE,
 )
+#: What started the program says that it failed.
+_LAUNCHER = re.compile(r"make(?:\[[0-9]+\])?: \*\*\* |srun: error: .*[Ee]xited with exit code")
+_IGNORED = "Exception ignored "
+_WARNED_LINES = 6
+#: How other languages end, and crashes: the last line of it, and the one that says what was wrong.
+_CRASHES = tuple(
+    (re.compile(closing), re.compile(head))
+    for closing, head in (
+        (r"note: (?:run with `RUST_BACKTRACE|Some details are omitted)", r"thread '[^']{0,99}' .{0,20}panicked at "),
+        (r"in expression starting at |\s*@ \S+ .*:[0-9]+$|\s*\[[0-9]+\] .*@ ", r"ERROR: "),
+        (r"Execution halted$", r"Error\b"),
+        (r"\s+at [\w.$<>]+\(.*\)$|\s+\.\.\. [0-9]+ more$", r'Exception in thread "'),
+        (r"exit status [0-9]+$|\t\S+\.go:[0-9]+", r"panic: |fatal error: "),
+        (r"Node\.js v[0-9]", r"(?:Uncaught )?\w*Error\b"),
+        (r'  File ".*", line [0-9]+,? in |Extension modules: ', r"Fatal Python error: |Timeout \("),
+        (r"Aborted\b|\s+what\(\): ", r"terminate called "),
+    )
+)
+_CRASH_LINES = 200
 _HEADER = "Traceback (most recent call last):"
 _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,200})(?::(?:\s(?P<text>.*))?)?")
 #: Lines that may follow an exception and belong to its message, or to what the process's end brought with it.
@@ -71,7 +96,7 @@ def last_words(output: bytes, exit_code: int | None = None) -> LastWords:
         return LastWords("", out_of_memory=False)
     if _GROUP_END.match(lines[-1]):
         return _of_group(lines)
-    line = _ending_exception(lines) or lines[-1].strip()
+    line = _ending_exception(lines) or _crash(lines) or lines[-1].strip()
     before = _exception_before(lines) if exit_code == _UNCAUGHT and line == lines[-1].strip() else ""
     text = _both(before, line) if before and before != line else line
     return LastWords(text[:MAX_WORDS], _names_memory(line))
@@ -93,9 +118,33 @@ def _said_by_program(lines: list[str]) -> list[str]:
     if at := _torchrun_from(lines):
         lines = lines[:at] if any(not is_noise(line) for line in lines[:at]) else lines
     end = len(lines)
-    while end and _is_noise_at(lines, end - 1):
-        end -= 1
+    while end and (before := _before_noise(lines[:end])) < end:
+        end = before
     return lines[:end]
+
+
+def _before_noise(lines: list[str]) -> int:
+    """How many lines are left without the noise at their end."""
+    end = len(lines)
+    if _ends_traceback(lines, end - 1):  # of one that Python could only show, as in a finalizer
+        head = next((at for at in range(end - 1, 0, -1) if lines[at].endswith(_HEADER)), 0)
+        return head - 1 if head and lines[head - 1].startswith(_IGNORED) else end
+    if (before := _of_long_warning(lines)) < end:
+        return before
+    if _is_noise_at(lines, end - 1) or _LAUNCHER.match(lines[-1]):
+        return end - 1
+    return end
+
+
+def _crash(lines: list[str]) -> str:
+    """What was wrong, where the end is as another language, or a crash, has it."""
+    for closing, head in _CRASHES:
+        if closing.match(lines[-1]):
+            for at in range(len(lines) - 1, max(-1, len(lines) - _CRASH_LINES), -1):
+                if head.match(lines[at]):
+                    goes_on = lines[at].rstrip().endswith(":") or (at + 1 < len(lines) and "what():" in lines[at + 1])
+                    return " ".join(" ".join(lines[at : at + 1 + goes_on]).split())
+    return ""
 
 
 def _is_noise_at(lines: list[str], at: int) -> bool:
@@ -106,6 +155,15 @@ def _is_noise_at(lines: list[str], at: int) -> bool:
 def _shows_code_of_warning(lines: list[str], at: int) -> bool:
     """Python shows the line of the program that a warning is about after it."""
     return at > 0 and lines[at].startswith("  ") and bool(re.search(r"\w*Warning: ", lines[at - 1]))
+
+
+def _of_long_warning(lines: list[str]) -> int:
+    """How many lines are before a warning of several lines, whose call is shown last; all where there is none."""
+    if re.match(r"\s+warnings\.warn\(", lines[-1]):
+        for at in range(len(lines) - 2, max(-1, len(lines) - 2 - _WARNED_LINES), -1):
+            if re.search(r":[0-9]+: \w*Warning: ", lines[at]):
+                return at
+    return len(lines)
 
 
 def _torchrun_from(lines: list[str]) -> int:

@@ -6107,6 +6107,10 @@ export interface components {
              */
             unclear: string | null;
             unclear_since_at: string | null;
+            /** @description The engine's power saving has switched the node off; it is powered up for the first job that is sent there. None: it is up. */
+            power: ("powered_down" | "powering_up") | null;
+            /** @description How long until it is up: since it is powering up, or once a job is sent there. */
+            up_in_s: number | null;
             cpus: number;
             memory_mib: number;
             last_seen_at: string | null;
@@ -6160,6 +6164,10 @@ export interface components {
              */
             unclear: string | null;
             unclear_since_at: string | null;
+            /** @description The engine's power saving has switched the node off; it is powered up for the first job that is sent there. None: it is up. */
+            power: ("powered_down" | "powering_up") | null;
+            /** @description How long until it is up: since it is powering up, or once a job is sent there. */
+            up_in_s: number | null;
             cpus: number;
             memory_mib: number;
             last_seen_at: string | null;
@@ -14917,6 +14925,8 @@ export interface operations {
             query?: {
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
+                /** @description Whose address this is, in any spelling of it. */
+                email?: string;
                 is_active?: boolean;
                 is_admin?: boolean;
                 kind?: "person" | "service";
@@ -17422,6 +17432,8 @@ export interface operations {
             query?: {
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
+                /** @description Whose address this is, in any spelling of it. */
+                email?: string;
                 /** @description Rows of a page. */
                 limit?: number;
             };

@@ -27,6 +27,8 @@ it("says that it is lost or drained before anything else", () => {
   expect(said({ check: { state: "failed" } })).toContain("oak-01 failed its check: nothing new starts there; 1 job is there.");
   expect(said({ drain, check: { state: "checking" } })).toContain("oak-01 is draining");
   expect(said({ unclear: "UNKNOWN", unclear_since_at: new Date(2026, 10, 22, 11, 50).toISOString() })).toContain("oak-01 is unclear: its engine says UNKNOWN since 11:50; what runs there goes on, and nothing new starts; 1 job is there.");
+  expect(said({ power: "powered_down", up_in_s: 90.4, jobs: [] })).toContain("oak-01 is powered down: its engine powers it up for the first job that is sent there, which takes about 90 s; no job is there.");
+  expect(said({ power: "powering_up", up_in_s: 12 })).toContain("oak-01 is powering up: its engine powers it up for a job, and it is up in about 12 s; 1 job is there.");
   expect(said({ drain, lost: true })).toContain("oak-01 is lost, last seen 5 min ago; 1 job is there.");
 });
 

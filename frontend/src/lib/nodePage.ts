@@ -26,6 +26,13 @@ export function unclearWords(node: Pick<NodeDetail, "unclear" | "unclear_since_a
   return `its engine says ${node.unclear}${since}; what runs there goes on, and nothing new starts`;
 }
 
+/** Power saving has switched it off, or is powering it up; empty: it is up. */
+export function powerWords({ power, up_in_s }: Pick<NodeDetail, "power" | "up_in_s">): string {
+  const seconds = `about ${Math.round(up_in_s ?? 0)} s`;
+  if (power === "powering_up") return `its engine powers it up for a job, and it is up in ${seconds}`;
+  return power ? `its engine powers it up for the first job that is sent there, which takes ${seconds}` : "";
+}
+
 function standing(node: NodeDetail, now: Date): { head: string; rest: string } {
   const busy = busyGpus(node);
   if (node.lost) return { head: `${node.name} is lost`, rest: `${node.last_seen_at ? `, last seen ${relative(new Date(node.last_seen_at), now)}` : ""}; ${jobsThere(node)}.` };
@@ -35,6 +42,7 @@ function standing(node: NodeDetail, now: Date): { head: string; rest: string } {
   }
   if (node.check.state) return { head: `${node.name} ${node.check.state === "failed" ? "failed its check" : "is being checked"}`, rest: `: nothing new starts there; ${jobsThere(node)}.` };
   if (node.unclear) return { head: `${node.name} is unclear`, rest: `: ${unclearWords(node, now)}; ${jobsThere(node)}.` };
+  if (node.power) return { head: `${node.name} is ${reasonWords(node.power)}`, rest: `: ${powerWords(node)}; ${jobsThere(node)}.` };
   if (node.gpus === 0) return { head: `${node.name} has no GPU`, rest: " that it reports." };
   const others = othersGpus(node);
   if (busy === 0 && others > 0) return { head: `No job here uses ${node.name}`, rest: `: others in its engine have ${others} of ${count(node.gpus, "GPU")}.` };

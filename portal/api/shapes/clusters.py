@@ -123,6 +123,13 @@ class Node(Shape):
         examples=["UNKNOWN"],
     )
     unclear_since_at: datetime | None
+    power: Literal["powered_down", "powering_up"] | None = Field(
+        description="The engine's power saving has switched the node off; it is powered up for the first job that is "
+        "sent there. None: it is up."
+    )
+    up_in_s: float | None = Field(
+        description="How long until it is up: since it is powering up, or once a job is sent there."
+    )
     cpus: int
     memory_mib: int
     last_seen_at: datetime | None

@@ -167,6 +167,7 @@ def _others(number: int, name: str, project_id: int, project: str, project_ids: 
 
 
 def _node(node: Node, gpus: list[_Gpu], held: Occupants, assigned: Occupants, taken: Collection[int]) -> dict[str, Any]:
+    accelerators = [_accelerator(gpu, node.schedulable, held, assigned, taken) for gpu in gpus]
     return {
         "name": node.name,
         "type": node.accelerator_type,
@@ -177,12 +178,22 @@ def _node(node: Node, gpus: list[_Gpu], held: Occupants, assigned: Occupants, ta
         "lost": node.lost,
         "unclear": node.unclear or None,
         "unclear_since_at": iso(node.unclear_since),
+        "power": _power(node, accelerators),
+        "up_in_s": node.boot_s or None,
         "cpus": node.cpus,
         "memory_mib": node.memory_mib,
         "last_seen_at": iso(node.last_seen_at),
-        "accelerators": [_accelerator(gpu, node.schedulable, held, assigned, taken) for gpu in gpus],
+        "accelerators": accelerators,
         "taken": describe_taken(node),
     }
+
+
+def _power(node: Node, accelerators: Sequence[Mapping[str, Any]]) -> str | None:
+    """A node that is powered down is powered up for the first job that is sent there, ours or another."""
+    if not node.boot_s:
+        return None
+    awaited = any(gpu["state"] in ("held", "assigned", "others") for gpu in accelerators)
+    return "powering_up" if awaited else "powered_down"
 
 
 def _accelerator(

@@ -12,8 +12,9 @@ from uuid import UUID
 
 from django.db.models import F
 
+from portal.core.times import iso
 from portal.jobs.models import IdleRule, Job, RunActivity
-from portal.lifecycle.idle_rule import Idle, _iso, rule_of, sentence, warned_of
+from portal.lifecycle.idle_rule import Idle, rule_of, sentence, warned_of
 from scheduling.lifecycle import TRAINING, State
 
 
@@ -34,10 +35,10 @@ def describe_warnings(jobs: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
 def _describe(row: RunActivity, found: Idle, rule: IdleRule) -> dict[str, Any]:
     return {
         "kind": "no_step" if found.no_step else "low_utilisation",
-        "since_at": _iso(found.since),
-        "warned_at": _iso(row.warned_at),
-        "release_at": _iso(found.release_at),
-        "extended_until_at": _iso(row.postponed_until),
+        "since_at": iso(found.since),
+        "warned_at": iso(row.warned_at),
+        "release_at": iso(found.release_at),
+        "extended_until_at": iso(row.postponed_until),
         "extensions_left": max(0, rule.extensions_max - row.postponements) if found.release_at else 0,
         "text": sentence(row, found),
     }

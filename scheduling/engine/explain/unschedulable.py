@@ -80,7 +80,8 @@ class _Part:
             return None
         sizes = Counter[str]()
         for kind in types:
-            nodes = sorted((len(node.gpu_ids) for node in self._there.usable if node.type == kind), reverse=True)
+            usable = (node for node in self._there.usable if node.type == kind)
+            nodes = sorted((bounds.hold(len(node.gpu_ids)) for node in usable), reverse=True)
             sizes[kind] = sum(nodes[: bounds.most])
         most = max(sizes.values(), default=0)
         if most >= job.min_gpus and (job.max_gpus is None or job.max_gpus >= bounds.least):

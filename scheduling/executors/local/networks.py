@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 WISHES = ("auto", "own", "machine")
 START_S, USERS_S, END_S = 15.0, 10.0, 5.0
-MEND_AGAIN_S = 30.0
+MEND_AGAIN_S, MOST_MEND_AGAIN_S = 30.0, 240.0
 NS_GET_USERNS = 0xB701
 PACKAGE = "install pasta (Debian and Ubuntu: the package passt)"
 SHARED = "runs share the machine's network: what a program listens on, PyTorch's MASTER_PORT too, any job can reach"
@@ -118,7 +119,8 @@ class Networks:
         self._uid, self._members = uid, members
         self._pasta = find_pasta()
         self.own = uid is not None and wish != "machine" and bool(self._pasta)
-        self._mended_at: dict[int | None, float] = {}
+        self._mend_after: dict[int | None, tuple[float, float]] = {}  # account -> (when again, pause by then)
+        self._mending: threading.Thread | None = None
 
     @property
     def problem(self) -> str | None:
@@ -155,17 +157,26 @@ class Networks:
             return True
 
     def mend(self, account: Account, runner: int) -> None:
-        """A live run has its way out again, should the keeper have been killed."""
-        if not self.own or account.uid is None or self._mended_at.get(account.uid, 0) > time.monotonic():
+        """A live run has its way out again, should the keeper have been killed. That can take as long as a start, so
+        it is done in a thread, for one account at a time; where it fails, each pause is twice the one before."""
+        if not self.own or account.uid is None or (self._mending is not None and self._mending.is_alive()):
             return
         kept = self._kept(account)
         if kept is not None and kept.alive:
+            self._mend_after.pop(account.uid, None)
             return
+        again_at, pause_s = self._mend_after.get(account.uid, (0.0, MEND_AGAIN_S / 2))
+        with contextlib.suppress(OSError):
+            if again_at > time.monotonic() or network_of(runner) == network_of("self"):
+                return  # in the machine's network: it was started when there was none
+            pause_s = min(2 * pause_s, MOST_MEND_AGAIN_S)
+            self._mend_after[account.uid] = (time.monotonic() + pause_s, pause_s)
+            self._mending = threading.Thread(target=self._mend, args=(account,), daemon=True)
+            self._mending.start()
+
+    def _mend(self, account: Account) -> None:
+        log.warning("account %s: the keeper of its network was gone, and is started again", account.uid)
         try:
-            if network_of(runner) == network_of("self"):
-                return  # it was started when there was none
-            self._mended_at[account.uid] = time.monotonic() + MEND_AGAIN_S
-            log.warning("account %s: the keeper of its network was gone, and is started again", account.uid)
             with self.joined(account):
                 pass
         except (OSError, ExecutorError) as error:

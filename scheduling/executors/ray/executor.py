@@ -403,9 +403,9 @@ def _remove_secrets(epoch_dir: Path) -> None:
 
 
 def _left_word(epoch_dir: Path, place: Place) -> bool:
-    """Whether the place's runner has said that nothing of the run is left on its node."""
+    """Whether the place's runner has said that nothing of the run is left on its node, or the witness of its end."""
     if place.rank == 0:
-        return facts.read_exit(epoch_dir) is not None
+        return facts.read_exit(epoch_dir) is not None or exists(epoch_dir / ENDED_FILE)
     return exists(epoch_dir / f"node-{place.name}" / ENDED_FILE)
 
 

@@ -139,8 +139,9 @@ class Commands:
 
     def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
         """Jobs of our account whose launch begins so, by launch (see names.py; "" where it is not known), those
-        included that ended within Slurm's MinJobAge."""
-        return jobs_in(self.run("squeue", "--noheader", "--states=all", "--me", f"--format={QUEUE_FORMAT}"), prefix)
+        included that ended within Slurm's MinJobAge. `--local` saves a request, for the state of a federation."""
+        words = ("squeue", "--noheader", "--local", "--states=all", "--me", f"--format={QUEUE_FORMAT}")
+        return jobs_in(self.run(*words), prefix)
 
     def past_jobs(self, name: str) -> list[SlurmJob] | None:
         """Jobs of that name in accounting; None where Slurm keeps none."""

@@ -34,6 +34,7 @@ PROBE_WAIT_S = 20
 PROBE_TIMEOUT_S = 90.0
 PROBE_MIB, REAL_PROBE_MIB = 64, 256  # NVML in a process of its own beside it
 MAX_NODES = 64
+_ANY_NODE = "%n"
 #: What srun says where others have the processors or the memory that it would need.
 BUSY = ("nodes are busy", "immediate execution impossible", "resources are temporarily unavailable")
 FIX_PYTHON = "install the client package for this interpreter on every node, or set EVENKEEL_SLURM_PYTHON to one"
@@ -258,7 +259,8 @@ def _probe(
         )  # fmt: skip
         ended = time.time()
     except ExecutorError as error:
-        yield Finding("probe", False, str(error), f"see why `srun --nodelist={names}` does not start {options.python}")
+        folded = fold_names(node.info.name for node in nodes)
+        yield Finding("probe", False, str(error), f"see why `srun --nodelist={folded}` does not start {options.python}")
         return
     finally:
         written = {path.name.rpartition(".")[2] for path in shared.glob(f".doctor-{token}.*")}
@@ -280,7 +282,10 @@ def _judge(
     shared: Path,
 ) -> Iterator[Finding]:
     def finding(subject: str, bad: Sequence[Mapping[str, Any]], key: str, well: str, fix: str) -> Finding:
-        words = "; ".join(f"{one.get('node')}: {one.get(key, 'not the same')}" for one in bad[:5])
+        alike: dict[str, list[str]] = {}
+        for one in bad:
+            alike.setdefault(str(one.get(key, "not the same")), []).append(str(one.get("node")))
+        words = "; ".join(f"{fold_names(nodes)}: {text}" for text, nodes in list(alike.items())[:5])
         return Finding(subject, not bad, words or well, fix)
 
     apart = [one for one in found if one.get("shared") != token or str(one.get("node")) not in written]
@@ -305,12 +310,15 @@ def _judge(
 
 
 def _of_reach(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """A line for each node that can, or else one for all."""
-    said = [reach_finding(str(one["node"]), one["reached"]) for one in found]
-    if told := [one for one in said if not (one.ok and one.known)]:
-        yield from told
-    elif said:
-        yield replace(said[0], seen="no job on the nodes that were asked can reach them")
+    """A line for the nodes that can reach the same, or else one for all."""
+    said: dict[Finding, list[str]] = {}
+    for one in found:
+        said.setdefault(reach_finding(_ANY_NODE, one["reached"]), []).append(str(one["node"]))
+    told = [(finding, nodes) for finding, nodes in said.items() if not (finding.ok and finding.known)]
+    for finding, nodes in told:
+        yield replace(finding, seen=finding.seen.replace(_ANY_NODE, fold_names(nodes), 1))
+    if said and not told:
+        yield replace(next(iter(said)), seen="no job on the nodes that were asked can reach them")
 
 
 def _of_devices(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ _COLUMNS = {
 FORMAT = ",".join(f"{name}:.{size}|" for name, size in _COLUMNS.items())
 MAX_LINES, MAX_NODES = 20_000, 10_000
 #: While no node is used otherwise, so long the same is believed: a job's limit may be changed.
-KEPT_S = 20.0
+KEPT_S = 60.0
 #: Of one node; what ends later counts as if it ended with the last of them.
 MOST_ENDS = 32
 #: Slurm's word for a job without a limit is an end a year after its start.

@@ -65,16 +65,28 @@ def load_trace(
     name = format or detect(path)
     if name not in FORMATS:
         raise InvalidInput(f"{name!r} is no trace format; there are {', '.join(FORMATS)}")
-    context = Context(tuple(sorted(types)) or ("gpu",), throughputs or {}, zone)
+    context = Context(tuple(sorted(types)) or ("gpu",), throughputs or {}, zone, path=str(path))
     jobs = cast("Reader", import_module(FORMATS[name])).read(path, context)
     if not jobs:
         left = "".join(f"; {count} {what}" for what, count in context.skipped.items())
         raise InvalidInput(f"{path}: the trace has no jobs{left}")
     if len(jobs) > MOST_JOBS:
         raise InvalidInput(f"{path}: it has more than {MOST_JOBS} jobs")
+    _refuse_unprintable(path, jobs)
     _refuse_twins(path, jobs)
     jobs.sort(key=lambda job: (job.arrival_s, job.number))
     return Trace(jobs, name, context.skipped, context.left_out, context.first_lines, zone if context.zoneless else None)
+
+
+def _refuse_unprintable(path: Path, jobs: Sequence[TraceJob]) -> None:
+    """Names are shown in tables, a line each: no line ends, control characters or half of a character."""
+    for job in jobs:
+        for what, name in (("id", job.id), ("project", job.project), ("user", job.user), ("model", job.model_type)):
+            if not name.isprintable():
+                raise InvalidInput(f"{path}: a job has the {what} {name[:60]!a}, with characters that are not shown")
+        for kind in {*job.types, *job.curves}:
+            if not kind.isprintable():
+                raise InvalidInput(f"{path}: a job has the type {kind[:60]!a}, with characters that are not shown")
 
 
 def _refuse_twins(path: Path, jobs: Sequence[TraceJob]) -> None:
@@ -100,4 +112,13 @@ def detect(path: Path) -> str:
     for name, module in FORMATS.items():
         if cast("Reader", import_module(module)).matches(plain_name(path), text):
             return name
-    raise InvalidInput(f"{path}: none of the known formats ({', '.join(FORMATS)}); name one with --format")
+    if "\0" in text:
+        raise InvalidInput(f"{path}: it has NUL bytes, so it is binary or damaged; export it as CSV")
+    for mark, what in (("\t", "tabs"), (";", "semicolons")):
+        if any(
+            cast("Reader", import_module(module)).matches(path, text.replace(mark, ",")) for module in FORMATS.values()
+        ):
+            raise InvalidInput(f"{path}: its columns are separated by {what}; separate them by commas")
+    first = shown(text.lstrip().split("\n", 1)[0])
+    known = f"none of the known formats ({', '.join(FORMATS)})"
+    raise InvalidInput(f"{path}: it begins with {first}, which is {known}; name one with --format")

@@ -9,8 +9,11 @@ from datetime import UTC, tzinfo
 from functools import lru_cache
 
 from scheduling.domain import WHOLE, Curve
+from scheduling.errors import InvalidInput
 from scheduling.simulator.readers._rows import Row
 from scheduling.simulator.trace import Throughputs, TraceJob
+
+MOST_GPUS_OF_SIZES = 20_000_000
 
 
 @dataclass(slots=True)
@@ -24,11 +27,23 @@ class Context:
     first_lines: dict[str, int] = field(default_factory=dict)  # of what was skipped, where a reader knows
     left_out: int = 0  # of them, rows that are no job
     zoneless: bool = False  # some time named no zone
+    path: str = "the trace"
+    _sizes: set[int] = field(default_factory=set, repr=False)
+    _gpus_of_sizes: int = 0
     _curves: dict[tuple[tuple[str, Curve], ...], Mapping[str, Curve]] = field(default_factory=dict, repr=False)
 
     def share(self, curves: Mapping[str, Curve]) -> Mapping[str, Curve]:
         """One mapping for all jobs with the same curves: what policies work out from it, they know it by."""
         return self._curves.setdefault(tuple(curves.items()), curves)
+
+    def count_size(self, gpus: int) -> None:
+        """Each size of a gang has curves of its own, as long as it is large; all together they have to fit."""
+        if gpus not in self._sizes:
+            self._sizes.add(gpus)
+            self._gpus_of_sizes += gpus
+            if self._gpus_of_sizes > MOST_GPUS_OF_SIZES:
+                what = f"the different numbers of GPUs that its jobs have are more than {MOST_GPUS_OF_SIZES:,} in all"
+                raise InvalidInput(f"{self.path}: {what}")
 
     def seconds(self, row: Row, column: str, fold: int = 0) -> float:
         """A time as POSIX seconds. `fold` is 1 for the second of two equal local times, when clocks were put back."""
@@ -91,6 +106,8 @@ def apart(timed: list[Timed], context: Context) -> list[Timed]:
 
 def make_jobs(timed: list[Timed], context: Context) -> list[TraceJob]:
     """Gangs of one size; arrivals count from the first."""
+    for job in timed:
+        context.count_size(job.gpus)
     start = min((job.arrival_s for job in timed), default=0.0)
     return [
         TraceJob(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from math import isfinite
@@ -10,8 +11,11 @@ from pathlib import Path
 
 from scheduling.errors import InvalidInput
 from scheduling.input_files import check_header, lines
+from scheduling.simulator.hardware import MOST_GPUS
 
 MOST_JOBS = 5_000_000
+#: Digits are ASCII; `1_000` and other letters' digits, which float() takes, are none.
+_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 
 
 class Row:
@@ -38,19 +42,21 @@ class Row:
 
     def number(self, column: str, least: float = 0.0) -> float:
         text = self.text(column)
-        try:
-            value = float(text)
-        except ValueError:
-            raise self.error(column, f"{text[:60]!r} is not a number") from None
+        if not _NUMBER.fullmatch(text):
+            raise self.error(column, f"{text[:60]!r} is not a number")
+        value = float(text)
         if not isfinite(value) or value < least:
             raise self.error(column, f"{text[:60]!r} must be a finite number of at least {least:g}")
         return value
 
-    def integer(self, column: str, least: int = 0) -> int:
+    def integer(self, column: str, least: int = 0, most: int = 10**9) -> int:
         value = self.number(column, least)
-        if value != int(value) or value > 10**9:
-            raise self.error(column, f"{self.text(column)!r} must be a whole number of at most a billion")
+        if value != int(value) or value > most:
+            raise self.error(column, f"{self.text(column)[:60]!r} must be a whole number of at most {most:,}")
         return int(value)
+
+    def gpus(self, column: str, least: int = 1) -> int:
+        return self.integer(column, least, MOST_GPUS)
 
     def moment(self, column: str) -> datetime:
         """An ISO 8601 time; without a zone where it names none."""
@@ -66,7 +72,8 @@ class Row:
 
 def table(path: Path, delimiter: str = ",") -> Iterator[Row]:
     """Rows of a file whose first line names the columns."""
-    reader = csv.reader((text for _, text in lines(path)), delimiter=delimiter, strict=True)
+    # With the line's end: within quotes it is a character of the cell.
+    reader = csv.reader((f"{text}\n" for _, text in lines(path)), delimiter=delimiter, strict=True)
     header: list[str] = []
     try:
         for fields in reader:
@@ -79,6 +86,14 @@ def table(path: Path, delimiter: str = ",") -> Iterator[Row]:
             yield make_row(path, reader.line_num, header, fields)
     except csv.Error as error:
         raise InvalidInput(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def comma_separated(path: Path, number: int, text: str) -> list[str]:
+    """The cells of a line that is a row of its own."""
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        raise InvalidInput(f"{path}, line {number}: {error}") from None
 
 
 def make_row(path: Path, line: int, names: Sequence[str], fields: Sequence[str]) -> Row:

@@ -36,7 +36,7 @@ def _short(fields: list[str]) -> list[str]:
 
 
 def _job(row: Row, index: int, context: Context) -> TraceJob:
-    model, gang = row.text("job_type"), row.integer("scale_factor", least=1)
+    model, gang = row.text("job_type"), row.gpus("scale_factor")
     curves = {kind: curve for kind, curve in look_up(model, context.known).items() if curve.at(gang) > 0}
     if not curves:
         raise row.error("job_type", f"no throughput is known for {model!r} on {gang} GPUs; give one with --throughputs")

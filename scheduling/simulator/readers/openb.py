@@ -22,7 +22,7 @@ def read(path: Path, context: Context) -> list[TraceJob]:
 
 
 def _job(row: Row, context: Context) -> Timed | None:
-    gpus, created = row.integer("num_gpu"), row.number("creation_time")
+    gpus, created = row.gpus("num_gpu", least=0), row.number("creation_time")
     if gpus == 0:
         context.skip("pods without a GPU")
         return None

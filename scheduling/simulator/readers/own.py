@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,11 @@ from scheduling.domain import WHOLE, Curve
 from scheduling.domain.usage_history import history_json, parse_history
 from scheduling.errors import InvalidInput
 from scheduling.input_files import read_json
+from scheduling.simulator.hardware import MOST_GPUS
 from scheduling.simulator.readers._jobs import Context
 from scheduling.simulator.trace import TraceJob, look_up, read_curve
 from scheduling.throughput.curves import make_curve
-from scheduling.validation import shown
+from scheduling.validation import is_number, shown
 
 SCHEMA = "evenkeel-trace/1"
 #: Of a job, read or (`observed`, of exports, and `note`) meant for others.
@@ -62,14 +62,14 @@ class Entry:
 
     def number(self, key: str, default: float | None = None, least: float = 0.0) -> float:
         value = self.values.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < least:
-            raise self.error(key, f"{value!r} must be a number of at least {least:g}")
+        if not is_number(value) or value < least:
+            raise self.error(key, f"{shown(value)} must be a number of at least {least:g}")
         return float(value)
 
-    def integer(self, key: str, default: int | None = None, least: int = -(10**9)) -> int:
+    def integer(self, key: str, default: int | None = None, least: int = -(10**9), most: int = 10**15) -> int:
         value = self.number(key, default, least)
-        if value != int(value):
-            raise self.error(key, f"{value!r} must be a whole number")
+        if value != int(value) or value > most:
+            raise self.error(key, f"{shown(self.values.get(key))} must be a whole number of at most {most:,}")
         return int(value)
 
     def positive(self, key: str, default: float) -> float:
@@ -112,7 +112,7 @@ def _curves(entry: Entry) -> Mapping[str, Curve]:
 
 def _size(entry: Entry) -> tuple[int, int | None, int]:
     """(min_gpus, max_gpus, gpu_milli); of a part of a GPU there is one."""
-    least, milli = entry.integer("min_gpus", 1, least=1), entry.integer("gpu_milli", WHOLE, least=1)
+    least, milli = entry.integer("min_gpus", 1, least=1, most=MOST_GPUS), entry.integer("gpu_milli", WHOLE, least=1)
     given = entry.values.get("max_gpus") is not None
     most = entry.integer("max_gpus", least=least) if given else None
     if milli > WHOLE or (milli < WHOLE and (least > 1 or most not in (None, 1))):
@@ -160,7 +160,9 @@ def _optional(entry: Entry, key: str) -> float | None:
 
 def _gang_job(entry: Entry, index: int, context: Context) -> TraceJob:
     """A job of the reference system: a gang of one size, its throughput known for that size."""
-    size, given = entry.integer("scale_factor", least=1), Entry(f"{entry.place}, throughputs", entry.curves())
+    size = entry.integer("scale_factor", least=1, most=MOST_GPUS)
+    context.count_size(size)
+    given = Entry(f"{entry.place}, throughputs", entry.curves())
     speeds = {str(kind): given.number(kind) for kind in given.values}
     return TraceJob(
         id=str(entry.values.get("job_id", index)),

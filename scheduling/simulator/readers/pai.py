@@ -15,7 +15,7 @@ from scheduling.domain import WHOLE
 from scheduling.errors import InvalidInput
 from scheduling.input_files import check_header, lines, opening, plain_name
 from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
-from scheduling.simulator.readers._rows import Row, header, make_row
+from scheduling.simulator.readers._rows import Row, comma_separated, make_row
 from scheduling.simulator.trace import TraceJob
 
 JOB = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
@@ -133,9 +133,14 @@ def _table(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
         names = [name.strip() for name in opening(beside).split("\n", 1)[0].split(",")]
     if not set(columns) <= set(names):
         raise InvalidInput(f"{beside}: {', '.join(sorted(set(columns) - set(names)))} is missing")
+    first = True
     for number, text in lines(path):
-        if number == 1 and header(text) >= {columns[0], columns[-1]}:
-            names = [name.strip() for name in text.split(",")]
+        if not text.strip():
+            continue
+        fields = comma_separated(path, number, text) if '"' in text else text.split(",")
+        if first and {name.strip() for name in fields} >= {columns[0], columns[-1]}:
+            names = [name.strip() for name in fields]
             check_header(path, number, names)
-        elif text.strip():
-            yield make_row(path, number, names, text.split(","))
+        else:
+            yield make_row(path, number, names, fields)
+        first = False

@@ -26,7 +26,7 @@ def read(path: Path, context: Context) -> list[TraceJob]:
                 id=str(number),
                 arrival_s=context.seconds(row, "timestamp") if row.has_column("timestamp") else 0.0,
                 duration_s=row.number(column),
-                gpus=row.integer("num_gpus", least=1) if row.has_column("num_gpus") else 1,
+                gpus=row.gpus("num_gpus") if row.has_column("num_gpus") else 1,
                 project=row.text("cluster") if "cluster" in row else "default",
             )
         )

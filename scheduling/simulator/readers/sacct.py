@@ -8,15 +8,15 @@ are jobs of their own, 101#2 after 101. `sacct` prints local times without a zon
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from scheduling.errors import InvalidInput
 from scheduling.input_files import check_header, lines
+from scheduling.simulator.hardware import MOST_GPUS
 from scheduling.simulator.readers._jobs import Context, Timed, apart, make_jobs
-from scheduling.simulator.readers._rows import Row, header, make_row
+from scheduling.simulator.readers._rows import Row, comma_separated, header, make_row
 from scheduling.simulator.trace import TraceJob
 
 _ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", re.ASCII)
@@ -61,7 +61,7 @@ def _rows(path: Path) -> Iterator[Row]:
             if missing := [name for name in _NEEDED if name not in names]:
                 raise InvalidInput(f"{path}, line {number}: the column {missing[0]} is missing")
             continue
-        fields = _by_pipes(text, names) if mark == "|" else _by_commas(text, names)
+        fields = _by_pipes(text, names) if mark == "|" else _by_commas(path, number, text, names)
         yield make_row(path, number, names, fields)
 
 
@@ -71,9 +71,9 @@ def _by_pipes(text: str, names: list[str]) -> list[str]:
     return fields[:-1] if len(fields) == len(names) + 1 and not fields[-1].strip() else fields
 
 
-def _by_commas(text: str, names: list[str]) -> list[str]:
+def _by_commas(path: Path, number: int, text: str, names: list[str]) -> list[str]:
     """TRES lists have commas of their own; where they are not quoted, each of their parts has a new key."""
-    parts = next(csv.reader([text]))
+    parts = comma_separated(path, number, text)
     if len(parts) <= len(names):
         return parts
     fields: list[str] = []
@@ -93,7 +93,7 @@ def _job(row: Row, context: Context) -> Timed | None:
         return None
     tres = next((row.text(name) for name in _TRES if name in row and "gpu" in row.text(name)), "")
     found = _GPU.findall(tres)
-    gpus = max((int(count) for _, count in found), default=0)
+    gpus = max((_count(row, count) for _, count in found), default=0)
     if gpus == 0:
         context.skip("jobs without GPUs")
         return None
@@ -108,6 +108,13 @@ def _job(row: Row, context: Context) -> Timed | None:
     project = row.text("Account") if "Account" in row else "default"
     user = row.text("User") if "User" in row else ""
     return Timed(row.text("JobID"), context.seconds(row, "Submit"), seconds, gpus, kinds, project, user=user)
+
+
+def _count(row: Row, digits: str) -> int:
+    if len(digits) > 9 or int(digits) > MOST_GPUS:
+        column = next(name for name in _TRES if name in row and "gpu" in row.text(name))
+        raise row.error(column, f"{digits[:60]} GPUs must be at most {MOST_GPUS:,}")
+    return int(digits)
 
 
 def _goes_on(row: Row) -> bool:
@@ -131,6 +138,9 @@ def _seconds(row: Row, context: Context) -> float:
             raise row.error("Elapsed", f"{row.text('Elapsed')[:60]!r} is not a time as 1-02:03:04")
         days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
+    if not row.has_column("Start") or not row.has_column("End"):
+        column = next((name for name in ("ElapsedRaw", "Elapsed") if row.has_column(name)), "Elapsed")
+        raise row.error(column, "it is empty or missing, and so is Start or End, so how long the job ran is unknown")
     if row.text("Start") in _UNKNOWN or row.text("End") in _UNKNOWN:
         return 0.0
     start = context.seconds(row, "Start")

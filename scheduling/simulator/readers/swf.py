@@ -38,16 +38,15 @@ def read(path: Path, context: Context) -> list[TraceJob]:
         if row.text("job") in seen and row.text("status") in _PARTS:
             context.skip("parts of jobs that were swapped out")
             continue
-        gpus = max(row.number("allocated_processors", -1), row.number("requested_processors", -1))
-        if row.number("allocated_processors", -1) > 0:
-            gpus = row.integer("allocated_processors")
+        allocated, requested = (row.gpus(f"{which}_processors", least=-1) for which in ("allocated", "requested"))
+        gpus = allocated if allocated > 0 else max(allocated, requested)
         if row.number("run_time", -1) < 0 or gpus < 1:
             context.skip("jobs without run time or processors")
             continue
         seen.add(row.text("job"))
         project, user = row.text("group"), row.text("user")
         jobs.append(
-            Timed(row.text("job"), row.number("submit_time"), row.number("run_time"), int(gpus),
+            Timed(row.text("job"), row.number("submit_time"), row.number("run_time"), gpus,
                   project=project if project != "-1" else "default", user=user if user != "-1" else "")
         )  # fmt: skip
     return make_jobs(jobs, context)

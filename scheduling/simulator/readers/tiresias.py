@@ -19,7 +19,7 @@ def read(path: Path, context: Context) -> list[TraceJob]:
             id=row.text("job_id"),
             arrival_s=row.number("submit_time"),
             duration_s=row.number("duration"),
-            gpus=row.integer("num_gpu", least=1),
+            gpus=row.gpus("num_gpu"),
             model_type=row.text("model_name") if "model_name" in row else "",
         )
         for row in table(path)

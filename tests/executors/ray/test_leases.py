@@ -121,6 +121,16 @@ def test_the_word_of_a_runner_alone_on_its_node_frees_its_gpus(
     assert reason(fact) == "stopped"
 
 
+def test_the_word_of_the_witness_of_its_end_frees_its_gpus(
+    executor: RayExecutor, request_: LaunchRequest, ray: Scripted, tmp_path: Path
+) -> None:
+    ray.lose("a")
+    assert kind(executor, request_) == "alive"
+    (epoch_dir(tmp_path, request_) / "ended").touch()
+    [fact] = executor.observe([(request_.run_id, 1)])
+    assert (reason(fact), fact.exit and fact.exit.message) == ("runner_lost", "its node a was lost")
+
+
 def test_the_word_of_the_first_of_several_does_not_speak_for_the_other_nodes(
     executor: RayExecutor, ray: Scripted, tmp_path: Path
 ) -> None:

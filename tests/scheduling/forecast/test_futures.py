@@ -22,6 +22,7 @@ from scheduling.policies import POLICIES, load_policy
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
+from tests.cases import in_turn
 
 EXACT = {"catalogue": 0.0}
 AT_ONCE = Times(launch_s=0.0, stop_s=0.0, protect_s=0.0)
@@ -232,7 +233,7 @@ def test_all_of_the_first_500_are_simulated(name: str, load: float, waiting: int
     assert all(start.simulated for start in forecast.starts.values())
 
 
-@pytest.mark.parametrize("name", ["multifactor", "max_min_fairness"])
+@in_turn("name", ["multifactor", "max_min_fairness"])
 def test_a_long_queue_on_few_gpus_is_told_about_rightly_from_its_head_on(name: str) -> None:
     """More rounds than there is time for: those that are simulated start when they would, and so do those behind."""
     snapshot, what = passed_by(0.0, 490, 4)
@@ -301,7 +302,7 @@ def test_behind_the_first_500_starts_follow_from_the_work_ahead() -> None:
     assert starts[waiting[-1].id].p50_s == pytest.approx(1_000.0 * 807 / 8, rel=0.05)
 
 
-@pytest.mark.parametrize("name", sorted(POLICIES))
+@in_turn("name", sorted(POLICIES))
 def test_every_policy_can_be_foreseen(name: str) -> None:
     one = make_curve(1.0, 1.8)
     running = [make_job(holds=[n], curve=one, remaining_steps=500.0, state=State.RUNNING) for n in range(4)]
@@ -382,7 +383,7 @@ def test_no_start_is_before_the_end_of_a_window_that_bars_it_whatever_came_true_
     assert (start.least_s, sooner.p10_s, sooner.p90_s) == (8_000.0, 8_000.0, 8_000.0)
 
 
-@pytest.mark.parametrize("name", ["fifo_gang", "max_min_fairness"])
+@in_turn("name", ["fifo_gang", "max_min_fairness"])
 def test_a_short_queue_is_simulated_to_its_end_however_much_comes_before(name: str) -> None:
     """Many arrivals, rounds at short intervals and a long window use up no future before the last has started."""
     four = make_curve(1.0, 1.8, 2.4, 2.8)

@@ -6,7 +6,7 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { count, dateTime, moment, relative, typeName } from "../../lib/format";
 import { useCluster } from "../../lib/liveContext";
-import { busyGpus, unclearWords } from "../../lib/nodePage";
+import { busyGpus, powerWords, reasonWords, unclearWords } from "../../lib/nodePage";
 import { othersGpus, othersWords } from "../../lib/others";
 import { nextWindow } from "../../lib/windows";
 import { WithheldMark } from "./ChecksPanel";
@@ -56,12 +56,13 @@ interface RowProps {
   onDrain: (name: string) => void;
 }
 
-/** In service, lost, drained with its deadline, or kept from work by its check. */
+/** In service, lost, drained with its deadline, kept from work by its check, or powered down. */
 export function NodeState({ node, now }: { node: ClusterNode; now: Date }) {
   const { drain } = node;
   if (node.lost) return <span className="chip bad" title={node.last_seen_at ? `last seen ${relative(new Date(node.last_seen_at), now)}` : undefined}>lost</span>;
   if (!drain && node.check.state) return <WithheldMark state={node.check.state} />;
   if (!drain && node.unclear) return <span className="chip warn" title={unclearWords(node, now)}>unclear</span>;
+  if (!drain && node.power) return <span className="chip o" title={powerWords(node)}>{reasonWords(node.power)}</span>;
   return drain ? <DrainMark node={{ ...node, drain }} now={now} /> : <span className="sub">in service</span>;
 }
 
