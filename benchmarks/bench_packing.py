@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.coplacement import ahead, coplacement, interference  # noqa: E402
 from scheduling.capacity.cluster_view import view  # noqa: E402
-from scheduling.capacity.node_capacity import Demand, Yard  # noqa: E402
+from scheduling.capacity.node_capacity import Demand, NodeCapacity  # noqa: E402
 from scheduling.domain import WHOLE, Gang, Job, Snapshot  # noqa: E402
 from scheduling.engine.rounds import plan_round  # noqa: E402
 from scheduling.lifecycle import State  # noqa: E402
@@ -145,7 +145,7 @@ def one_day(jobs: Sequence[TraceJob], cluster: Cluster, given: Sequence[Given], 
 
 def _one_day_of(jobs: Sequence[TraceJob], on: Cluster, days: str) -> list[TraceJob]:
     """Jobs that a node of the sample can run, by time of day."""
-    yard = Yard(Snapshot(0.0, on.nodes, ()), ())
+    yard = NodeCapacity(Snapshot(0.0, on.nodes, ()), ())
     mine = [job for job in jobs if _is_of(job, days) and len(yard.fitting(Demand.of(_job(job, 0))))]
     ordered = sorted(mine, key=lambda job: (job.arrival_s % DAY_S, job.number))
     return [replace(job, arrival_s=job.arrival_s % DAY_S, number=n) for n, job in enumerate(ordered, 1)]
@@ -221,7 +221,9 @@ class _Watched(Engine):
 
     def _look(self) -> None:
         begun = time.process_time()
-        yard = Yard(snapshot := self.sight.snapshot(self.live.values()), [job for job in snapshot.jobs if job.gpu_ids])
+        yard = NodeCapacity(
+            snapshot := self.sight.snapshot(self.live.values()), [job for job in snapshot.jobs if job.gpu_ids]
+        )
         free = int(yard.gpu.sum())
         self.wasted.append(fragmentation(yard, self.classes) / free if free else 0.0)
         self.watching_s += time.process_time() - begun
@@ -264,7 +266,7 @@ def _fill(given: Given, jobs: Sequence[TraceJob], cluster: Cluster, seed: int) -
     drawn = list(_drawn(jobs, cluster, rng))
     policy: Any = load_policy(*given)
     empty = Snapshot(now=0.0, nodes=cluster.nodes, jobs=tuple(drawn))  # what usually comes is known from the start
-    yard = Yard(empty, ())
+    yard = NodeCapacity(empty, ())
     memory, used, ms = policy.begin(empty, view(empty), yard), 0, []
     running: list[Job] = []
     for job in drawn:
@@ -314,7 +316,7 @@ def _job(pod: TraceJob, number: int) -> Job:
     )
 
 
-def _running(job: Job, gpus: tuple[int, ...], yard: Yard) -> Job:
+def _running(job: Job, gpus: tuple[int, ...], yard: NodeCapacity) -> Job:
     gang = Gang(yard.nodes[yard.place[gpus[0]][0]].type, len(gpus))
     return replace(job, state=State.RUNNING, gpu_ids=gpus, gang=gang, has_trained=True)
 
@@ -337,7 +339,7 @@ def window(jobs: Sequence[TraceJob], cluster: Cluster, seeds: int) -> None:
 
 
 def _crowded(jobs: Sequence[TraceJob], cluster: Cluster, rng: Any) -> Snapshot:
-    yard, running, asked = Yard(Snapshot(0.0, cluster.nodes, ()), ()), list[Job](), 0
+    yard, running, asked = NodeCapacity(Snapshot(0.0, cluster.nodes, ()), ()), list[Job](), 0
     for number in range(1, 1_000_000):
         if asked >= 0.92 * cluster.gpus * WHOLE:
             break
@@ -382,7 +384,7 @@ def _half_full(jobs: Sequence[TraceJob], cluster: Cluster, rng: Any) -> Snapshot
     nodes = tuple(cluster.nodes[n] for n in sorted(rng.choice(len(cluster.nodes), 4, replace=False).tolist()))
     types = {node.type for node in nodes}
     able = [pod for pod in jobs if not pod.types or types & set(pod.types)]
-    yard, running = Yard(Snapshot(0.0, nodes, ()), ()), list[Job]()
+    yard, running = NodeCapacity(Snapshot(0.0, nodes, ()), ()), list[Job]()
     half, used = sum(len(node.gpu_ids) for node in nodes) * WHOLE // 2, 0
     for number in range(1, 200):
         job = _job(able[rng.integers(len(able))], number)

@@ -99,7 +99,7 @@ class GuaranteeView(APIView):
             )
         except guarantees.TooMuch as error:
             raise _refused(error.field, str(error)) from None
-        transaction.on_commit(wake.wake)
+        transaction.on_commit(wake.schedule_round)
         return Response(describe([row])[0], status=201 if made else 200)
 
     @operation(

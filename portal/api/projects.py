@@ -174,7 +174,7 @@ class ProjectView(APIView):
             _move(user, row, body.parent)
         if body.name is not None and body.name != row.name:
             rename_project(actor=user, project=row, name=body.name)
-            transaction.on_commit(wake.wake)  # a round says the reasons of its jobs with the new name
+            transaction.on_commit(wake.schedule_round)  # a round says the reasons of its jobs with the new name
         if body.model_fields_set & {"share_weight", "inner_rule", "priority"}:
             _share(user, row, body)
         if body.slurm is not None and (names := body.slurm.model_dump(exclude_unset=True)):
@@ -284,7 +284,7 @@ def _cluster_shares(user: User, project: Project, weights: dict[str, float | Non
         text = f"is no cluster; there are {', '.join(sorted(known))}"
         raise Problems([FieldProblem(f"cluster_shares.{unknown[0]}", text, "unknown")])
     set_cluster_shares(actor=user, project=project, weights=weights)
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
 
 
 def _manages_above(user: User, project: Project) -> bool:

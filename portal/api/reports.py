@@ -32,7 +32,7 @@ from portal.core.problems import Problems
 from portal.jobs.models import Run
 from portal.lifecycle import report_interval
 from portal.lifecycle.transitions import StaleRun
-from portal.reporting.report_batches import NotTaken, Outcome, take_in
+from portal.reporting.report_batches import NotTaken, Outcome, record_batch
 from portal.reporting.reports import Report, StaleEpoch
 from portal.reporting.run_tokens import is_run_token
 
@@ -167,7 +167,7 @@ def _check_along(request: Request, one: CarriedReport) -> Sent | int:
 def _take(request: Request, sent: Sequence[Sent]) -> list[Outcome | Throttled]:
     """In their order. Raises Throttled for the first; the others come again by themselves then."""
     may = charge_runs(request, [one.run for one in sent])
-    taken = iter(take_in([(one.run, one.report) for one, good in zip(sent, may, strict=True) if good]))
+    taken = iter(record_batch([(one.run, one.report) for one, good in zip(sent, may, strict=True) if good]))
     return [next(taken) if good else Throttled() for good in may]
 
 

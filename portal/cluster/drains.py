@@ -70,7 +70,7 @@ def drain_node(
     until = f" by {deadline_at.astimezone(UTC):%F %H:%M} UTC" if deadline_at else ""
     text = f"{node.name} is drained{until}{f' ({reason})' if reason else ''}{_by(actor)}"
     events.append(kind="node_drained", text=text, at=now, detail=events.about(node) | detail)
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
     return node
 
 
@@ -94,7 +94,7 @@ def resume_node(*, actor: User | None, node: Node, now: datetime) -> Node:
     )
     record_audit(actor=actor, action="node.resumed", target=node.name)
     events.append(kind="node_resumed", text=f"{node.name} is resumed{_by(actor)}", at=now, detail=events.about(node))
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
     return node
 
 

@@ -18,4 +18,4 @@ def note_taken(node: Node, taken: Sequence[Taken]) -> None:
     if node.taken != rows:
         Node.objects.filter(pk=node.pk).update(taken=rows)
         node.taken = rows
-        transaction.on_commit(wake.wake)
+        transaction.on_commit(wake.schedule_round)

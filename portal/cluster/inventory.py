@@ -102,7 +102,7 @@ def _set_lost(node: Node, lost: bool, now: datetime) -> None:
     node.lost = lost
     kind, text = ("node_lost", f"{node.name} is lost") if lost else ("node_back", f"{node.name} is back")
     events.append(kind=kind, text=text, at=now, detail=events.about(node))
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
 
 
 @transaction.atomic
@@ -138,7 +138,7 @@ def _set_unclear(node: Node, word: str, now: datetime) -> None:
         return
     node.unclear, node.unclear_since = word, (node.unclear_since or now) if word else None
     node.save(update_fields=["unclear", "unclear_since"])
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
 
 
 def _is_given_up(node: Node, now: datetime) -> bool:

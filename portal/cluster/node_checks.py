@@ -64,7 +64,7 @@ def open_check(node: Node, cause: Cause, now: datetime, *, withhold: bool, actor
     if withhold:
         _set(node, check_state=CheckState.CHECKING, check_failures=0, check_waived_at=None, check_waived_by=None)
     _set(node, next_check_at=None)
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
     transaction.on_commit(wake.publish)
     return NodeCheck.objects.create(node=node, cause=cause, asked_at=now, asked_by=actor)
 
@@ -92,7 +92,7 @@ def use_anyway(*, actor: User | None, node: Node, now: datetime) -> Node:
     by = f" by {actor}" if actor else ""
     text = f"{node.name} is used without a passed check{by}"
     events.append(kind="node_check_waived", text=text, at=now, detail=events.about(node))
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
     return node
 
 
@@ -222,7 +222,7 @@ def conclude(check: NodeCheck, findings: Sequence[Finding], now: datetime) -> bo
     (_passed if passed else _failed)(node, check, rows, now)
     old = NodeCheck.objects.filter(node=node).order_by("-pk").values_list("pk", flat=True)[KEPT:]
     NodeCheck.objects.filter(pk__in=list(old)).delete()
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
     return True
 
 

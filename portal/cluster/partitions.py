@@ -67,7 +67,7 @@ def set_partition(
         Cluster.objects.filter(pk=cluster.pk).update(default_partition=partition if is_default else None)
     detail = {**{key: values[key] for key in COLUMNS}, "projects": list(projects), "is_default": is_default}
     record_audit(actor=actor, action="partition.set", target=name, detail=detail)
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
     return partition, made
 
 
@@ -97,7 +97,7 @@ def remove_partition(*, actor: User, partition: Partition) -> None:
     Job.objects.filter(partition=partition).update(partition=None)
     record_audit(actor=actor, action="partition.remove", target=partition.name)
     partition.delete()
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
 
 
 def choose_partition(project: Project, cluster: Cluster, name: str | None) -> Partition | None:

@@ -86,7 +86,7 @@ def set_policy(
     text = f"Policy {name} is in force from round {cluster.round_epoch + 1}{by}"
     detail = {"name": name, "parameters": values, "cluster": cluster.name}
     events.append(kind="policy_changed", text=text, at=change.changed_at, detail=detail)
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
     return change
 
 

@@ -49,7 +49,7 @@ def set_qos(
     qos.projects.set(allowed.values())
     detail = {**{key: values[key] for key in COLUMNS}, "preempts": list(preempts), "projects": list(projects)}
     record_audit(actor=actor, action="qos.set", target=name, detail=detail)
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
     return qos, made
 
 

@@ -100,7 +100,7 @@ def _tell(actor: User | None, window: NodeWindow, action: str, word: str, now: d
     record_audit(actor=actor, action=action, target=f"window {window.pk}", detail=detail)
     where = {"cluster": window.cluster.name}
     events.append(kind="notice", text=f"A {window.kind} window, {span}, {word}", at=now, detail=where)
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
 
 
 def _times(wish: Wish, now: datetime) -> list[FieldProblem]:

@@ -49,7 +49,7 @@ class _Burst:
         return _BURST_S
 
 
-def wake(countdown_s: float = 0.0, cluster_id: int | None = None) -> None:
+def schedule_round(countdown_s: float = 0.0, cluster_id: int | None = None) -> None:
     """Run a round soon, of one cluster or of all. A burst of wakes makes one round."""
     if not countdown_s:
         if (later_s := _Burst.of(round_key(cluster_id)).delay_s()) is None:

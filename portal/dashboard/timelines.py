@@ -14,7 +14,7 @@ from psycopg2.extras import DateTimeTZRange
 from portal.core.times import iso
 from portal.dashboard.spans import MAX_HOLDS, GangSpan, changes_of, gangs_of, split
 from portal.jobs.models import Cluster, Hold, Job, JobEvent
-from portal.readmodels.cluster.catalogue import others_job
+from portal.readmodels.cluster.catalogue import redact_foreign_job
 from scheduling.lifecycle import TERMINAL, TRAINING, Event, State, coarse_state
 
 MAX_EVENTS = 5_000
@@ -109,7 +109,7 @@ def _hold_spans(holds: list[Hold], project_ids: set[int], from_at: datetime, to_
         shared = {
             "node": hold.accelerator.node.name,
             "index": hold.accelerator.index,
-            "job": others_job(hold.run.job, project_ids),
+            "job": redact_foreign_job(hold.run.job, project_ids),
             "epoch": hold.epoch,
             "count": counts[launch],
             "share_percent": hold.share_percent,

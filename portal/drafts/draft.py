@@ -29,7 +29,7 @@ from portal.snapshot import engine_limits
 
 
 @dataclass(frozen=True)
-class Wish:
+class ResolvedDraft:
     """A job file with all that it names, found."""
 
     user: User
@@ -78,7 +78,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Understood:
+class ValidatedDraft:
     """A job file with what it names of the portal, before the cluster is chosen."""
 
     user: User
@@ -89,7 +89,7 @@ class Understood:
     dependencies: Sequence[tuple[str, Job | None]]
     qos: Qos | None
 
-    def on(self, cluster: Cluster, choice: str = "") -> Wish:
+    def on(self, cluster: Cluster, choice: str = "") -> ResolvedDraft:
         """Raises Problems naming the fields that it cannot have there."""
         file = self.job_file
         check_start(self.start, cluster)
@@ -102,17 +102,17 @@ class Understood:
         placed |= parts_of(file.gpus, cluster.pk, partition)
         if (most := engine_limits.check_limits(file, cluster, self.project, self.user)) is not None:
             placed["max_gpus"] = min(placed["max_gpus"] or most, most)
-        return Wish(self.user, file, self.project, self.model_type, self.start, self.dependencies, placed)
+        return ResolvedDraft(self.user, file, self.project, self.model_type, self.start, self.dependencies, placed)
 
 
-def understand(user: User, job_file: JobFile, *, again: bool = False) -> Understood:
+def validate_draft(user: User, job_file: JobFile, *, again: bool = False) -> ValidatedDraft:
     """Raises Problems naming the fields. `again`: it was submitted before, and its deadline may have passed since."""
     check_deadline(job_file.deadline, timezone.now(), again=again)
     project, model_type = resolve(user, job_file)
     start = find_start(user, project, job_file)
     dependencies = find_dependencies(user, job_file)
     qos = choose_qos(project, job_file.qos)
-    return Understood(user, job_file, project, model_type, start, dependencies, qos)
+    return ValidatedDraft(user, job_file, project, model_type, start, dependencies, qos)
 
 
 def which_projects(user: User) -> str:

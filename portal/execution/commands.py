@@ -74,7 +74,7 @@ def _put_off(command: Command, cluster: Cluster) -> None:
     """The next round but not this one sends it again; the wait occupies no worker."""
     due_at = timezone.now() + timedelta(seconds=_PUT_OFF_S)
     Command.objects.filter(pk=command.pk, attempts=command.attempts, closed_at=None).update(next_attempt_at=due_at)
-    wake.wake(_PUT_OFF_S, cluster.pk)
+    wake.schedule_round(_PUT_OFF_S, cluster.pk)
 
 
 def _claim_and_send(command: Command, cluster: Cluster) -> None:
@@ -88,7 +88,7 @@ def _claim_and_send(command: Command, cluster: Cluster) -> None:
         with job_log.about({**job_log.of_run(command.run), "epoch": command.epoch}):
             _send(command, executor_for(cluster))
         if command.verb == Command.Verb.KILL:
-            wake.wake(0.1, cluster.pk)
+            wake.schedule_round(0.1, cluster.pk)
 
 
 def _send(command: Command, executor: Executor) -> None:

@@ -61,4 +61,4 @@ def _prepare(run: Run) -> None:
     if working:
         prepare_run.apply_async((str(run.pk),), countdown=preparation.LOOK_AGAIN_S + 0.05)
     else:
-        wake.wake(cluster_id=run.job.cluster_id)
+        wake.schedule_round(cluster_id=run.job.cluster_id)

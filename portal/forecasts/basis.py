@@ -15,7 +15,7 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from portal.core import task_queue
-from portal.drafts.draft import Wish
+from portal.drafts.draft import ResolvedDraft
 from portal.jobs.models import Cluster, JobArray
 from portal.snapshot.dependencies import would_wait
 from portal.snapshot.newcomers import newcomers_of
@@ -123,7 +123,7 @@ def _renew_soon(cluster: Cluster, again_s: float) -> None:
 
 
 def drafted(
-    wish: Wish, cluster: Cluster, basis: Basis, now: datetime, *, packs: bool
+    wish: ResolvedDraft, cluster: Cluster, basis: Basis, now: datetime, *, packs: bool
 ) -> tuple[tuple[domain.Job, ...], domain.Snapshot]:
     given = wish.job_file.array
     array = JobArray(size=len(given.numbers), max_running=given.max_running) if given else None

@@ -20,7 +20,7 @@ from django.utils import timezone
 from accounts.models import User
 from portal.core.money import CURRENCY
 from portal.core.problems import FieldProblem, Problems
-from portal.drafts.draft import Understood, Wish, understand
+from portal.drafts.draft import ResolvedDraft, ValidatedDraft, validate_draft
 from portal.forecasts import inputs
 from portal.forecasts.basis import Basis, basis_of, drafted
 from portal.forecasts.estimates import Known, known_of
@@ -51,7 +51,7 @@ class Unfit(Exception):
 class Offer:
     """What one cluster would do with the job."""
 
-    wish: Wish
+    wish: ResolvedDraft
     known: Known
     basis: Basis
     policy: Policy
@@ -75,9 +75,9 @@ class Outlook:
     amount: Decimal | None
 
 
-def choose(user: User, job_file: JobFile, *, again: bool = False) -> Wish:
+def choose(user: User, job_file: JobFile, *, again: bool = False) -> ResolvedDraft:
     """Raises Problems naming the fields, and for each cluster why it is none."""
-    asked, clusters = understand(user, job_file, again=again), list(active_clusters())
+    asked, clusters = validate_draft(user, job_file, again=again), list(active_clusters())
     wanted = job_file.cluster or "auto"
     if wanted not in LEFT_TO_THE_PORTAL:
         return asked.on(_named(clusters, wanted))
@@ -98,7 +98,7 @@ def _named(clusters: Sequence[Cluster], name: str) -> Cluster:
     return found
 
 
-def _best(asked: Understood, clusters: Sequence[Cluster], by: str, now: datetime) -> Wish:
+def _best(asked: ValidatedDraft, clusters: Sequence[Cluster], by: str, now: datetime) -> ResolvedDraft:
     offers, unfit = list[Offer](), dict[str, str]()
     for cluster in clusters:
         try:
@@ -126,7 +126,7 @@ def _sentence(text: str) -> str:
 # One cluster -----------------------------------------------------------------------------------------
 
 
-def _offer(asked: Understood, cluster: Cluster, now: datetime) -> Offer:
+def _offer(asked: ValidatedDraft, cluster: Cluster, now: datetime) -> Offer:
     """Raises Unfit where the job could never start there, Problems where its file asks for what is not there."""
     wish = asked.on(cluster)
     _check_nodes(cluster, asked.job_file)

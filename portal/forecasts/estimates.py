@@ -14,7 +14,7 @@ from accounts.pricing import HOUR_US, WHOLE, amount, from_micro
 from portal.accounting.admission import Asked, foresee
 from portal.cluster.partitions import gpus_by_type
 from portal.core.money import CURRENCY
-from portal.drafts.draft import Wish
+from portal.drafts.draft import ResolvedDraft
 from portal.jobfile.gpu_text import gang_words
 from portal.jobs.models import Job
 from portal.snapshot.engine_limits import OwnPartitions, largest_nodes, time_warnings
@@ -58,7 +58,7 @@ class Known:
         return _option(self, kind, count, profile) if profile and profile.curve.source != "trial" else None
 
 
-def known_of(wish: Wish, now: datetime) -> Known:
+def known_of(wish: ResolvedDraft, now: datetime) -> Known:
     [job] = wish.jobs([(0, wish.job_file.array.numbers[0] if wish.job_file.array else None)], now)
     return known_of_job(job, now)
 
@@ -72,7 +72,7 @@ def known_of_job(job: Job, now: datetime) -> Known:
     return Known(job, job.total_steps - job.run.step, types, known, PriceBook(now), largest_nodes(job.cluster_id), now)
 
 
-def estimate(wish: Wish, known: Known) -> dict[str, Any]:
+def estimate(wish: ResolvedDraft, known: Known) -> dict[str, Any]:
     options = [
         option
         for kind, profile in known.profiles.items()

@@ -20,7 +20,7 @@ from portal.forecasts.basis import Basis, basis_of, renew
 from portal.forecasts.previews import Question
 from portal.jobs.models import Cluster
 from portal.readmodels.jobs import expected_start
-from portal.readmodels.jobs.expected_start import Said
+from portal.readmodels.jobs.expected_start import ExpectedStart
 from portal.throughput.expected_end import SPREAD
 from scheduling.domain import Gang
 from scheduling.forecast.calibration import LONGEST_S, calibrate
@@ -136,7 +136,7 @@ def _least(question: Question) -> Gang | None:
     return Gang(kind, count)
 
 
-def _end(said: Said, gang: Gang | None, question: Question) -> dict[str, Any]:
+def _end(said: ExpectedStart, gang: Gang | None, question: Question) -> dict[str, Any]:
     """If it kept the GPUs that it starts on."""
     cost = question.costs.get((gang.type, gang.count)) if gang else None
     if cost is None or said.why:

@@ -28,7 +28,7 @@ from portal.forecasts.estimates import Known, estimate, known_of, too_long
 from portal.jobfile.launchers import launcher_warnings
 from portal.jobfile.schema import JobFile
 from portal.jobs.models import Accelerator, Cluster, Job
-from portal.readmodels.cluster.catalogue import describe_curve, others_job
+from portal.readmodels.cluster.catalogue import describe_curve, redact_foreign_job
 from portal.readmodels.jobs.why_waiting import way_out
 from portal.snapshot.for_policy import complete
 from portal.snapshot.take import take_snapshot
@@ -205,7 +205,7 @@ def _describe_change(user: User, change: Change, policy: Policy) -> dict[str, An
     return {
         "effects": [
             {
-                "job": others_job(jobs[effect.job], mine),
+                "job": redact_foreign_job(jobs[effect.job], mine),
                 "holds": effect.holds,
                 "before": describe_gang(effect.before, jobs[effect.job].gpu_share_percent),
                 "after": describe_gang(effect.after, jobs[effect.job].gpu_share_percent),
@@ -303,5 +303,7 @@ def forecast_of(user: User, preview_id: UUID) -> dict[str, Any] | None:
         return {"status": "pending", "forecast": None}
     mine = set(visible_projects(user).values_list("pk", flat=True))
     jobs = _jobs([one["job"] for one in answer["delayed"]])
-    delayed = [one | {"job": others_job(jobs[one["job"]], mine)} for one in answer["delayed"] if one["job"] in jobs]
+    delayed = [
+        one | {"job": redact_foreign_job(jobs[one["job"]], mine)} for one in answer["delayed"] if one["job"] in jobs
+    ]
     return {"status": "done", "forecast": answer | {"delayed": delayed}}

@@ -5,19 +5,19 @@ from __future__ import annotations
 from django.core.cache import cache
 
 from portal.forecasts.inputs import Expectation
-from portal.readmodels.jobs.expected_start import KEPT_S, Said, cache_key, said_of, waiting_again
+from portal.readmodels.jobs.expected_start import KEPT_S, ExpectedStart, cache_key, said_of, waiting_again
 
 
 def store(expected: Expectation) -> None:
     """What is foreseen of each job that waits replaces what was before."""
     at = expected.at.timestamp()
-    found = {key: Said(at, why=why) for key, why in expected.forecast.unsaid.items()}
+    found = {key: ExpectedStart(at, why=why) for key, why in expected.forecast.unsaid.items()}
     outcomes = expected.calibration.outcomes if expected.calibration.fitted else 0
     for key in expected.forecast.starts:
         if start := expected.start(key):
             run_time = expected.run_times.get(key, "default")
             found[key] = said_of(at, start, run_time=run_time, outcomes=outcomes)
-    before: dict[str, Said] = cache.get_many([cache_key(job_id) for job_id in found])
+    before: dict[str, ExpectedStart] = cache.get_many([cache_key(job_id) for job_id in found])
     for job_id, since in waiting_again().items():
         if (old := before.get(cache_key(job_id))) and old.as_of < since:
             del before[cache_key(job_id)]

@@ -23,7 +23,7 @@ from portal.forecasts.basis import Basis, basis_of
 from portal.forecasts.what_if import JobQuestion, NodeQuestion
 from portal.jobs.models import Cluster, Job
 from portal.readmodels.jobs import expected_start
-from portal.readmodels.jobs.expected_start import Said
+from portal.readmodels.jobs.expected_start import ExpectedStart
 from portal.throughput.expected_end import SPREAD
 from portal.throughput.job_profiles import job_profiles
 from scheduling.domain import Curve, Gang, Snapshot
@@ -77,7 +77,7 @@ class _Work:
         budget = Budget(self._milliseconds, most_futures=8, stopped=lambda: time.thread_time() > self._until_s)
         return foresee(snapshot, self.policy, self.known, seed=self.basis.seed, budget=budget, paired=True)
 
-    def said(self, forecast: Forecast, job: SeenJob) -> Said:
+    def said(self, forecast: Forecast, job: SeenJob) -> ExpectedStart:
         start = forecast.starts.get(job.id)
         if start is not None and start.p90_s > 0:
             start = self.calibration.apply(start)
@@ -110,7 +110,7 @@ def options_of(cluster: Cluster, question: JobQuestion) -> list[dict[str, Any]]:
     return found
 
 
-def _end(said: Said, duration_s: float, spread: float) -> dict[str, Any] | None:
+def _end(said: ExpectedStart, duration_s: float, spread: float) -> dict[str, Any] | None:
     if said.why:
         return None
     ends = ((said.p10, 1.0 - spread), (said.p50, 1.0), (said.p90, 1.0 + spread))
@@ -195,7 +195,7 @@ def _sooner_s(job: SeenJob, alone: Forecast, beside: Forecast) -> float:
     return before.p50_s - after.p50_s if before is not None and after is not None else 0.0
 
 
-def _ends(said: Said, job: SeenJob, gang: Gang | None) -> str | None:
+def _ends(said: ExpectedStart, job: SeenJob, gang: Gang | None) -> str | None:
     seconds = run_time_s(job, gang)
     return None if said.why or seconds is None else _at(said.p50 + seconds)
 

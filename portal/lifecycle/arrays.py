@@ -34,4 +34,4 @@ def limit_array(*, actor: User, array: JobArray, max_running: int | None) -> Non
         array.save(update_fields=["max_running"])
         detail = {"max_running": max_running}
         record_audit(actor=actor, action="array.limit", target=f"array {array.number}", detail=detail)
-        transaction.on_commit(wake.wake)
+        transaction.on_commit(wake.schedule_round)

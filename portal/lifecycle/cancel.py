@@ -19,7 +19,7 @@ from portal.snapshot.dependencies import waits_of
 from scheduling.lifecycle import LIVE, Event, State
 
 
-def cancel_hopeless(*, cluster_id: int) -> None:
+def cancel_unsatisfiable(*, cluster_id: int) -> None:
     """Each with the sentence that says why; who waits for these in turn is found in the next round."""
     never, loop = waits_of(cluster_id).never, Loop(LoopName.UNSCHEDULABLE, cluster_id)
     for job in Job.objects.filter(pk__in=never).order_by("number"):
@@ -52,7 +52,7 @@ def cancel_job(*, user: User | None, job: Job, reason: str = "") -> Job:
                 end_assignments(run, now)
                 end_processes(run, now)
                 audit_for_others(user, job, "job.cancel", {"reason": reason} if reason else None)
-                transaction.on_commit(wake.wake)
+                transaction.on_commit(wake.schedule_round)
         except StaleRun:
             continue
         job.run = run

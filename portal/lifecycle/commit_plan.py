@@ -23,9 +23,9 @@ from portal.jobs import events
 from portal.jobs.loops import LEFT_OUT, Item, Loop, LoopName, of_job, step, task_of
 from portal.jobs.models import Assignment, Cluster, Command, FailingItem, Hold, Job, Run
 from portal.lifecycle.allocations import end_assignments_of, end_processes_of
-from portal.lifecycle.displacement import NODES, note_displacements
+from portal.lifecycle.displacement import NODES, record_preemptors
 from portal.lifecycle.transitions import BATCH, CONFLICTS, Transition, Why, in_batches, move_all
-from portal.snapshot.run_version import Seen
+from portal.snapshot.run_version import RunVersion
 from scheduling.domain import Gang, Move, Plan
 from scheduling.lifecycle import QUEUED, Event, State
 
@@ -37,7 +37,7 @@ class StaleRound(Exception):
 
 
 def commit_plan(
-    *, cluster_id: int, round_epoch: int, plan: Plan, seen: Mapping[str, Seen], now: datetime
+    *, cluster_id: int, round_epoch: int, plan: Plan, seen: Mapping[str, RunVersion], now: datetime
 ) -> list[Move]:
     """Apply `plan` if `round_epoch` is still the cluster's; the moves that were applied.
 
@@ -56,14 +56,14 @@ def commit_plan(
         current = [m for m in ordered if m.job_id in taken]
         applied = _apply(cluster_id, current, taken, now)
         steps = Loop(LoopName.ROUND, cluster_id, rests=False)
-        steps.run(step("note preemptions", cluster_id), note_displacements, cluster_id, applied, taken, now)
+        steps.run(step("note preemptions", cluster_id), record_preemptors, cluster_id, applied, taken, now)
         steps.run(
             step("store reasons", cluster_id), _store_reasons, cluster_id, plan, seen, {m.job_id for m in applied}
         )
     return applied
 
 
-def _end_given_up(moves: list[Move], seen: Mapping[str, Seen], now: datetime) -> dict[str, Run]:
+def _end_given_up(moves: list[Move], seen: Mapping[str, RunVersion], now: datetime) -> dict[str, Run]:
     """Lock the runs that move, end their present assignments, and return those that are still current."""
     runs = Run.objects.select_for_update(of=("self",)).select_related("job").order_by("pk")
     locked = list(runs.filter(pk__in=[seen[m.job_id].run_id for m in moves]))
@@ -72,7 +72,8 @@ def _end_given_up(moves: list[Move], seen: Mapping[str, Seen], now: datetime) ->
     taken = {
         str(run.job_id): run
         for run in locked
-        if run.job_id in jobs and seen[str(run.job_id)] == Seen(run.pk, State(run.state), run.epoch, jobs[run.job_id])
+        if run.job_id in jobs
+        and seen[str(run.job_id)] == RunVersion(run.pk, State(run.state), run.epoch, jobs[run.job_id])
     }
     end_assignments_of([taken[m.job_id] for m in moves if m.job_id in taken and m.before is not None], now)
     return taken
@@ -170,7 +171,7 @@ def _detail(m: Move) -> dict[str, Any]:
     return {"before": gang(m.before), "after": gang(m.gang), "kind": m.kind} | dict(m.reason.detail)
 
 
-def _store_reasons(cluster_id: int, plan: Plan, seen: Mapping[str, Seen], moved: set[str]) -> None:
+def _store_reasons(cluster_id: int, plan: Plan, seen: Mapping[str, RunVersion], moved: set[str]) -> None:
     """What the policy says about jobs it did not move, where that has changed: those few are locked, not all."""
     loop = Loop(LoopName.REASONS, cluster_id)
     still = [seen[job_id].run_id for job_id in plan.reasons if job_id not in moved and job_id in seen]
@@ -197,7 +198,7 @@ def _of_row(row: tuple[Any, ...]) -> Item:
     return Item(str(row[1]), f"job {row[1]}", row[1], {"job_id": str(row[1])})
 
 
-def note_left_out(cluster_id: int, seen: Mapping[str, Seen]) -> None:
+def note_left_out(cluster_id: int, seen: Mapping[str, RunVersion]) -> None:
     """Jobs that are not among those of the snapshot say why."""
     failing = FailingItem.objects.filter(loop__in=LEFT_OUT, cluster=cluster_id, next_attempt_at__gt=timezone.now())
     for row in failing.exclude(key__in=seen):

@@ -14,7 +14,7 @@ _WINDOWS = {"maintenance": "maintenance window", "reservation": "reservation"}
 NODES = frozenset({"node_lost", "node_drained", "node_drained_stopped", "assignment_withdrawn"})
 
 
-def note_displacements(cluster_id: int, moves: Iterable[Move], runs: Mapping[str, Run], now: datetime) -> None:
+def record_preemptors(cluster_id: int, moves: Iterable[Move], runs: Mapping[str, Run], now: datetime) -> None:
     """Of moves that were applied, those that left a run with fewer GPUs. `runs`: by job, of all that moved.
 
     Only the newest of a run is kept: policies that divide time take and give back in every round.

@@ -140,7 +140,7 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
     text = f"#{job.number} is tried again in {backoff_s:.0f} s from step {run.checkpoint_step:,} ({why})"
     Run.objects.filter(pk=retry.pk).update(reason_token="RETRY", reason_text=text)
     events.append(kind="retry", job=job, run=retry, at=at, text=text)
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
 
 
 def upload_s(cluster_id: int) -> float:

@@ -16,7 +16,7 @@ from portal.jobs import events
 from portal.jobs.loops import Loop, LoopName, of_run
 from portal.jobs.models import Cluster, HoldKind, IdleRule, Job, RunActivity
 from portal.lifecycle.idle_rule import Idle, can_be_parked, idle_of, rule_of, sentence, warned_of, what_it_does
-from portal.lifecycle.locking import JobConflict, audit_for_others, lock_current
+from portal.lifecycle.locking import JobConflict, audit_for_others, lock_job_and_run
 from portal.lifecycle.suspend import place_hold
 from portal.lifecycle.transitions import StaleRun
 from scheduling.lifecycle import TRAINING
@@ -60,7 +60,7 @@ def _is_due(found: Idle, row: RunActivity) -> bool:
 
 def _warn(row: RunActivity, rule: IdleRule, now: datetime) -> None:
     with contextlib.suppress(StaleRun), transaction.atomic():
-        lock_current(row.run.job_id)  # the run before its activity, as reports lock them
+        lock_job_and_run(row.run.job_id)  # the run before its activity, as reports lock them
         # Whoever changes the row writes the event: one for each stretch.
         if not RunActivity.objects.filter(pk=row.pk, warned_at=None).update(warned_at=now):
             return
@@ -75,7 +75,7 @@ def _warn(row: RunActivity, rule: IdleRule, now: datetime) -> None:
 
 def _park(row: RunActivity, rule: IdleRule, now: datetime) -> None:
     with contextlib.suppress(StaleRun), transaction.atomic():
-        job, run = lock_current(row.run.job_id)
+        job, run = lock_job_and_run(row.run.job_id)
         current = RunActivity.objects.get(pk=row.pk)
         # Reported, moved, held or extended meanwhile: the next look sees it as it is then.
         found = warned_of(job, run, current, rule) if run.pk == row.pk and not job.hold_kind else None
@@ -91,7 +91,7 @@ def _park(row: RunActivity, rule: IdleRule, now: datetime) -> None:
 def extend_job(*, actor: User, job: Job, now: datetime) -> Job:
     """Leave an idle job its GPUs for as long as the rule gives. Raises JobConflict where nothing can be put off."""
     with transaction.atomic():
-        job, run = lock_current(job.pk)
+        job, run = lock_job_and_run(job.pk)
         row = RunActivity.objects.select_for_update().filter(pk=run.pk).first()
         rule = rule_of(job.cluster)
         found = warned_of(job, run, row, rule) if not job.hold_kind else None

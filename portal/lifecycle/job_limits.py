@@ -21,7 +21,7 @@ from portal.jobs.loops import Item, Loop, LoopName, of_job
 from portal.jobs.models import HoldKind, Job, JobEvent, Run
 from portal.lifecycle import report_interval, spooled_runs
 from portal.lifecycle.end_run import fail, upload_s
-from portal.lifecycle.locking import lock_current
+from portal.lifecycle.locking import lock_job_and_run
 from portal.lifecycle.suspend import place_hold
 from portal.lifecycle.transitions import StaleRun
 from portal.throughput.expected_end import EndFacts, end_facts, expected_end_of
@@ -81,7 +81,7 @@ def end_overdue(*, cluster_id: int, now: datetime) -> None:
 
 def _end_if_overdue(pk: UUID, slack: timedelta, now: datetime) -> None:
     with contextlib.suppress(StaleRun), transaction.atomic():
-        job, run = lock_current(pk)
+        job, run = lock_job_and_run(pk)
         overdue = State(run.state) in TRAINING and _is_overdue(job, run, slack, now)
         if overdue and not spooled_runs.is_pending(run.pk, run.epoch):
             text = "Its runner did not end it, so the portal did; what came after its last checkpoint is lost."
@@ -110,7 +110,7 @@ def _park_if_spent(job: Job, costs: CostFacts) -> None:
         f"{'go on' if job.run and job.can_restart(job.run) else 'begin anew'}."
     )
     with contextlib.suppress(StaleRun), transaction.atomic():
-        job, run = lock_current(job.pk)
+        job, run = lock_job_and_run(job.pk)
         # Patched meanwhile: the next round looks again.
         same = Decimal(str(job.spec.get("max_cost", 0))) == limit
         if same and not job.hold_kind and State(run.state) in HOLDING & LIVE:

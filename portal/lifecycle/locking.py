@@ -28,7 +28,7 @@ class NotAllowed(Problems):
         return cls([FieldProblem(field, message, "forbidden")])
 
 
-def lock_current(job_id: UUID) -> tuple[Job, Run]:
+def lock_job_and_run(job_id: UUID) -> tuple[Job, Run]:
     """The job and its newest run: the run is locked first, as reports and rounds do it."""
     for _ in range(5):
         run_id = Job.objects.values_list("run_id", flat=True).get(pk=job_id)

@@ -14,7 +14,7 @@ from portal.jobfile.schema import Retry
 from portal.jobs.models import Job, Run
 from portal.lifecycle.allocations import end_assignments
 from portal.lifecycle.cancel import JobHasEnded
-from portal.lifecycle.locking import JobConflict, audit_for_others, lock_current
+from portal.lifecycle.locking import JobConflict, audit_for_others, lock_job_and_run
 from portal.lifecycle.transitions import Why, move
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import LIVE, Event, State
@@ -86,7 +86,7 @@ def stop_retrying(*, actor: User, job: Job) -> Job:
     and JobConflict where it is not waiting for one."""
     now = timezone.now()
     with transaction.atomic():
-        job, run = lock_current(job.pk)
+        job, run = lock_job_and_run(job.pk)
         if State(run.state) not in LIVE:
             raise JobHasEnded(job)
         if not run.awaits_retry:
@@ -105,7 +105,7 @@ def stop_retrying(*, actor: User, job: Job) -> Job:
             exit=last.exit if last else None,
         )
         audit_for_others(actor, job, "job.stop_retrying")
-        transaction.on_commit(wake.wake)
+        transaction.on_commit(wake.schedule_round)
     return job
 
 

@@ -16,7 +16,7 @@ from portal.jobs import events
 from portal.jobs.models import Command, HoldKind, Job, Run
 from portal.lifecycle.allocations import end_assignments
 from portal.lifecycle.cancel import JobHasEnded
-from portal.lifecycle.locking import JobConflict, audit_for_others, lock_current
+from portal.lifecycle.locking import JobConflict, audit_for_others, lock_job_and_run
 from portal.lifecycle.transitions import Why, move
 from scheduling.lifecycle import HOLDING, LIVE, Event, State
 
@@ -32,7 +32,7 @@ def hold_job(*, actor: User, job: Job) -> Job:
     now = timezone.now()
     kind = HoldKind.ADMIN if actor.is_superuser and job.owner_id != actor.pk else HoldKind.USER
     with transaction.atomic():
-        job, run = lock_current(job.pk)
+        job, run = lock_job_and_run(job.pk)
         if State(run.state) not in LIVE:
             raise JobHasEnded(job)
         if job.hold_kind and not (kind is HoldKind.ADMIN and job.hold_kind != HoldKind.ADMIN):
@@ -72,7 +72,7 @@ def place_hold(job: Job, run: Run, *, kind: HoldKind, actor: User | None, text: 
         kind="held", job=job, run=run, at=now, text=f"#{job.number} {job.name}: {text}", detail={"kind": kind}
     )
     _give_up(run, Why(HELD, text), now)
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
 
 
 def _give_up(run: Run, why: Why, now: datetime) -> None:
@@ -95,7 +95,7 @@ def release_job(*, actor: User, job: Job) -> Job:
     """Let a held job queue again. Idempotent; raises JobHasEnded, PermissionError and JobConflict."""
     now = timezone.now()
     with transaction.atomic():
-        job, run = lock_current(job.pk)
+        job, run = lock_job_and_run(job.pk)
         if State(run.state) not in LIVE:
             raise JobHasEnded(job)
         if not job.hold_kind:
@@ -119,7 +119,7 @@ def lift_hold(job: Job, run: Run, *, text: str, now: datetime) -> None:
     run.reason_token, run.reason_text, run.reason_detail = "NEW", text, {}
     run.save(update_fields=["reason_token", "reason_text", "reason_detail"])
     events.append(kind="released", job=job, run=run, at=now, text=f"#{job.number} {job.name}: {text}")
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
 
 
 def has_cost_its_limit(job: Job, now: datetime) -> bool:

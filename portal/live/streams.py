@@ -31,7 +31,7 @@ from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job, JobE
 from portal.jobs.occupancy import KINDS
 from portal.readmodels.cluster.engine_jobs import first_end
 from portal.readmodels.jobs.summary import PageContext, describe_job, gather, variance
-from portal.readmodels.queue.contenders import Places, could_start, first_by_node
+from portal.readmodels.queue.contenders import OpenNodes, could_start, first_by_node
 from portal.snapshot.engine_jobs import taken_gpus
 from portal.throughput.expected_end import settled_times
 from scheduling.lifecycle import LIVE, WAITING, State
@@ -134,7 +134,7 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
     told = _events(Q(project=None) & events.of_cluster(cluster))
     newest = JobEvent.objects.order_by("-id").values_list("at", flat=True).first()
     waiting = sorted((j for j in live if j.pk in ctx.queue), key=lambda j: (ctx.queue[j.pk], j.number))
-    first = first_by_node(waiting, Places(cluster, ctx.now), ctx.ends.profiles, ctx.now) if waiting else {}
+    first = first_by_node(waiting, OpenNodes(cluster, ctx.now), ctx.ends.profiles, ctx.now) if waiting else {}
     nodes = _nodes(cluster, ctx, first, hungry=any(could_start(j, ctx.now) for j in live))
     return {
         "cluster": {

@@ -44,7 +44,7 @@ def record_fact(fact: Fact) -> None:
             lost = ExitInfo("runner_lost", message="Its processes are gone and left no word.", alleged=True)
             settle(run, fact.exit or lost, from_posix(fact.at))
         if ended:
-            transaction.on_commit(wake.wake)
+            transaction.on_commit(wake.schedule_round)
 
 
 def _reopen_failed_launch(run: Run) -> bool:

@@ -33,7 +33,7 @@ Outcome = Orders | StaleEpoch | StaleRun | NotTaken | Run.DoesNotExist
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _Batch:
     """Of one request: reports of different runs."""
 
     reports: dict[UUID, Report]
@@ -43,13 +43,13 @@ class _Waiting:
     called: Event = field(default_factory=Event)
 
 
-class _Queue:
+class _BatchQueue:
     """Who has the turn is the first of those that wait, until it and whoever is taken in with it leave."""
 
     def __init__(self) -> None:
-        self._lock, self.waiting = Lock(), deque[_Waiting]()
+        self._lock, self.waiting = Lock(), deque[_Batch]()
 
-    def join(self, one: _Waiting) -> None:
+    def join(self, one: _Batch) -> None:
         """Returns when `one` has the turn, or was tried."""
         with self._lock:
             self.waiting.append(one)
@@ -57,7 +57,7 @@ class _Queue:
                 return
         one.called.wait()
 
-    def first(self) -> list[_Waiting]:
+    def first(self) -> list[_Batch]:
         """Whoever has the turn, and those behind it that can be taken in with it."""
         with self._lock:
             batch, together = [self.waiting[0]], set(self.waiting[0].reports)
@@ -68,7 +68,7 @@ class _Queue:
                 together |= one.reports.keys()
         return batch
 
-    def leave(self, batch: Sequence[_Waiting]) -> None:
+    def leave(self, batch: Sequence[_Batch]) -> None:
         with self._lock:
             for _ in batch:
                 self.waiting.popleft()
@@ -80,12 +80,12 @@ class _Queue:
             following.called.set()
 
 
-_queue = _Queue()
+_queue = _BatchQueue()
 
 
-def take_in(reports: Sequence[tuple[UUID, Report]]) -> list[Outcome]:
+def record_batch(reports: Sequence[tuple[UUID, Report]]) -> list[Outcome]:
     """What each is answered, in their order."""
-    mine = _Waiting(dict(reversed(reports)))
+    mine = _Batch(dict(reversed(reports)))
     _queue.join(mine)
     if not mine.tried:
         batch = _queue.first()

@@ -224,7 +224,7 @@ class _Afterwards:
 
     def do(self) -> None:
         for seconds in sorted(self.waits_s):
-            wake.wake(seconds)
+            wake.schedule_round(seconds)
         for project_id, size_bytes in self.written.items():
             note_written(project_id, size_bytes)
         wake.publish_steps()

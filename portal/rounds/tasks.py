@@ -23,7 +23,7 @@ from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import step
 from portal.jobs.models import Cluster
 from portal.lifecycle import commit_plan, engine_waits, job_limits, launch_queue, report_interval
-from portal.lifecycle.cancel import cancel_hopeless
+from portal.lifecycle.cancel import cancel_unsatisfiable
 from portal.reporting import timeouts
 from portal.rounds.committed import round_committed
 from portal.rounds.plan import plan_cluster
@@ -47,7 +47,7 @@ def run_round(cluster_id: int | None = None) -> int:
     wanted = list(clusters.values_list("pk", flat=True))
     if len(wanted) > 1:
         for pk in wanted:
-            wake.wake(cluster_id=pk)
+            wake.schedule_round(cluster_id=pk)
         return 0
     return sum(_round_alone(pk) for pk in wanted)
 
@@ -55,12 +55,12 @@ def run_round(cluster_id: int | None = None) -> int:
 def _round_alone(cluster_id: int) -> int:
     """1 where nobody else was at it."""
     if left_s := wake.rest_left_s(cluster_id):
-        wake.wake(left_s, cluster_id)
+        wake.schedule_round(left_s, cluster_id)
         return 0
     with cluster_lock(cluster_id) as mine:
         if not mine:
             # The round in progress may have taken its snapshot already.
-            wake.wake(0.3, cluster_id)
+            wake.schedule_round(0.3, cluster_id)
             return 0
         began_s = time.thread_time()
         _round(Cluster.objects.get(pk=cluster_id))
@@ -91,7 +91,7 @@ def _round(cluster: Cluster) -> None:
     if answered:  # else they may have ended long ago, and well
         steps.run(step("enforce max_duration", pk), job_limits.end_overdue, cluster_id=pk, now=now)
     steps.run(step("give notice of budgets", pk), budgets.give_notices, now)
-    steps.run(step("cancel unschedulable jobs", pk), cancel_hopeless, cluster_id=pk)
+    steps.run(step("cancel unschedulable jobs", pk), cancel_unsatisfiable, cluster_id=pk)
     steps.run(step("plan", pk), plan_and_commit, cluster, timezone.now(), executor)
     steps.run(step("launch", pk), launch_queue.launch_ready, cluster_id=pk, now=timezone.now())
     steps.run(step("count runs", pk), report_interval.note_runs)
@@ -152,4 +152,4 @@ def _wake_for(cluster: Cluster, plan: Plan, now: datetime) -> None:
     if plan.next_wake_at is not None:
         wait_s = plan.next_wake_at - now.timestamp()
         if wait_s < settings.EVENKEEL_ROUND_INTERVAL_S:
-            wake.wake(max(0.1, wait_s), cluster.pk)
+            wake.schedule_round(max(0.1, wait_s), cluster.pk)

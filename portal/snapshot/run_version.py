@@ -9,7 +9,7 @@ from scheduling.lifecycle import State
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RunVersion:
     """A job's live run as the snapshot had it."""
 
     run_id: UUID

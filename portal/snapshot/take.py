@@ -19,7 +19,7 @@ from portal.snapshot.dependencies import waits_of
 from portal.snapshot.for_policy import complete
 from portal.snapshot.guarantees import guarantees_of_projects
 from portal.snapshot.rows import gpus_by_run, job_row, nodes_of, partitions_of, project_tree, qos_levels
-from portal.snapshot.run_version import Seen
+from portal.snapshot.run_version import RunVersion
 from portal.snapshot.shares import held_now
 from portal.snapshot.site_limits import SiteLimits
 from portal.snapshot.windows import windows_of
@@ -37,7 +37,7 @@ class ClusterView:
 
     cluster: Cluster
     snapshot: domain.Snapshot
-    seen: Mapping[str, Seen]
+    seen: Mapping[str, RunVersion]
 
 
 def live_jobs(cluster_id: int) -> list[Job]:
@@ -112,6 +112,8 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
         settings={"speedup": speedup(cluster.pk), CLOCK: True},
     )
     seen = {
-        str(job.pk): Seen(job.run.pk, State(job.run.state), job.run.epoch, job.project_id) for job in jobs if job.run
+        str(job.pk): RunVersion(job.run.pk, State(job.run.state), job.run.epoch, job.project_id)
+        for job in jobs
+        if job.run
     }
     return ClusterView(cluster, complete(snapshot, cluster, needs, jobs), seen)

@@ -20,7 +20,7 @@ from portal.jobfile.patch import JobPatch
 from portal.jobs import events
 from portal.jobs.job_deadline import deadline_of
 from portal.jobs.models import HoldKind, Job, Run
-from portal.lifecycle.locking import JobConflict, NotAllowed, audit_for_others, lock_current
+from portal.lifecycle.locking import JobConflict, NotAllowed, audit_for_others, lock_job_and_run
 from portal.lifecycle.suspend import has_cost_its_limit, hold_first, lift_hold
 from scheduling.lifecycle import LIVE, WAITING, State
 
@@ -32,7 +32,7 @@ def patch_job(*, actor: User, job: Job, patch: JobPatch) -> Job:
     """Apply the keys that `patch` sets, all or none. Raises Problems, JobConflict and NotAllowed by field."""
     now = timezone.now()
     with transaction.atomic():
-        job, run = lock_current(job.pk)
+        job, run = lock_job_and_run(job.pk)
         spec = _patched(job.spec, patch)
         changed = {key: value for key, value in spec.items() if value != job.spec.get(key)}
         changed |= {key: None for key in job.spec if key not in spec}
@@ -135,7 +135,7 @@ def _tell(actor: User, job: Job, before: dict[str, Any], changed: dict[str, Any]
     text = f"#{job.number} {job.name}: {actor} changed {words}"
     events.append(kind="changed", job=job, run=job.run, at=now, text=text[:1_000], detail=detail)
     audit_for_others(actor, job, "job.patch", detail)
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
 
 
 def _word(value: Any) -> str:

@@ -14,7 +14,7 @@ from accounts.quotas import QuotaExceeded
 from portal.accounting.admission import admit
 from portal.core import wake
 from portal.drafts.dependencies import store_dependencies
-from portal.drafts.draft import Wish
+from portal.drafts.draft import ResolvedDraft
 from portal.jobfile.schema import JobFile
 from portal.jobs import events
 from portal.jobs.models import IdempotencyKey, Job, JobArray, Run, next_job_numbers
@@ -65,13 +65,13 @@ def submit_job(
     return job, True
 
 
-def _store(wish: Wish, source: str, resubmit_of: Job | None) -> Job:
+def _store(wish: ResolvedDraft, source: str, resubmit_of: Job | None) -> Job:
     file = wish.job_file
     count = len(file.array.numbers) if file.array else 1
     admit(user=wish.user, project=wish.project, min_gpus=file.gpus.min, types=file.gpus.types, count=count)
     job, *others = _create(wish, source, resubmit_of)
     store_dependencies([job, *others], wish.dependencies)
-    transaction.on_commit(wake.wake)
+    transaction.on_commit(wake.schedule_round)
     return job
 
 
@@ -82,7 +82,7 @@ def _known_job(user: User, key: str, digest: str) -> Job | None:
     return known.job if known else None
 
 
-def _create(wish: Wish, source: str, resubmit_of: Job | None) -> list[Job]:
+def _create(wish: ResolvedDraft, source: str, resubmit_of: Job | None) -> list[Job]:
     """The job, or those of the array, each with its first run."""
     now = timezone.now()
     array, places = _places(wish.job_file)

@@ -16,7 +16,7 @@ from portal.core.problems import FieldProblem, Problems
 from portal.drafts.draft import which_projects
 from portal.jobs import events
 from portal.jobs.models import Assignment, Hold, Job, Run
-from portal.lifecycle.locking import JobConflict, lock_current
+from portal.lifecycle.locking import JobConflict, lock_job_and_run
 from portal.lifecycle.suspend import hold_first
 from portal.material import claims
 from portal.storage.handovers import ask_for_handover
@@ -27,7 +27,7 @@ def move_job(*, actor: User, job: Job, key: str) -> Job:
     """The caller may change the job. Raises Problems, JobConflict, and PermissionError for who may not give it away."""
     now = timezone.now()
     with transaction.atomic():
-        job, run = lock_current(job.pk)
+        job, run = lock_job_and_run(job.pk)
         target = _target(actor, key)
         source = job.project
         if target.pk == source.pk:
@@ -43,7 +43,7 @@ def move_job(*, actor: User, job: Job, key: str) -> Job:
         left = f"{actor} moved job {name} to another project"
         events.append(kind="moved_away", project=source, at=now, text=left)
         record_audit(actor=actor, action="job.move", target=f"job {job.number}", detail=detail)
-        transaction.on_commit(wake.wake)
+        transaction.on_commit(wake.schedule_round)
     return job
 
 

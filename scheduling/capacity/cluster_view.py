@@ -8,14 +8,14 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from scheduling.capacity.memo import ByCurves, Seen, fleet
+from scheduling.capacity.memo import CurveCache, Seen, cluster_index
 from scheduling.domain import WHOLE, Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.throughput.curves import effective, trial_curve
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SizeRange:
     """What a job may hold of one type, and what it is worth: `steps_per_s[n]`, constant beyond its end."""
 
     low: int
@@ -26,7 +26,7 @@ class Span:
         return self.steps_per_s[min(count, len(self.steps_per_s) - 1)]
 
 
-class Spans(dict[str, Span]):
+class Spans(dict[str, SizeRange]):
     """By type, in name order. `least`: GPUs of the smallest gang of any; 0 where nothing can run the job. `row`: its
     speeds as a ledger of time compares them, once asked for. `smallest`, `largest`: the ends of each span as gangs.
     `alone`: what the best gang brings. `memo`: what policies make of them."""
@@ -43,21 +43,21 @@ class Known:
     """What rounds found of jobs in a cluster of one shape."""
 
     def __init__(self, most: int = 16384) -> None:
-        self.spans = ByCurves[Spans](most)
+        self.spans = CurveCache[Spans](most)
         self.takes_part = Seen(most)  # whatever the time is
         self.trains_on_least = Seen(most)  # something here does on its `min_gpus`, or nothing on any
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class RoundView:
     types: tuple[str, ...]
     total: Mapping[str, int]  # schedulable GPUs: U
     largest: Mapping[str, int]  # the largest node
     free: dict[str, int]  # what the jobs that take part may share, with what they hold now
     running: tuple[Job, ...]  # may be resized, never dropped; in queue order
     queued: tuple[Job, ...]  # may start; in queue order
-    taking_part: tuple[Job, ...]  # both, in queue order
-    fixed: tuple[Job, ...]  # keep what they have: protected, moving, rigid, held by their owner
+    candidates: tuple[Job, ...]  # both, in queue order
+    pinned: tuple[Job, ...]  # keep what they have: protected, moving, rigid, held by their owner
     reasons: dict[str, Reason]  # of jobs that take no part
     multi_node: bool
     limits: Mapping[str, Limit]
@@ -84,7 +84,7 @@ class View:
         spans.memo = {}
         return spans
 
-    def _span(self, job: Job, name: str, curve: Curve) -> Span | None:
+    def _span(self, job: Job, name: str, curve: Curve) -> SizeRange | None:
         reach = self.total[name] if self.multi_node else self.largest[name]
         high = min(reach, job.max_gpus or reach)
         values = effective(curve, high, self.largest[name])
@@ -92,7 +92,7 @@ class View:
         if useful is None:
             return None
         low = max(job.min_gpus, useful)
-        return Span(low, high, values) if low <= high else None
+        return SizeRange(low, high, values) if low <= high else None
 
     def alone(self, job: Job) -> float:
         """f_M(U): the best gang of one type that the whole cluster could give the job."""
@@ -145,7 +145,7 @@ def queue_of(snapshot: Snapshot) -> tuple[Job, ...]:
     return queue
 
 
-def is_fixed(job: Job) -> bool:
+def is_pinned(job: Job) -> bool:
     """Its GPUs are not schedulable and it may get no others (spec, application states)."""
     if job.state in LOCKED:
         return True
@@ -159,10 +159,10 @@ def present_gang(job: Job, type_of: Mapping[int, str]) -> Gang | None:
     return Gang(type_of.get(job.gpu_ids[0], ""), len(job.gpu_ids))
 
 
-def fixed_gangs(snapshot: Snapshot, field: View) -> dict[str, Gang]:
+def pinned_gangs(snapshot: Snapshot, field: RoundView) -> dict[str, Gang]:
     """What the jobs that keep what they have hold."""
-    type_of = fleet(snapshot.nodes).every_type
-    return {job.id: gang for job in field.fixed if (gang := present_gang(job, type_of))}
+    type_of = cluster_index(snapshot.nodes).every_type
+    return {job.id: gang for job in field.pinned if (gang := present_gang(job, type_of))}
 
 
 class _Latest:
@@ -170,23 +170,23 @@ class _Latest:
     them at any time, so each is read and written as one."""
 
     queue: tuple[Snapshot | None, tuple[Job, ...]] = None, ()
-    view: tuple[Snapshot, View] | None = None
+    view: tuple[Snapshot, RoundView] | None = None
 
 
-def view(snapshot: Snapshot) -> View:
+def view(snapshot: Snapshot) -> RoundView:
     latest = _Latest.view
     if latest is None or latest[0] is not snapshot:
         latest = _Latest.view = snapshot, _view(snapshot)
     return latest[1]
 
 
-def _view(snapshot: Snapshot) -> View:
-    nodes = fleet(snapshot.nodes)
+def _view(snapshot: Snapshot) -> RoundView:
+    nodes = cluster_index(snapshot.nodes)
     total, largest, types = nodes.total, nodes.largest, nodes.types
     multi_node = snapshot.multi_node
     shape = (types, tuple(total[name] for name in types), tuple(largest[name] for name in types), multi_node)
     none = (), (), (), ()
-    base = View(types, total, largest, {}, *none, {}, multi_node, snapshot.limits, {}, shape, _known_of(shape))
+    base = RoundView(types, total, largest, {}, *none, {}, multi_node, snapshot.limits, {}, shape, _known_of(shape))
     jobs = queue_of(snapshot)
     reasons = _absences(base, jobs, snapshot.now)
     if snapshot.limits:
@@ -204,7 +204,7 @@ def _view(snapshot: Snapshot) -> View:
             free[kind] -= 1
     part = part if whole else [job for job in part if job.state is State.RUNNING or job.state in QUEUED]
     told = tuple(part), fixed, reasons, multi_node, snapshot.limits, _allowance(snapshot, fixed, running), shape
-    return View(types, total, largest, free, running, queued, *told, base.known)
+    return RoundView(types, total, largest, free, running, queued, *told, base.known)
 
 
 def limited(limit: Limit, gang: Gang) -> int:
@@ -220,7 +220,7 @@ def _allowance(snapshot: Snapshot, fixed: tuple[Job, ...], running: tuple[Job, .
     left |= {key: 0 for key, limit in snapshot.limits.items() if limit.kind == "spent"}
     if not left:
         return left
-    types = fleet(snapshot.nodes).every_type
+    types = cluster_index(snapshot.nodes).every_type
     for jobs, sign in ((fixed, -1), (running, 1)):
         for job in jobs:
             gang = present_gang(job, types)
@@ -266,7 +266,7 @@ def spent_reason(limit: Limit) -> Reason:
     return Reason("quota_period", limit.text, detail)
 
 
-def _stuck(field: View, job: Job) -> bool:
+def _stuck(field: RoundView, job: Job) -> bool:
     """A running job that its own limits or curves no longer allow what it holds; it keeps that."""
     gang = job.gang
     if gang is None:
@@ -275,7 +275,7 @@ def _stuck(field: View, job: Job) -> bool:
     return span is None or gang.count < span.low
 
 
-def _absences(field: View, jobs: Iterable[Job], now: float) -> dict[str, Reason]:
+def _absences(field: RoundView, jobs: Iterable[Job], now: float) -> dict[str, Reason]:
     reasons: dict[str, Reason] = {}
     known = field.known.takes_part
     for job in jobs:
@@ -288,12 +288,12 @@ def _absences(field: View, jobs: Iterable[Job], now: float) -> dict[str, Reason]
     return reasons
 
 
-def _absent(field: View, job: Job, now: float) -> Reason | None:
+def _absent(field: RoundView, job: Job, now: float) -> Reason | None:
     """Why a job takes no part in this decision, if it does not."""
     if job.state in QUEUED:
         return _kept_back(job, now)
-    if is_fixed(job):
-        return _fixed_reason(job, now)
+    if is_pinned(job):
+        return _pinned_reason(job, now)
     if job.state is State.RUNNING and _stuck(field, job):
         text = "Nothing is known of its speed on other counts of GPUs, so it keeps what it has until that is measured."
         return Reason("not_resizable", text)
@@ -317,7 +317,7 @@ def _kept_back(job: Job, now: float) -> Reason | None:
     return None
 
 
-def _fixed_reason(job: Job, now: float) -> Reason:
+def _pinned_reason(job: Job, now: float) -> Reason:
     gpus = f"{len(job.gpu_ids)} GPU{'' if len(job.gpu_ids) == 1 else 's'}"
     if job.state is State.RUNNING_PROTECTED:
         left = max(0.0, (job.protected_until or now) - now)

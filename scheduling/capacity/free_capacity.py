@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from scheduling.capacity.cluster_view import View, fixed_gangs
-from scheduling.capacity.memo import fleet
-from scheduling.capacity.quota_headroom import Rooms
+from scheduling.capacity.cluster_view import RoundView, pinned_gangs
+from scheduling.capacity.memo import cluster_index
+from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import Gang, Job, Reason, Snapshot
 from scheduling.domain.wording import words
 
 
-class Stock:
+class FreeCapacity:
     """Starts with every job that holds GPUs keeping them."""
 
-    def __init__(self, snapshot: Snapshot, field: View) -> None:
-        self.field, self.free, self.rooms = field, dict(field.free), Rooms(field)
-        self.counts: dict[str, Gang] = fixed_gangs(snapshot, field)
-        self._type_of = fleet(snapshot.nodes).type_of
+    def __init__(self, snapshot: Snapshot, field: RoundView) -> None:
+        self.field, self.free, self.rooms = field, dict(field.free), QuotaHeadroom(field)
+        self.counts: dict[str, Gang] = pinned_gangs(snapshot, field)
+        self._type_of = cluster_index(snapshot.nodes).type_of
         for job in field.running:
             assert job.gang is not None  # whoever runs without one takes no part
             self.give(job, job.gang)

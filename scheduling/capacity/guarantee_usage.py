@@ -11,11 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 
 from scheduling.capacity.cluster_view import present_gang
-from scheduling.capacity.memo import fleet
+from scheduling.capacity.memo import cluster_index
 from scheduling.domain import WHOLE, Gang, Guarantee, Job, Snapshot, plain_type
 
 
-class Book:
+class GuaranteeUsage:
     def __init__(self, snapshot: Snapshot) -> None:
         self._parent = {key: entity.parent for key, entity in snapshot.entities.items()}
         self._chains: dict[str, tuple[str, ...]] = {}
@@ -25,7 +25,7 @@ class Book:
         self.used = Counter[Guarantee]()  # thousandths of GPUs
         #: Job -> levels at which it runs within a guarantee.
         self.within: dict[str, set[str]] = defaultdict(set)
-        types = fleet(snapshot.nodes).every_type
+        types = cluster_index(snapshot.nodes).every_type
         found = [(job, gang) for job in snapshot.jobs if (gang := present_gang(job, types)) and job.gpu_ids]
         self.holders = sorted(found, key=lambda one: _standing(snapshot, one[0]))
         self._count()

@@ -16,7 +16,7 @@ from scheduling.domain import Curve, Job, Node, plain_type
 T = TypeVar("T")
 
 
-class ByCurves(Generic[T]):
+class CurveCache(Generic[T]):
     """By a job's curves and the gangs that it allows; first by the job itself, as many rounds are shown the same."""
 
     def __init__(self, most: int) -> None:
@@ -47,13 +47,13 @@ class ByCurves(Generic[T]):
         return value
 
 
-class ByShape(Generic[T]):
+class ShapeCache(Generic[T]):
     """The same for each of a few shapes: all else that values depend on."""
 
     def __init__(self, most: int, shapes: int = 8) -> None:
-        self._known: Callable[[Hashable], ByCurves[T]] = lru_cache(shapes)(lambda _: ByCurves(most))
+        self._known: Callable[[Hashable], CurveCache[T]] = lru_cache(shapes)(lambda _: CurveCache(most))
 
-    def of(self, shape: Hashable) -> ByCurves[T]:
+    def of(self, shape: Hashable) -> CurveCache[T]:
         return self._known(shape)
 
 
@@ -71,7 +71,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class ClusterIndex:
     """Nodes, counted. All but `every_type` and `present` is of those that may be scheduled."""
 
     types: tuple[str, ...]
@@ -90,7 +90,7 @@ class Fleet:
 _LARGE = 64
 
 
-def fleet(nodes: tuple[Node, ...]) -> Fleet:
+def cluster_index(nodes: tuple[Node, ...]) -> ClusterIndex:
     return (_of_cluster if len(nodes) > _LARGE else _of_excerpt)(_Same(nodes))
 
 
@@ -109,14 +109,14 @@ class _Same:
         return isinstance(other, _Same) and self.nodes is other.nodes
 
 
-def _counted(same: _Same) -> Fleet:
+def _counted(same: _Same) -> ClusterIndex:
     return _count(same.nodes)
 
 
 _of_cluster, _of_excerpt = lru_cache(4)(_counted), lru_cache(256)(_counted)
 
 
-def _count(nodes: tuple[Node, ...]) -> Fleet:
+def _count(nodes: tuple[Node, ...]) -> ClusterIndex:
     usable = tuple([node for node in nodes if node.schedulable and not node.lost and node.gpu_ids])
     total, largest, present = dict[str, int](), dict[str, int](), dict[str, int]()
     for node in nodes:
@@ -126,7 +126,7 @@ def _count(nodes: tuple[Node, ...]) -> Fleet:
     for node in usable:
         total[node.type] = total.get(node.type, 0) + len(node.gpu_ids)
         largest[node.type] = max(largest.get(node.type, 0), len(node.gpu_ids))
-    return Fleet(
+    return ClusterIndex(
         types=tuple(sorted(total)),
         total=total,
         largest=largest,

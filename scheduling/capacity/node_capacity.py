@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduling.capacity.memo import Fleet, fleet
+from scheduling.capacity.memo import ClusterIndex, cluster_index
 from scheduling.domain import WHOLE, Job, Node, Snapshot
 
 Ints = NDArray[np.int64]
@@ -46,12 +46,12 @@ class Demand:
         return np.array([self.cpu, self.memory, self.count * self.milli])
 
 
-class Yard:
+class NodeCapacity:
     """Free capacities; `book` takes from them."""
 
     def __init__(self, snapshot: Snapshot, holding: Iterable[Job]) -> None:
         """`holding`: jobs that keep what they have. GPUs that are still occupied by what leaves are nobody's."""
-        ground = _ground(fleet(snapshot.nodes))
+        ground = _ground(cluster_index(snapshot.nodes))
         self.nodes, self.types, self.kind, self.size = ground.nodes, ground.types, ground.kind, ground.size
         self.capacity, self.place, self.of_each = ground.capacity, ground.place, ground.of_each
         self.multi_node = snapshot.multi_node
@@ -87,7 +87,7 @@ class Yard:
             first = rows.index(row) == number
             yield row, column, milli, gpu_memory, cpu if first else 0, memory if first else 0
 
-    def copy(self) -> Yard:
+    def copy(self) -> NodeCapacity:
         """What is booked in it is not booked here."""
         other = copy(self)
         other.gpu, other.gpu_memory = self.gpu.copy(), self.gpu_memory.copy()
@@ -209,17 +209,17 @@ class _Ground:
 class _Latest:
     """The newest: rounds mostly see the nodes of the round before."""
 
-    fleet: Fleet | None = None
+    cluster_index: ClusterIndex | None = None
     ground: _Ground | None = None
 
 
-def _ground(known: Fleet) -> _Ground:
-    if _Latest.fleet is not known or _Latest.ground is None:
-        _Latest.ground, _Latest.fleet = _survey(known), known
+def _ground(known: ClusterIndex) -> _Ground:
+    if _Latest.cluster_index is not known or _Latest.ground is None:
+        _Latest.ground, _Latest.cluster_index = _survey(known), known
     return _Latest.ground
 
 
-def _survey(known: Fleet) -> _Ground:
+def _survey(known: ClusterIndex) -> _Ground:
     nodes = known.usable
     number = {kind: n for n, kind in enumerate(known.types)}
     size = np.array([len(node.gpu_ids) for node in nodes], dtype=np.int64)

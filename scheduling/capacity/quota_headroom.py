@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from scheduling.capacity.cluster_view import View, limited, name_of, spent_reason
+from scheduling.capacity.cluster_view import RoundView, limited, name_of, spent_reason
 from scheduling.domain import Gang, Job, Reason
 from scheduling.domain.wording import counted
 
 _NO_LIMIT = 2**40
 
 
-class Rooms:
+class QuotaHeadroom:
     """GPUs and jobs that may still be given, by limit. What a job holds has to be booked like anything else."""
 
-    def __init__(self, field: View) -> None:
+    def __init__(self, field: RoundView) -> None:
         self.limits, self.left = field.limits, dict(field.allowance)
 
     def book(self, job: Job, gang: Gang, sign: int = 1) -> None:
@@ -76,10 +76,10 @@ class Rooms:
         return 0 if jobs else min(gpus, default=_NO_LIMIT)
 
 
-def broken(field: View, counts: Mapping[str, Gang]) -> bool:
+def exceeds_quota(field: RoundView, counts: Mapping[str, Gang]) -> bool:
     """A limit is passed, and by more than it is already by what is held now."""
-    after, before = Rooms(field), Rooms(field)
-    for job in field.taking_part:
+    after, before = QuotaHeadroom(field), QuotaHeadroom(field)
+    for job in field.candidates:
         if job.id in counts:
             after.book(job, counts[job.id])
         if job.gang is not None and job.gpu_ids:
@@ -87,11 +87,11 @@ def broken(field: View, counts: Mapping[str, Gang]) -> bool:
     return any(left < min(0, before.left[key]) for key, left in after.left.items())
 
 
-def cut_down(field: View, counts: Mapping[str, Gang]) -> tuple[dict[str, Gang], dict[str, Reason]]:
+def trim_to_quota(field: RoundView, counts: Mapping[str, Gang]) -> tuple[dict[str, Gang], dict[str, Reason]]:
     """The answer of a policy that minds no limits, as far as they allow: nobody that runs loses what it would have
     kept, then growth and starts in queue order. With it, the reasons of jobs that do not start."""
-    rooms, kept, reasons = Rooms(field), dict(counts), dict[str, Reason]()
-    part = {job.id for job in field.taking_part}
+    rooms, kept, reasons = QuotaHeadroom(field), dict(counts), dict[str, Reason]()
+    part = {job.id for job in field.candidates}
     for key in part:
         kept.pop(key, None)
     for job in field.running:
@@ -100,7 +100,7 @@ def cut_down(field: View, counts: Mapping[str, Gang]) -> tuple[dict[str, Gang], 
             shrinks = planned.type == present.type and planned.count < present.count
             kept[job.id] = planned if shrinks else present
             rooms.book(job, kept[job.id])
-    for job in field.taking_part:
+    for job in field.candidates:
         planned, have = counts.get(job.id), kept.get(job.id)
         if planned is None or planned == have:
             continue
@@ -116,7 +116,7 @@ def cut_down(field: View, counts: Mapping[str, Gang]) -> tuple[dict[str, Gang], 
     return kept, reasons
 
 
-def _least(field: View, job: Job, planned: Gang, have: Gang | None) -> int:
+def _least(field: RoundView, job: Job, planned: Gang, have: Gang | None) -> int:
     span = field.spans(job).get(planned.type)
     low = span.low if span else job.min_gpus
     return max(low, have.count) if have is not None and have.type == planned.type else low

@@ -15,7 +15,7 @@ from scheduling.engine.rounds import plan_round
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import Parameters, Policy
 from scheduling.policies.time_shares.programs.groups import participants, reach_of, room_of, steps_per_s
-from scheduling.policies.time_shares.programs.last_answer import MEMORY, promised
+from scheduling.policies.time_shares.programs.last_answer import MEMORY, last_shares
 
 
 class _Shown(Exception):
@@ -134,7 +134,7 @@ def _memory(problem: Snapshot, numbers: Mapping[str, int], kinds: Mapping[str, s
     own = {str(numbers.get(key, key)): value for key, value in dict(kept.get("policy", {})).items()}
     shares = {
         str(numbers[key]): {kinds[kind]: share for kind, share in by_type.items() if kind in kinds}
-        for key, by_type in promised(problem).items()
+        for key, by_type in last_shares(problem).items()
         if key in numbers
     }
     return {"policy": own, "shares": shares}

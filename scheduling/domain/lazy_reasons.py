@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from scheduling.domain.plan import Reason
 
 
-class Told(Mapping[str, Reason]):
+class LazyReasons(Mapping[str, Reason]):
     """`tell` must depend on nothing that changes afterwards."""
 
     def __init__(self, keys: Iterable[str], tell: Callable[[str], Reason]) -> None:

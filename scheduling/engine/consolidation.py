@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduling.engine.constraints.host_resources import asks
+from scheduling.engine.constraints.host_resources import requests_host_resources
 from scheduling.engine.placement import Board, Request
 
 #: What is saved has to be so many times what it costs.
 _MARGIN = 2.0
 
 
-def gather(board: Board, requests: Sequence[Request], placed: dict[str, tuple[int, ...]]) -> None:
+def consolidate_gangs(board: Board, requests: Sequence[Request], placed: dict[str, tuple[int, ...]]) -> None:
     """Change `placed`, the accelerators of jobs; the board has what is free beside them. Whoever asks for processors or
     memory stays where it was laid out."""
-    requests = [request for request in requests if not asks(request.job)]
+    requests = [request for request in requests if not requests_host_resources(request.job)]
     scattered = [request for request in requests if _lost_s(board, request, placed) > 0]
     for request in sorted(scattered, key=lambda one: (-_lost_s(board, one, placed), one.job.id)):
         singles = _singles(board, requests, placed)

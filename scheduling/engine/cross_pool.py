@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from scheduling.capacity.cluster_view import View
+from scheduling.capacity.cluster_view import RoundView
 from scheduling.capacity.node_pools import Pool, Pools
-from scheduling.capacity.quota_headroom import Rooms
+from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import Gang, Job
-from scheduling.engine.constraints.host_resources import asks
+from scheduling.engine.constraints.host_resources import requests_host_resources
 from scheduling.engine.placement import Board, Request
 
 Gpus = tuple[int, ...]
 
 
-def start_across(
+def start_across_pools(
     pools: Pools,
-    field: View,
+    field: RoundView,
     queue: Sequence[Job],
     gpus: Mapping[str, Gpus],
     gangs: Mapping[str, Gang],
@@ -43,17 +43,21 @@ def start_across(
 
 
 class _Spanning:
-    def __init__(self, pools: Pools, field: View, gpus: Mapping[str, Gpus], gangs: Mapping[str, Gang]) -> None:
+    def __init__(self, pools: Pools, field: RoundView, gpus: Mapping[str, Gpus], gangs: Mapping[str, Gang]) -> None:
         self.pools, self.jobs = pools, {job.id: job for job in pools.snapshot.jobs}
         taken = {gpu for ids in gpus.values() for gpu in ids} | pools.snapshot.blocked_gpu_ids | pools.closed_gpus
         self.taken = taken | {gpu for job in pools.snapshot.jobs for gpu in job.gpu_ids}
         # Of processors and memory of nodes: those who stay where they are, and those who are given GPUs.
-        self.holding = [replace(job, gpu_ids=gpus.get(job.id, job.gpu_ids)) for job in pools.snapshot.jobs if asks(job)]
+        self.holding = [
+            replace(job, gpu_ids=gpus.get(job.id, job.gpu_ids))
+            for job in pools.snapshot.jobs
+            if requests_host_resources(job)
+        ]
         self.free = dict.fromkeys(pools.every, 0)
         for gpu, pool in pools.of_gpu.items():
             self.free[pool] += gpu not in self.taken
-        self.rooms = Rooms(field)
-        for job in field.taking_part:
+        self.rooms = QuotaHeadroom(field)
+        for job in field.candidates:
             if job.id in gangs:
                 self.rooms.book(job, gangs[job.id])
         self.claimed = set[Pool]()  # where those wait that were looked at
@@ -81,7 +85,7 @@ class _Spanning:
         if not found:
             return False
         self.placed[job.id], self.given[job.id] = found, gang
-        self.holding += [replace(job, gpu_ids=found)] if asks(job) else []
+        self.holding += [replace(job, gpu_ids=found)] if requests_host_resources(job) else []
         self.taken |= set(found)
         for gpu in found:
             self.free[self.pools.of_gpu[gpu]] -= 1

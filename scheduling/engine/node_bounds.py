@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scheduling.capacity.cluster_view import View
+from scheduling.capacity.cluster_view import RoundView
 from scheduling.domain import Gang, Job, Reason, Snapshot
 from scheduling.engine.explain.outcome import Layout
 
 
-def keep_to_nodes(snapshot: Snapshot, field: View, layout: Layout) -> tuple[Layout, Reason | None]:
+def keep_to_nodes(snapshot: Snapshot, field: RoundView, layout: Layout) -> tuple[Layout, Reason | None]:
     """Without starts on more nodes than their jobs may have, or on fewer; the reason where a job that runs would have
     to change so: then nobody moves."""
-    bounded = [job for job in field.taking_part if job.on_nodes is not None and layout.gpus.get(job.id)]
+    bounded = [job for job in field.candidates if job.on_nodes is not None and layout.gpus.get(job.id)]
     if not bounded:
         return layout, None
     node_of = {gpu: node.name for node in snapshot.nodes for gpu in node.gpu_ids}

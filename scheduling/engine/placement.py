@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from scheduling.capacity.memo import fleet
+from scheduling.capacity.memo import cluster_index
 from scheduling.domain import Gang, Job, Node, NodeBounds
-from scheduling.engine.constraints.host_resources import Hosts, asks
+from scheduling.engine.constraints.host_resources import FreeHostResources, requests_host_resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Board:
 
     def __init__(self, nodes: Iterable[Node], taken: Iterable[int] = (), staying: Iterable[Job] | None = None) -> None:
         """`staying`: who keeps what it holds, and so its processors and memory; None: those are nobody's concern."""
-        found = fleet(tuple(nodes))
+        found = cluster_index(tuple(nodes))
         self.nodes, self.node_of = found.usable, found.node_of
         self.free: list[list[int]] = [[] for _ in self.nodes]
         for gpu in sorted(found.type_of.keys() - frozenset(taken)):
             self.free[self.node_of[gpu]].append(gpu)
-        self.hosts = None if staying is None else Hosts(self.nodes, self.node_of, staying)
+        self.hosts = None if staying is None else FreeHostResources(self.nodes, self.node_of, staying)
         self.largest = max((len(node.gpu_ids) for node in self.nodes), default=0)
         self.levels: dict[str, list[list[int]]] = {kind: [[] for _ in range(self.largest + 1)] for kind in found.types}
         for index, (node, free) in enumerate(zip(self.nodes, self.free, strict=True)):
@@ -107,7 +107,7 @@ class Board:
     def _crowded(self, request: Request, hidden: Sequence[int]) -> list[int]:
         """What is free on nodes with too little else for the job."""
         hosts = self.hosts
-        if hosts is None or not asks(request.job):
+        if hosts is None or not requests_host_resources(request.job):
             return []
         nodes = [n for n, node in enumerate(self.nodes) if node.type == request.gang.type and self.free[n]]
         full = [n for n in nodes if not hosts.has_room(request.job, n)]

@@ -7,7 +7,7 @@ from collections import Counter
 from scheduling.capacity.cluster_view import view
 from scheduling.capacity.node_pools import Pool, divide, latest_end
 from scheduling.domain import Job, Reason, Snapshot
-from scheduling.engine.explain.unschedulable import Unable, could_hold_gang
+from scheduling.engine.explain.unschedulable import UnschedulableDiagnosis, could_hold_gang
 
 _NEVER = Reason("never", "")
 
@@ -18,7 +18,7 @@ class Reach:
     def __init__(self, snapshot: Snapshot) -> None:
         self.now, self._nodes = snapshot.now, snapshot.nodes
         self._field, self._pools = view(snapshot), divide(snapshot).pools
-        self._unable = Unable(snapshot, self._pools)
+        self._unable = UnschedulableDiagnosis(snapshot, self._pools)
         self._size: Counter[Pool] = Counter()
         if self._pools is not None:
             for node in snapshot.nodes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from typing import Any, Protocol, runtime_checkable
 
-from scheduling.capacity.cluster_view import View
+from scheduling.capacity.cluster_view import RoundView
 from scheduling.domain import Job, Snapshot
 from scheduling.priority.scoring import Scores
 
@@ -81,7 +81,7 @@ class OrdersQueue(Protocol):
 class SizesStarts(Protocol):
     """GPUs of each type on which it starts a job, where that is not the least."""
 
-    def start_sizes(self, field: View, job: Job) -> dict[str, int]: ...
+    def start_sizes(self, field: RoundView, job: Job) -> dict[str, int]: ...
 
 
 @runtime_checkable

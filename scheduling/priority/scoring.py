@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from scheduling.capacity.memo import fleet
+from scheduling.capacity.memo import cluster_index
 from scheduling.domain import Job, Snapshot, plain_type
 from scheduling.priority.fair_share import Form, Key, Leaf, Standing, standings
 from scheduling.priority.multifactor import Columns, Floats, Priorities, Weights, age_factor, priorities, size_factor
@@ -88,7 +88,7 @@ def _eligible(job: Job) -> float:
 
 def _parts(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
     """The GPUs that each needs at least, as a part of the cluster's."""
-    return _column(job.min_gpus for job in jobs) / max(1, sum(fleet(snapshot.nodes).present.values()))
+    return _column(job.min_gpus for job in jobs) / max(1, sum(cluster_index(snapshot.nodes).present.values()))
 
 
 def _projects(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
@@ -123,7 +123,7 @@ def _levels(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
 
 def _resources(snapshot: Snapshot, jobs: Sequence[Job], wanted: Mapping[str, float]) -> dict[str, Floats]:
     """ "gpu", or the name of a type: what a job needs of it at least over what there is."""
-    sizes = fleet(snapshot.nodes).present
+    sizes = cluster_index(snapshot.nodes).present
     found = {}
     for name in wanted:
         whole = sum(sizes.values()) if name == "gpu" else sizes.get(name, 0)

@@ -13,7 +13,7 @@ from scheduling.domain import Snapshot
 CLOCK = "solver_clock"
 
 
-def seconds(snapshot: Snapshot, limit_s: float) -> float:
+def time_budget_s(snapshot: Snapshot, limit_s: float) -> float:
     """The limit of this round; infinite where only steps count."""
     return limit_s if snapshot.settings.get(CLOCK, True) else math.inf
 

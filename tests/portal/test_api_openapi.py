@@ -16,7 +16,6 @@ from django.db import close_old_connections, transaction
 from django.test import Client
 from django.utils import timezone
 from hypothesis import HealthCheck, Phase, given, settings
-from scheduling.throughput.curves import PRECEDENCE
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -29,6 +28,7 @@ from portal.api.shapes.base import JobState, Role, Source
 from portal.jobs.models import MetricPoint
 from portal.reporting.run_tokens import run_token
 from scheduling.lifecycle import COARSE_STATES
+from scheduling.throughput.curves import PRECEDENCE
 from tests.cases import in_turn
 from tests.portal.things import Things
 

@@ -163,7 +163,7 @@ def test_a_round_of_all_is_one_task_for_each(monkeypatch: pytest.MonkeyPatch) ->
     world = World()
     other = second(world)
     asked: list[Any] = []
-    monkeypatch.setattr(wake, "wake", lambda countdown_s=0.0, cluster_id=None: asked.append(cluster_id))
+    monkeypatch.setattr(wake, "schedule_round", lambda countdown_s=0.0, cluster_id=None: asked.append(cluster_id))
     assert tasks.run_round() == 0
     assert asked == [world.cluster.pk, other.pk]
 

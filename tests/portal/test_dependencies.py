@@ -11,7 +11,7 @@ from django.utils import timezone
 from accounts.models import Membership, Project, User
 from portal.core.problems import Problems
 from portal.jobs.models import Job, Run
-from portal.lifecycle.cancel import cancel_hopeless, cancel_job
+from portal.lifecycle.cancel import cancel_job, cancel_unsatisfiable
 from portal.snapshot.dependencies import waits_of
 from portal.snapshot.take import take_snapshot
 from tests.portal.api import Api
@@ -34,7 +34,7 @@ def end(world: World, job: Job, how: str) -> None:
 
 def step(world: World) -> None:
     """What a round does of it."""
-    cancel_hopeless(cluster_id=world.cluster.pk)
+    cancel_unsatisfiable(cluster_id=world.cluster.pk)
     world.round()
 
 

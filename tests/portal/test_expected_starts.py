@@ -14,7 +14,7 @@ from portal.forecasts import inputs, start_tasks
 from portal.jobs.models import Assignment, Hold, Job, Run, StartSample
 from portal.lifecycle.cancel import cancel_job
 from portal.lifecycle.suspend import hold_job, release_job
-from portal.readmodels.jobs.expected_start import Said
+from portal.readmodels.jobs.expected_start import ExpectedStart
 from portal.readmodels.jobs.summary import describe_jobs
 from scheduling.forecast.calibration import LEAST_SAMPLES
 from scheduling.lifecycle import State
@@ -236,7 +236,7 @@ def token_of(job: Job) -> str:
 def said_before(job: Job, *, seconds_ago: float, starts_in_s: float) -> None:
     at = timezone.now().timestamp()
     start = at + starts_in_s
-    cache.set(f"expected-start/{job.pk}", Said(at - seconds_ago, start, start, start), 600)
+    cache.set(f"expected-start/{job.pk}", ExpectedStart(at - seconds_ago, start, start, start), 600)
 
 
 def test_a_budgets_end_is_told_as_why_tells_it(world: World) -> None:

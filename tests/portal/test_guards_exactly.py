@@ -202,7 +202,7 @@ def test_an_end_wakes_a_round_once_and_what_was_left_running_is_said_once(
     world: World, job: Job, strays: str, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
     run, at, woken = world.run(job), timezone.now().timestamp() + 1, list[Any]()
-    monkeypatch.setattr("portal.core.wake.wake", lambda *after: woken.append(after))
+    monkeypatch.setattr("portal.core.wake.schedule_round", lambda *after: woken.append(after))
     fact = Fact(str(run.pk), 1, "exited", at, ExitInfo("done", step=1_000), strays=strays)
     for _ in range(2):
         with django_capture_on_commit_callbacks(execute=True):
@@ -303,7 +303,8 @@ def reasons(world: World, *said: tuple[Job, str]) -> None:
     """A round that moves nobody and says this."""
     runs = {run.job_id: run for run in Run.objects.filter(job__run__isnull=False).select_related("job")}
     seen = {
-        str(pk): run_version.Seen(run.pk, State(run.state), run.epoch, run.job.project_id) for pk, run in runs.items()
+        str(pk): run_version.RunVersion(run.pk, State(run.state), run.epoch, run.job.project_id)
+        for pk, run in runs.items()
     }
     world.cluster.refresh_from_db()
     told = {str(job.pk): Reason(token, f"{token}.", {"n": 1}) for job, token in said}
@@ -370,7 +371,7 @@ def test_jobs_that_are_left_out_say_so_and_those_of_the_snapshot_do_not(world: W
         columns["next_attempt_at"] = now + timedelta(minutes=minutes)
         FailingItem.objects.create(loop=LEFT_OUT[0], key=str(job.pk), job=job, **columns)
     seen = world.run(jobs[3])
-    present = {str(jobs[3].pk): run_version.Seen(seen.pk, State(seen.state), 0, world.project.pk)}
+    present = {str(jobs[3].pk): run_version.RunVersion(seen.pk, State(seen.state), 0, world.project.pk)}
     commit_plan.note_left_out(world.cluster.pk, present)
     assert [world.run(job).reason_token == "LEFT_OUT" for job in jobs] == [True, False, False, False]
     assert "odd" in world.run(jobs[0]).reason_text

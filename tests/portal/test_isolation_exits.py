@@ -159,7 +159,7 @@ def test_a_key_is_ones_own(moved: Moved) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_the_scheduler_is_woken_when_the_job_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     world, seen = World(), list[int]()
-    monkeypatch.setattr(wake, "wake", lambda *_: seen.append(_committed_jobs()))
+    monkeypatch.setattr(wake, "schedule_round", lambda *_: seen.append(_committed_jobs()))
     world.submit()
     assert seen == [1]
 

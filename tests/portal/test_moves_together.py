@@ -63,7 +63,7 @@ def commit(world: World, moves: Sequence[Move], now: datetime | None = None) -> 
         cluster_id=world.cluster.pk,
         round_epoch=world.cluster.round_epoch,
         plan=Plan(tuple(moves)),
-        seen={str(r.job_id): run_version.Seen(r.pk, State(r.state), r.epoch, r.job.project_id) for r in runs},
+        seen={str(r.job_id): run_version.RunVersion(r.pk, State(r.state), r.epoch, r.job.project_id) for r in runs},
         now=now or timezone.now(),
     )
 

@@ -123,7 +123,7 @@ def test_of_two_rounds_that_saw_the_same_one_is_applied(world: World) -> None:
 
 def commit_at(world: World, epoch: int, *moves: Any) -> Any:
     runs = Run.objects.filter(job__run__isnull=False).select_related("job")
-    seen = {str(r.job_id): run_version.Seen(r.pk, State(r.state), r.epoch, r.job.project_id) for r in runs}
+    seen = {str(r.job_id): run_version.RunVersion(r.pk, State(r.state), r.epoch, r.job.project_id) for r in runs}
     return commit_plan.commit_plan(
         cluster_id=world.cluster.pk, round_epoch=epoch, plan=Plan(moves), seen=seen, now=timezone.now()
     )
@@ -145,7 +145,7 @@ def test_a_round_writes_no_reason_over_that_of_a_run_which_ended(world: World) -
     reason = Reason("capacity", "It waits.")
     plan = Plan((), reasons={str(job.pk): reason})
     run = world.run(job)
-    seen = {str(job.pk): run_version.Seen(run.pk, State(run.state), run.epoch, job.project_id)}
+    seen = {str(job.pk): run_version.RunVersion(run.pk, State(run.state), run.epoch, job.project_id)}
     world.cluster.refresh_from_db()
     values: dict[str, Any] = {
         "cluster_id": world.cluster.pk,

@@ -33,7 +33,7 @@ Commits = Callable[..., Any]
 def woken(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Seconds until what was woken, bytes by project, and that steps are to be told."""
     found: list[Any] = []
-    monkeypatch.setattr(wake, "wake", lambda seconds=0.0: found.append(seconds))
+    monkeypatch.setattr(wake, "schedule_round", lambda seconds=0.0: found.append(seconds))
     monkeypatch.setattr(wake, "publish_steps", lambda: found.append("steps"))
     monkeypatch.setattr(reports, "note_written", lambda project, size: found.append((project, size)))
     return found

@@ -142,11 +142,11 @@ def test_what_cannot_be_stored_harms_nobody_else(monkeypatch: pytest.MonkeyPatch
     first, *others = launched(World(MANY), 4)
     monkeypatch.setattr("portal.reporting.reports.shown", lambda text, most=0: text)
     sent = [(first.pk, report(1, 5, notices=["nul \0"])), *((run.pk, report(1, 5)) for run in others)]
-    bad, *good = report_batches.take_in(sent)
+    bad, *good = report_batches.record_batch(sent)
     assert isinstance(bad, report_batches.NotTaken)
     assert all(isinstance(answer, Orders) for answer in good)
     assert set(MetricPoint.objects.values_list("run", "step")) == {(run.pk, 5) for run in others}
-    assert all(isinstance(answer, Orders) for answer in report_batches.take_in(sent[1:]))
+    assert all(isinstance(answer, Orders) for answer in report_batches.record_batch(sent[1:]))
     first.refresh_from_db()
     assert (first.step, first.last_report_seq) == (0, -1)
 
@@ -160,7 +160,7 @@ def test_each_gets_its_own_answer() -> None:
         (nobody, report(1)), (known.pk, report(1, 5)), (stale.pk, report(1, epoch=2)), (known.pk, report(2, 7)),
         (world.run(ended).pk, report(1, epoch=0)),
     ]  # fmt: skip
-    missing, first, of_old, again, over = report_batches.take_in(sent)
+    missing, first, of_old, again, over = report_batches.record_batch(sent)
     assert isinstance(missing, Run.DoesNotExist)
     assert isinstance(of_old, StaleEpoch)
     assert isinstance(first, Orders)
@@ -187,12 +187,12 @@ def test_who_comes_meanwhile_is_taken_in_one_go(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(report_batches, "MOST", 5)
     runs = [UUID(int=number) for number in range(1, 15)]
     with ThreadPoolExecutor(16) as pool:
-        answers = [pool.submit(report_batches.take_in, [(runs[0], report(1))])]
+        answers = [pool.submit(report_batches.record_batch, [(runs[0], report(1))])]
         assert begun.wait(10)
         answers += [
-            pool.submit(report_batches.take_in, [(run, report(1)) for run in runs[n : n + 2]]) for n in (1, 3, 5)
+            pool.submit(report_batches.record_batch, [(run, report(1)) for run in runs[n : n + 2]]) for n in (1, 3, 5)
         ]
-        answers += [pool.submit(report_batches.take_in, [(run, report(1))]) for run in (runs[1], *runs[7:])]
+        answers += [pool.submit(report_batches.record_batch, [(run, report(1))]) for run in (runs[1], *runs[7:])]
         _until(lambda: len(report_batches._queue.waiting) == 12)
         go_on.set()
         said = [[orders.total_steps for orders in answer.result(10)] for answer in answers]  # type: ignore[union-attr]
@@ -240,7 +240,7 @@ def test_nobody_waits_for_a_run_that_somebody_else_has() -> None:
     with held(Run.objects.filter(pk=busy.pk)):
         taken = record_reports({busy.pk: report(1, 3), free.pk: report(1, 3)}, timezone.now())
     assert taken.keys() == {free.pk}
-    (answer,) = report_batches.take_in([(busy.pk, report(1, 3))])
+    (answer,) = report_batches.record_batch([(busy.pk, report(1, 3))])
     assert isinstance(answer, Orders)
     assert Job.objects.filter(run__step=3).count() == 2
 
@@ -248,10 +248,10 @@ def test_nobody_waits_for_a_run_that_somebody_else_has() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_nor_for_long_for_anything_else() -> None:
     runs = launched(World(MANY), 2)
-    assert len(report_batches.take_in([(run.pk, report(1, 3)) for run in runs])) == 2
+    assert len(report_batches.record_batch([(run.pk, report(1, 3)) for run in runs])) == 2
     with held(RunActivity.objects.filter(pk=runs[0].pk)):
         assert record_reports({run.pk: report(2, 6) for run in runs}, timezone.now()) == {}
         assert record_reports({runs[1].pk: report(2, 6)}, timezone.now()).keys() == {runs[1].pk}
-    (answer,) = report_batches.take_in([(runs[0].pk, report(2, 6))])
+    (answer,) = report_batches.record_batch([(runs[0].pk, report(2, 6))])
     assert isinstance(answer, Orders)
     assert Job.objects.filter(run__step=6).count() == 2

@@ -17,7 +17,7 @@ from portal.cluster.policy import set_policy
 from portal.jobs.models import Decision, Job
 from portal.lab import replays
 from portal.lab.rounds import export_case
-from scheduling.policies.time_shares.programs.deficits import Books
+from scheduling.policies.time_shares.programs.deficits import DeficitTable
 from scheduling.policies.time_shares.programs.last_answer import MEMORY
 from tests.portal.api import Api
 from tests.portal.world import World
@@ -178,7 +178,7 @@ def test_a_case_is_solved_to_the_shares_of_its_round(policy: str, tmp_path: Path
     answer = solve(case, policy, decision.policy_parameters, tmp_path)
     assert answer["status"] == "optimal"
     numbers = {str(job.pk): job.number for job in Job.objects.all()}
-    promised = Books.load(decision.plan["memory"][MEMORY]["books"]).by_job()
+    promised = DeficitTable.load(decision.plan["memory"][MEMORY]["books"]).by_job()
     wanted = {numbers[key]: by_type for key, by_type in promised.items()}
     assert len(wanted) > 1
     assert {job: shares for job, _, shares in answer["allocation"]} == {
@@ -200,7 +200,7 @@ def test_a_later_round_of_such_a_policy_knows_what_was_remembered(tmp_path: Path
     assert case["memory"]["policy"]
     answer = solve(case, "finish_time_fairness", decision.policy_parameters, tmp_path)
     numbers = {str(job.pk): job.number for job in Job.objects.all()}
-    promised = Books.load(decision.plan["memory"][MEMORY]["books"]).by_job()
+    promised = DeficitTable.load(decision.plan["memory"][MEMORY]["books"]).by_job()
     wanted = {numbers[key]: pytest.approx(by_type, abs=1e-6) for key, by_type in promised.items()}
     assert {job: shares for job, _, shares in answer["allocation"]} == wanted
 

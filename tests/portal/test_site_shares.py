@@ -14,7 +14,7 @@ from accounts.models import Project, User
 from accounts.services import create_project
 from accounts.slurm_names import set_slurm
 from portal.execution import executors
-from portal.readmodels.queue.priority_inputs import picture
+from portal.readmodels.queue.priority_inputs import gather_priority_inputs
 from portal.rounds import upkeep_tasks
 from portal.snapshot import site_shares
 from portal.snapshot.site_shares import factors_of
@@ -91,7 +91,7 @@ def test_rounds_and_pages_read_them(world: World, engine: Any) -> None:
     site_shares.note(world.cluster.pk, {("cv", "portal"): 0.125})
     view = take_snapshot(world.cluster, timezone.now())
     assert view.snapshot.site_factors["vision"][str(job.owner_id)] == 0.125
-    seen = picture(world.cluster, timezone.now())
+    seen = gather_priority_inputs(world.cluster, timezone.now())
     standing = seen.policy.scores_of(seen.snapshot, seen.snapshot.jobs).standings[Leaf("vision", str(job.owner_id))]
     assert standing.factor == 0.125
 

@@ -15,7 +15,7 @@ from portal.jobs.models.service_level import PreemptMode
 from portal.lifecycle.suspend import hold_job
 from portal.snapshot.newcomers import arrivals_of
 from portal.snapshot.rows import nodes_of, project_tree, qos_levels
-from portal.snapshot.run_version import Seen
+from portal.snapshot.run_version import RunVersion
 from portal.snapshot.take import ClusterView, jobs_to_plan, live_jobs, take_snapshot
 from portal.throughput import profiles
 from portal.throughput.job_profiles import job_profiles
@@ -288,7 +288,7 @@ def test_a_snapshot_is_of_its_moment_and_of_its_round(world: World) -> None:
     assert (found.snapshot.now, found.snapshot.seed, found.snapshot.memory) == (NOW.timestamp(), 41, {"a": 1})
     assert found.snapshot.prices == {"k1": 2.5}
     run = world.run(job)
-    assert found.seen == {str(job.pk): Seen(run.pk, State.WAITING_FOR_INITIAL_RESOURCE, 0, world.project.pk)}
+    assert found.seen == {str(job.pk): RunVersion(run.pk, State.WAITING_FOR_INITIAL_RESOURCE, 0, world.project.pk)}
 
 
 def test_a_project_weighs_on_a_cluster_what_was_said_of_that_cluster(world: World) -> None:

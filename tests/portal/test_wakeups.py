@@ -27,7 +27,7 @@ def test_after_a_long_round_the_next_one_waits(monkeypatch: pytest.MonkeyPatch) 
     rounds: list[Cluster] = []
     asked: list[float] = []
     monkeypatch.setattr(tasks, "_round", rounds.append)
-    monkeypatch.setattr(wake, "wake", lambda countdown_s, cluster_id: asked.append(countdown_s))
+    monkeypatch.setattr(wake, "schedule_round", lambda countdown_s, cluster_id: asked.append(countdown_s))
     wake.rest(0.05, pk)
     tasks.run_round()
     assert (len(rounds), asked) == (1, [])
@@ -50,7 +50,7 @@ def test_a_burst_asks_at_once_and_once_more_for_all_that_follows(monkeypatch: py
     monkeypatch.setattr(wake, "_BURST_S", 30.0)
     for _ in range(50):
         cache.delete(wake.ROUND_KEY)  # as the round does that begins
-        wake.wake()
+        wake.schedule_round()
     assert asked == [0.0, 30.0]
-    wake.wake(7.0)
+    wake.schedule_round(7.0)
     assert asked == [0.0, 30.0, 7.0]

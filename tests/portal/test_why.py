@@ -12,7 +12,7 @@ from django.utils import timezone
 from accounts.models import Guarantee, Membership, Project, Quota, User
 from portal.core import wake
 from portal.jobs.models import Displacement, Job, Node, Qos
-from portal.readmodels.jobs.expected_start import Said
+from portal.readmodels.jobs.expected_start import ExpectedStart
 from portal.readmodels.jobs.why_waiting import _one_gpu
 from scheduling.lifecycle import State
 from tests.portal.api import Api
@@ -191,7 +191,7 @@ def test_a_reclaimed_job_says_who_has_its_gpus_at_which_level_and_until_when(wor
     assert found["token"] == "resources"  # what it waits for now is another matter
     likely = timezone.now() + timedelta(hours=3)
     at = likely.timestamp()
-    said = Said(timezone.now().timestamp(), at, at, at)
+    said = ExpectedStart(timezone.now().timestamp(), at, at, at)
     cache.set(f"expected-start/{borrower.pk}", said, 600)
     gone = why(world, borrower)["displaced"]
     assert (gone["back_at"][:16], gone["back_basis"]) == (
@@ -294,6 +294,6 @@ def test_after_a_rename_a_round_comes_and_says_the_new_name(
     with django_capture_on_commit_callbacks() as after:
         Membership.objects.update(role="manager")
         assert Api(world.user).patch("projects/vision", {"name": "Seeing"}).status == 200
-    assert wake.wake in after
+    assert wake.schedule_round in after
     world.round()
     assert why(world, job)["text"].startswith("Project Seeing may have 0 jobs running")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from scheduling.policies.elastic.variance_greedy import UNITS, Kind, at, groups_of
+from scheduling.policies.elastic.variance_greedy import UNITS, JobKind, at, groups_of
 
 
 def scheduler(
-    kinds: list[Kind], seats: list[int], free: int, others: list[int], v_bound: float, rooms: list[int]
+    kinds: list[JobKind], seats: list[int], free: int, others: list[int], v_bound: float, rooms: list[int]
 ) -> list[int]:
     """GPU counts per job on one type, from the minimums `seats`; jobs are in queue order.
 
@@ -33,7 +33,7 @@ def scheduler(
     return plan
 
 
-def pick_plan(candidates: list[list[int]], kinds: list[Kind], others: list[int], v_bound: Fraction) -> list[int]:
+def pick_plan(candidates: list[list[int]], kinds: list[JobKind], others: list[int], v_bound: Fraction) -> list[int]:
     fair: list[list[int]] = []
     unfair: list[list[int]] = []
     for candidate in candidates:
@@ -43,12 +43,12 @@ def pick_plan(candidates: list[list[int]], kinds: list[Kind], others: list[int],
     return sorted(unfair, key=lambda plan: variance(plan, kinds, others))[0]
 
 
-def variance(plan: list[int], kinds: list[Kind], others: list[int]) -> Fraction:
+def variance(plan: list[int], kinds: list[JobKind], others: list[int]) -> Fraction:
     shares = [Fraction(at(kind.share[0], n), UNITS) for kind, n in zip(kinds, plan, strict=True)]
     shares += [Fraction(share, UNITS) for share in others]
     mean = sum(shares, Fraction(0)) / len(shares)
     return sum(((share - mean) ** 2 for share in shares), Fraction(0)) / len(shares)
 
 
-def throughput_sum(plan: list[int], kinds: list[Kind]) -> int:
+def throughput_sum(plan: list[int], kinds: list[JobKind]) -> int:
     return sum(at(kind.value[0], n) for kind, n in zip(kinds, plan, strict=True))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.capacity.cluster_view import view
-from scheduling.capacity.free_capacity import Stock
+from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.domain import Curve, Gang, Job, Limit, Snapshot
 from scheduling.domain.wording import span
 from scheduling.lifecycle import State
@@ -34,7 +34,7 @@ def trains(*gpus: int, left_s: float, **changes: Any) -> Job:
 
 def make(snapshot: Snapshot, kind: Any = "easy", **more: Any) -> Backfill:
     field = view(snapshot)
-    return Backfill(snapshot, field, Stock(snapshot, field), kind, **{"default_s": 500.0, **more})
+    return Backfill(snapshot, field, FreeCapacity(snapshot, field), kind, **{"default_s": 500.0, **more})
 
 
 def run(*jobs: Job, kind: Any = "easy", nodes: Any = 4, sizes: Any = "min", **changes: Any) -> Backfill:

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from scheduling.capacity.cluster_view import in_queue_order, queue_key, view
 from scheduling.domain import Job, Snapshot
 from scheduling.engine.time_sharing import job_columns
-from scheduling.engine.time_sharing.job_columns import Roll, roll_of
-from scheduling.engine.time_sharing.shares_ledger import Ledger, account
+from scheduling.engine.time_sharing.job_columns import JobColumns, columns_of
+from scheduling.engine.time_sharing.shares_ledger import TimeShareState, charge_elapsed
 from scheduling.lifecycle import State
 from scheduling.policies.time_shares.max_min_fairness import steps_per_level
-from scheduling.policies.time_shares.programs.cutting_planes import Tangents, optimise
-from scheduling.policies.time_shares.programs.deficits import Books
+from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, optimise
+from scheduling.policies.time_shares.programs.deficits import DeficitTable
 from scheduling.policies.time_shares.programs.groups import build
-from scheduling.policies.time_shares.programs.max_min import Climb, highest
+from scheduling.policies.time_shares.programs.max_min import MaxMinSearch, highest
 from scheduling.policies.time_shares.programs.ungroup import even
 from tests.builders import make_job, make_snapshot
 from tests.scheduling.strategies import snapshots
@@ -65,7 +65,7 @@ class Literal:
 def test_books_are_what_they_are_job_by_job(
     held: list[tuple[str, str, float]], shares: By, since_s: float, stay: list[str], most_s: float
 ) -> None:
-    literal, books = Literal(), Books()
+    literal, books = Literal(), DeficitTable()
     literal.shares = shares
     books = books.promising({(job,): by_type for job, by_type in shares.items()})
     for job, kind, seconds in held:
@@ -91,27 +91,27 @@ def test_books_are_what_they_are_job_by_job(
 
 @given(SHARES, st.lists(st.floats(-1e9, 1e9), min_size=12, max_size=12))
 def test_what_is_dumped_is_plain_and_read_again_to_the_last_bit(shares: By, figures: list[float]) -> None:
-    promised = Books().promising({(job,): by_type for job, by_type in shares.items()})
+    promised = DeficitTable().promising({(job,): by_type for job, by_type in shares.items()})
     books = replace(promised, had=np.resize(np.array(figures), promised.shares.shape))
-    again = Books.load(json.loads(json.dumps(books.dump())))
+    again = DeficitTable.load(json.loads(json.dumps(books.dump())))
     assert (again.jobs, again.types) == (books.jobs, books.types)
     assert np.array_equal(again.shares, books.shares)
     assert np.array_equal(again.had, books.had)
-    assert Books.load(books.dump()) is books
+    assert DeficitTable.load(books.dump()) is books
 
 
 def test_members_of_a_pair_take_turns_in_its_time() -> None:
     shares: Mapping[tuple[str, ...], Mapping[str, float]] = {("x",): {"a": 0.25}, ("x", "y"): {"a": 0.5, "b": 0.25}}
-    assert Books().promising(shares).by_job() == {"x": {"a": 0.5, "b": 0.125}, "y": {"a": 0.25, "b": 0.125}}
+    assert DeficitTable().promising(shares).by_job() == {"x": {"a": 0.5, "b": 0.125}, "y": {"a": 0.25, "b": 0.125}}
 
 
 def test_nobody_is_promised_what_a_later_answer_does_not_say() -> None:
-    books = Books().promising({("x",): {"a": 1.0}, ("y",): {"b": 1.0}}).promising({("y",): {"a": 0.5}})
+    books = DeficitTable().promising({("x",): {"a": 1.0}, ("y",): {"b": 1.0}}).promising({("y",): {"a": 0.5}})
     assert books.by_job() == {"y": {"a": 0.5}}
 
 
 def test_types_of_which_nobody_has_or_is_owed_anything_are_forgotten() -> None:
-    books = Books()
+    books = DeficitTable()
     for n in range(5):  # as windows give pools new names
         books = books.promising({("x",): {f"a of window {n}": 1.0}}).settled(0.0, 100.0)
     assert books.types == ("a of window 4",)
@@ -122,8 +122,8 @@ def test_time_counts_from_when_the_gpus_were_given_or_the_last_look() -> None:
     other = make_job(number=2, holds=[1], type="a", submitted_at=100.0)
     coming = replace(make_job(number=3, holds=[2], type="a"), state=State.STANDBY)
     snapshot = make_snapshot(one, other, coming, make_job(number=4), now=1000.0)
-    ledger = Ledger(at=400.0, began={other.id: 700.0})
-    account(ledger, roll_of(snapshot, view(snapshot)), snapshot.now)
+    ledger = TimeShareState(at=400.0, began={other.id: 700.0})
+    charge_elapsed(ledger, columns_of(snapshot, view(snapshot)), snapshot.now)
     assert ledger.books.jobs == tuple(job.id for job in snapshot.jobs)
     assert ledger.books.had.ravel().tolist() == [600.0, 300.0, 0.0, 0.0]
 
@@ -131,16 +131,16 @@ def test_time_counts_from_when_the_gpus_were_given_or_the_last_look() -> None:
 # The roll --------------------------------------------------------------------------------------------
 
 
-def as_plain(roll: Roll) -> tuple[object, ...]:
+def as_plain(roll: JobColumns) -> tuple[object, ...]:
     kinds = [roll.types[kind] if kind >= 0 else None for kind in roll.kinds.tolist()]
     return roll.ids, kinds, roll.submitted_at.tolist(), roll.restart_cost_s.tolist(), roll.digests.tolist()
 
 
-def afresh(snapshot: Snapshot) -> Roll:
+def afresh(snapshot: Snapshot) -> JobColumns:
     before = job_columns._Latest.roll
-    job_columns._Latest.roll = Roll((), (), *job_columns._empty(0), True, ())
+    job_columns._Latest.roll = JobColumns((), (), *job_columns._empty(0), True, ())
     try:
-        return roll_of(snapshot, view(snapshot))
+        return columns_of(snapshot, view(snapshot))
     finally:
         job_columns._Latest.roll = before
 
@@ -159,7 +159,7 @@ def test_a_roll_after_others_is_what_it_is_afresh(snapshot: Snapshot, data: st.D
         if data.draw(coin):
             jobs.append(make_job(type="b"))
         snapshot = replace(snapshot, jobs=tuple(jobs), now=snapshot.now + data.draw(st.sampled_from([0.0, 10.0])))
-        assert as_plain(roll_of(snapshot, view(snapshot))) == as_plain(afresh(snapshot))
+        assert as_plain(columns_of(snapshot, view(snapshot))) == as_plain(afresh(snapshot))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(1, 3), st.integers(0, 9))))
@@ -181,12 +181,12 @@ def test_a_level_that_alike_jobs_reach_is_the_one_by_levels(snapshot: Snapshot) 
         return
     per_level = steps_per_level(found)
     assert even(found, per_level)
-    level, values = highest(found, Climb(per_level), "highs", 10.0)
+    level, values = highest(found, MaxMinSearch(per_level), "highs", 10.0)
     costs = np.zeros(len(found.columns) + 1)
     costs[-1] = 1.0
-    tangents = Tangents(found, found.program(costs, extra=1))
+    tangents = CuttingPlanes(found, found.program(costs, extra=1))
     start = float(np.min(found.fastest[found.group_of] / per_level))
-    by_levels, _, _ = optimise(tangents, Climb(per_level).needs, start, "highs", 10.0)
+    by_levels, _, _ = optimise(tangents, MaxMinSearch(per_level).needs, start, "highs", 10.0)
     assert level == pytest.approx(by_levels, rel=1e-7, abs=1e-9)
     assert isinstance(values, np.ndarray)
     program = found.program()

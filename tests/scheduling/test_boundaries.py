@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from scheduling.capacity.cluster_view import view
-from scheduling.capacity.free_capacity import Stock
-from scheduling.capacity.quota_headroom import Rooms, broken, cut_down
+from scheduling.capacity.free_capacity import FreeCapacity
+from scheduling.capacity.quota_headroom import QuotaHeadroom, exceeds_quota, trim_to_quota
 from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, Snapshot
 from scheduling.engine import rounds
 from scheduling.engine.placement import Board, Request, lay_out
-from scheduling.engine.reclaim.reasons import Taking
-from scheduling.engine.reclaim.reclaim import _Reclaiming
+from scheduling.engine.reclaim.reasons import ReclaimGrant
+from scheduling.engine.reclaim.reclaim import _VictimSearch
 from scheduling.engine.rounds import plan_round
 from scheduling.engine.time_sharing import rounds as timesharing
-from scheduling.engine.time_sharing.allocation_builder import Hands
-from scheduling.engine.time_sharing.shares_ledger import Ledger
+from scheduling.engine.time_sharing.allocation_builder import AllocationBuilder
+from scheduling.engine.time_sharing.shares_ledger import TimeShareState
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.queue.backfill import Backfill
@@ -46,13 +46,13 @@ def limited_to(most: int, *jobs: Job, kind: Any = "gpus", type: str | None = Non
 def test_a_limit_is_passed_by_more_than_it_is_already(most: int, count: int, passed: bool) -> None:
     snapshot = limited_to(most, make_job(holds=(0, 1, 2, 3)))
     (job,) = snapshot.jobs
-    assert broken(view(snapshot), {job.id: Gang("titan_xp", count)}) == passed
+    assert exceeds_quota(view(snapshot), {job.id: Gang("titan_xp", count)}) == passed
 
 
 @in_turn(("most", "passed"), [(1, True), (2, False), (3, False)])
 def test_a_limit_of_jobs_counts_jobs(most: int, passed: bool) -> None:
     snapshot = limited_to(most, make_job(holds=(0, 1, 2)), make_job(gpus=1), kind="running_jobs")
-    assert broken(view(snapshot), {job.id: Gang("titan_xp", 1) for job in snapshot.jobs}) == passed
+    assert exceeds_quota(view(snapshot), {job.id: Gang("titan_xp", 1) for job in snapshot.jobs}) == passed
 
 
 def test_a_limit_of_one_type_leaves_the_other() -> None:
@@ -60,10 +60,10 @@ def test_a_limit_of_one_type_leaves_the_other() -> None:
     snapshot = limited_to(2, make_job(curve=make_curve()), type="a", nodes=nodes)
     (job,) = snapshot.jobs
     field = view(snapshot)
-    assert broken(field, {job.id: Gang("a", 3)})
-    assert not broken(field, {job.id: Gang("a", 2)})
-    assert not broken(field, {job.id: Gang("b", 4)})
-    rooms = Rooms(field)
+    assert exceeds_quota(field, {job.id: Gang("a", 3)})
+    assert not exceeds_quota(field, {job.id: Gang("a", 2)})
+    assert not exceeds_quota(field, {job.id: Gang("b", 4)})
+    rooms = QuotaHeadroom(field)
     assert (rooms.most(job, "a"), rooms.most(job, "b") > 10**9) == (2, True)
 
 
@@ -71,7 +71,7 @@ def test_a_limit_of_one_type_leaves_the_other() -> None:
 def test_a_plan_is_cut_down_to_the_limit_and_not_below_the_least_gang(most: int, gpus: int) -> None:
     snapshot = limited_to(most, make_job(min_gpus=2, max_gpus=6))
     (job,) = snapshot.jobs
-    kept, reasons = cut_down(view(snapshot), {job.id: Gang("titan_xp", 6)})
+    kept, reasons = trim_to_quota(view(snapshot), {job.id: Gang("titan_xp", 6)})
     assert kept.get(job.id, Gang("titan_xp", 0)).count == gpus
     assert (job.id in reasons) == (gpus == 0)
 
@@ -80,10 +80,10 @@ def test_who_runs_keeps_what_it_has_where_growth_and_starts_are_cut() -> None:
     runs, waits = make_job(holds=(0, 1, 2)), make_job(gpus=1)
     snapshot = limited_to(3, runs, waits)
     counts = {runs.id: Gang("titan_xp", 5), waits.id: Gang("titan_xp", 1)}
-    kept, reasons = cut_down(view(snapshot), counts)
+    kept, reasons = trim_to_quota(view(snapshot), counts)
     assert kept == {runs.id: Gang("titan_xp", 3)}
     assert reasons[waits.id].token == "quota"
-    kept, _ = cut_down(view(snapshot), {runs.id: Gang("titan_xp", 2), waits.id: Gang("titan_xp", 1)})
+    kept, _ = trim_to_quota(view(snapshot), {runs.id: Gang("titan_xp", 2), waits.id: Gang("titan_xp", 1)})
     assert kept == {runs.id: Gang("titan_xp", 2), waits.id: Gang("titan_xp", 1)}
 
 
@@ -118,16 +118,16 @@ def test_a_taking_that_fails_leaves_limits_and_gpus_as_they_were() -> None:
     row = Guarantee("speech", 2)
     snapshot = limited_to(3, *borrowers, *rigid, owner, nodes=nodes, guarantees=(row,), settings={"multi_node": False})
     *first, _, _, last = snapshot.jobs
-    taker = _Reclaiming(snapshot, view(snapshot), load_policy("fifo_gang", {}))
+    taker = _VictimSearch(snapshot, view(snapshot), load_policy("fifo_gang", {}))
     left, free = dict(taker.stock.rooms.left), [list(gpus) for gpus in taker.board.free]
-    assert not taker._take(Taking(last, Gang("titan_xp", 2), (), row, tuple(first)))
+    assert not taker._take(ReclaimGrant(last, Gang("titan_xp", 2), (), row, tuple(first)))
     assert taker.stock.rooms.left == left
     assert [list(gpus) for gpus in taker.board.free] == free
     assert taker.found.takings == []
     beside = [replace(borrowers[0], gpu_ids=(0,)), replace(rigid[0], gpu_ids=(1,), restartable=True)]
     roomy = limited_to(3, *beside, owner, nodes=make_nodes(2), guarantees=(row,), settings={"multi_node": False})
-    taker = _Reclaiming(roomy, view(roomy), load_policy("fifo_gang", {}))
-    assert taker._take(Taking(roomy.jobs[-1], Gang("titan_xp", 2), (), row, roomy.jobs[:2]))
+    taker = _VictimSearch(roomy, view(roomy), load_policy("fifo_gang", {}))
+    assert taker._take(ReclaimGrant(roomy.jobs[-1], Gang("titan_xp", 2), (), row, roomy.jobs[:2]))
     assert (taker.stock.rooms.left["l"], taker.found.takings[0].gpus) == (1, (0, 1))
 
 
@@ -207,7 +207,7 @@ def test_who_cannot_grow_keeps_what_it_holds_and_large_gangs_come_before_small_o
 
 def backfill(snapshot: Snapshot, kind: Any = "easy") -> Backfill:
     field = view(snapshot)
-    return Backfill(snapshot, field, Stock(snapshot, field), kind, default_s=500.0)
+    return Backfill(snapshot, field, FreeCapacity(snapshot, field), kind, default_s=500.0)
 
 
 def on_part(gpu: int, steps: float, **more: Any) -> Job:
@@ -294,9 +294,9 @@ def test_nobody_is_given_a_gang_on_which_it_cannot_train(
     snapshot = make_snapshot(job)
     field = view(snapshot)
     monkeypatch.setattr(timesharing, "_ranked", lambda *_: [(job, "titan_xp")])
-    hands, policy = Hands(field), load_policy("max_min_fairness", {})
+    hands, policy = AllocationBuilder(field), load_policy("max_min_fairness", {})
     monkeypatch.setattr(timesharing, "_fill", lambda *_: None)
-    timesharing._give(Ledger.load({}), snapshot, field, policy, hands)
+    timesharing._give(TimeShareState.load({}), snapshot, field, policy, hands)
     assert hands.counts == ({job.id: Gang("titan_xp", 1)} if given else {})
 
 

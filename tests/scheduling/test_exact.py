@@ -13,7 +13,7 @@ from scheduling.errors import SolverError
 from scheduling.policies import load_policy
 from scheduling.policies.elastic import f_scheduling_exact
 from scheduling.policies.elastic.f_scheduling import pose, solve
-from scheduling.policies.elastic.variance_program import Choice, Work, best_plan
+from scheduling.policies.elastic.variance_program import Choice, SearchBudget, best_plan
 from tests.builders import make_curve, make_job, make_snapshot
 
 
@@ -36,7 +36,7 @@ def test_it_equals_brute_force_and_is_never_below_a_fair_greedy(
         for counts in product(*(range(kind.low[0], len(kind.value[0])) for kind in problem.kinds))
         if sum(counts) <= gpus and (choice := Choice.of(problem, [(0, n) for n in counts])).variance < bound
     ]
-    found = best_plan(problem, greedy, bound, Work(1_000, 10_000))
+    found = best_plan(problem, greedy, bound, SearchBudget(1_000, 10_000))
     if not fair:
         assert found is None
         return

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Gang, Move
-from scheduling.engine.consolidation import gather
+from scheduling.engine.consolidation import consolidate_gangs
 from scheduling.engine.placement import Board, Request
 from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
@@ -26,7 +26,7 @@ def running(*held: int, spread_factor: float = 0.25, steps: float = 100_000.0, *
 def gathered(*requests: Request) -> list[tuple[int, ...]]:
     placed = {request.job.id: request.held for request in requests}
     board = Board(NODES, [gpu for request in requests for gpu in request.held])
-    gather(board, requests, placed)
+    consolidate_gangs(board, requests, placed)
     everybody = [gpu for gpus in placed.values() for gpu in gpus]
     free = [gpu for gpus in board.free for gpu in gpus]
     assert sorted(everybody + free) == list(range(8))

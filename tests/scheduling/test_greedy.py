@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from scheduling.capacity.cluster_view import view
 from scheduling.policies import load_policy
 from scheduling.policies.elastic.f_scheduling import Parameters, bound_hint, pose
-from scheduling.policies.elastic.variance_greedy import UNITS, Greedy, Kind
+from scheduling.policies.elastic.variance_greedy import UNITS, Greedy, JobKind
 from tests.builders import make_curve, make_job, make_snapshot
 from tests.scheduling.literal import scheduler
 
 
 @st.composite
-def kinds(draw: st.DrawFn) -> Kind:
+def kinds(draw: st.DrawFn) -> JobKind:
     steps = draw(st.lists(st.integers(0, 4), min_size=1, max_size=7))
     if draw(st.booleans()):
         steps = [step * draw(st.integers(1, 10**6)) for step in steps]
@@ -27,7 +27,9 @@ def kinds(draw: st.DrawFn) -> Kind:
     low = draw(st.integers(1, 3))
     high = draw(st.integers(low, 12))
     worth = tuple(value * UNITS // 1000 for value in values) if draw(st.booleans()) else shares
-    return Kind((worth,), (shares,), (low,), (high,), groups=draw(st.sampled_from([(), ((0,),), ((1,),), ((0, 1),)])))
+    return JobKind(
+        (worth,), (shares,), (low,), (high,), groups=draw(st.sampled_from([(), ((0,),), ((1,),), ((0, 1),)]))
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -40,7 +42,7 @@ def kinds(draw: st.DrawFn) -> Kind:
     bound=st.sampled_from([0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5]),
 )
 def test_it_equals_listing_1(
-    pool: list[Kind], picks: list[int], free: int, others: list[int], rooms: list[int], bound: float
+    pool: list[JobKind], picks: list[int], free: int, others: list[int], rooms: list[int], bound: float
 ) -> None:
     jobs = [pool[pick % len(pool)] for pick in picks]
     lows = [kind.low[0] for kind in jobs]
@@ -67,7 +69,7 @@ def test_the_policy_equals_listing_1_on_one_type(curves: list[list[float]], gpus
 
 @settings(max_examples=60, deadline=None)
 @given(pool=st.lists(kinds(), min_size=2, max_size=6), free=st.integers(0, 20))
-def test_variance_is_that_of_the_plan(pool: list[Kind], free: int) -> None:
+def test_variance_is_that_of_the_plan(pool: list[JobKind], free: int) -> None:
     greedy = Greedy(pool, [(0, kind.low[0]) for kind in pool], [free], [], 0.05, [30, 30])
     seats = greedy.run()
     shares = [kind.share[0][min(n, len(kind.share[0]) - 1)] / UNITS for kind, (_, n) in zip(pool, seats, strict=True)]

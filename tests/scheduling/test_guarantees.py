@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduling.capacity.cluster_view import view
-from scheduling.capacity.guarantee_usage import Book
+from scheduling.capacity.guarantee_usage import GuaranteeUsage
 from scheduling.domain import Entity, Gang, Guarantee, Job, Limit, Plan, Qos, Snapshot
 from scheduling.engine.reclaim.reclaim import CLAIMS, LEAVE_S, _sizes
 from scheduling.engine.rounds import plan_round
@@ -245,13 +245,13 @@ def test_borrowers_are_not_looked_at_again_for_each_owner_alike(monkeypatch: pyt
     """Owners that have waited for different times, each with a limit of its own, and cannot be served: because of that
     limit, or since the others run within a guarantee of their own."""
     asked = list[str]()
-    is_safe = Book.is_safe
+    is_safe = GuaranteeUsage.is_safe
 
-    def count(self: Book, job: Job, from_job: Job) -> bool:
+    def count(self: GuaranteeUsage, job: Job, from_job: Job) -> bool:
         asked.append(job.id)
         return is_safe(self, job, from_job)
 
-    monkeypatch.setattr(Book, "is_safe", count)
+    monkeypatch.setattr(GuaranteeUsage, "is_safe", count)
     others = [make_job(gpus=2, holds=(n, n + 1), project="vision") for n in range(0, 60, 2)]
     owners = [make_job(gpus=50, project="speech", limits=(f"user{n}",)) for n in range(20)]
     most = 4 if why == "limit" else 100
@@ -312,7 +312,7 @@ def test_no_gpu_twice_and_nobody_taken_who_may_not_be(name: str, snapshot: Snaps
         memory = {CLAIMS: {job.id: snapshot.now - 10_000 for job in snapshot.jobs}}
         snapshot = replace(snapshot, memory=memory)
     plan = plan_round(snapshot, load(name))
-    book, jobs = Book(snapshot), {job.id: job for job in snapshot.jobs}
+    book, jobs = GuaranteeUsage(snapshot), {job.id: job for job in snapshot.jobs}
     after = {job.id: job.gpu_ids for job in snapshot.jobs} | {move.job_id: move.gpu_ids for move in plan.moves}
     counts = Counter(gpu for ids in after.values() for gpu in ids)
     assert not counts or max(counts.values()) == 1
@@ -341,7 +341,7 @@ def test_after_its_time_no_claim_is_left_that_borrowers_could_serve(name: str, s
         replace(job, gpu_ids=moves[job.id].gpu_ids, gang=moves[job.id].gang) if job.id in moves else job
         for job in snapshot.jobs
     ]
-    book = Book(replace(snapshot, jobs=tuple(now)))
+    book = GuaranteeUsage(replace(snapshot, jobs=tuple(now)))
     usable = {gpu: node.type for node in snapshot.nodes if node.schedulable and not node.lost for gpu in node.gpu_ids}
     held = {gpu for job in now for gpu in job.gpu_ids}
     # What an assignment that is withdrawn in this round leaves is planned in the next, which follows at once.

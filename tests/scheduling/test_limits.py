@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.capacity.cluster_view import view
-from scheduling.capacity.quota_headroom import Rooms, broken, cut_down
+from scheduling.capacity.quota_headroom import QuotaHeadroom, exceeds_quota, trim_to_quota
 from scheduling.domain import Gang, Job, Limit, Snapshot
 from scheduling.lifecycle import State
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
@@ -20,8 +20,8 @@ TYPES = {"a": make_curve(), "b": make_curve()}
 NODES = (*make_nodes(8, type="a"), *make_nodes(8, type="b", first_id=10))
 
 
-def rooms(limits: Mapping[str, Limit], *jobs: Job) -> Rooms:
-    return Rooms(view(make_snapshot(*jobs, nodes=NODES, limits=limits)))
+def rooms(limits: Mapping[str, Limit], *jobs: Job) -> QuotaHeadroom:
+    return QuotaHeadroom(view(make_snapshot(*jobs, nodes=NODES, limits=limits)))
 
 
 def bound(*limits: str, **changes: Any) -> Job:
@@ -163,7 +163,7 @@ def cut(
 ) -> tuple[dict[str, Gang], dict[str, str]]:
     pairs = list(counts.items()) if isinstance(counts, Mapping) else counts
     snapshot = make_snapshot(*(job for job, _ in pairs), *others, nodes=NODES, limits=limits)
-    kept, reasons = cut_down(view(snapshot), {job.id: gang for job, gang in pairs})
+    kept, reasons = trim_to_quota(view(snapshot), {job.id: gang for job, gang in pairs})
     return kept, {key: reason.token for key, reason in reasons.items()}
 
 
@@ -251,7 +251,7 @@ def test_what_a_job_had_before_it_was_queued_again_is_no_longer_held(count: int,
     """It is reported with the gang that it had; its GPUs are gone."""
     again = replace(held(0, 1, 2, 3), state=State.WAITING_FOR_RESOURCE, gpu_ids=())
     snapshot = make_snapshot(again, nodes=NODES, limits={"l": Limit("gpus", 2)})
-    assert broken(view(snapshot), {again.id: Gang("a", count)}) == passed
+    assert exceeds_quota(view(snapshot), {again.id: Gang("a", count)}) == passed
 
 
 @st.composite
@@ -284,8 +284,8 @@ def test_a_plan_cut_down_breaks_no_limit_and_takes_nothing_from_who_runs(
 ) -> None:
     snapshot, counts = plan
     field = view(snapshot)
-    kept, reasons = cut_down(field, counts)
-    assert not broken(field, kept)
+    kept, reasons = trim_to_quota(field, counts)
+    assert not exceeds_quota(field, kept)
     assert kept.keys() <= counts.keys()
     for job in snapshot.jobs:
         if job.id not in counts:
@@ -298,8 +298,8 @@ def test_a_plan_cut_down_breaks_no_limit_and_takes_nothing_from_who_runs(
             assert reasons[job.id].token in ("quota", "quota_jobs")
         else:
             assert (now.type, job.min_gpus <= now.count <= planned.count) == (planned.type, True)
-    rooms = Rooms(field)
-    for job in field.taking_part:
+    rooms = QuotaHeadroom(field)
+    for job in field.candidates:
         if job.id in counts:
             rooms.book(job, counts[job.id])
     stay = all(job.gang is None or job.gang.type == counts[job.id].type for job in snapshot.jobs if job.id in counts)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.capacity.node_capacity import Demand, Yard
+from scheduling.capacity.node_capacity import Demand, NodeCapacity
 from scheduling.domain import WHOLE, Curve, Guarantee, Job, Limit, Node, Snapshot, Window
 from scheduling.engine.explain.unschedulable import could_hold
 from scheduling.engine.rounds import plan_round
@@ -20,7 +20,7 @@ from scheduling.errors import InvalidParameters
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
 from scheduling.policies.packing.fragmentation import Classes, fragmentation
-from scheduling.policies.packing.genetic_fitness import Trial
+from scheduling.policies.packing.genetic_fitness import FitnessTrial
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.cases import in_turn
 
@@ -88,7 +88,7 @@ def test_nothing_is_given_twice_and_nobody_waits_who_fits(name: str, snapshot: S
         assert ram[one.name] <= (one.memory_mib or 0)
         assert all(memory[gpu] <= (one.gpu_memory_mib or 0) for gpu in one.gpu_ids)
     running = [replace(job, gpu_ids=gpus[job.id]) for job in snapshot.jobs if job.id in gpus]
-    yard = Yard(snapshot, running)
+    yard = NodeCapacity(snapshot, running)
     assert all(not len(yard.fitting(Demand.of(job))) for job in snapshot.jobs if job.id not in gpus)
 
 
@@ -113,7 +113,7 @@ def test_in_turns_nodes_follow_each_other_over_rounds() -> None:
 def test_fragments_are_what_no_usual_job_can_use() -> None:
     """Two devices with 600 and 300 free: to halves the 300 are scraps, to a whole job all is, to quarters nothing."""
     snapshot = make_snapshot(part(400, holds=(0,)), part(700, holds=(1,)), nodes=[node("a", 2, 0)])
-    yard = Yard(snapshot, snapshot.jobs)
+    yard = NodeCapacity(snapshot, snapshot.jobs)
 
     def lost(**often: float) -> float:
         demands = {"half": 500, "whole": WHOLE, "quarter": 250}
@@ -188,9 +188,9 @@ def test_beyond_its_size_the_exact_policy_is_best_fit() -> None:
 @settings(max_examples=25, deadline=None)
 @given(snapshot=snapshots(), data=st.data())
 def test_a_trial_is_what_booking_one_after_the_other_comes_to(snapshot: Snapshot, data: st.DataObject) -> None:
-    yard, demands = Yard(snapshot, ()), [Demand.of(job) for job in snapshot.jobs]
+    yard, demands = NodeCapacity(snapshot, ()), [Demand.of(job) for job in snapshot.jobs]
     rows = np.arange(len(yard.nodes))
-    trial = Trial(yard, demands, rows)
+    trial = FitnessTrial(yard, demands, rows)
     guess = st.lists(st.integers(-1, len(rows) - 1), min_size=len(demands), max_size=len(demands))
     guesses = np.array(data.draw(st.lists(guess, min_size=1, max_size=4)), dtype=np.int64)
     found = trial.placed(guesses)

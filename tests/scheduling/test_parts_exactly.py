@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from scheduling.capacity.cluster_view import view
-from scheduling.capacity.free_capacity import Stock
-from scheduling.capacity.quota_headroom import _least, cut_down
+from scheduling.capacity.free_capacity import FreeCapacity
+from scheduling.capacity.quota_headroom import _least, trim_to_quota
 from scheduling.domain import WHOLE, Curve, Gang, Job, Snapshot
 from scheduling.domain.wording import span
 from scheduling.engine import rounds
 from scheduling.engine.explain.outcome import Layout
 from scheduling.engine.time_sharing import rounds as timesharing
-from scheduling.engine.time_sharing.allocation_builder import Hands
+from scheduling.engine.time_sharing.allocation_builder import AllocationBuilder
 from scheduling.policies.queue.backfill import Backfill
 from scheduling.simulator.meter import Meter
 from tests.builders import make_job, make_nodes, make_snapshot
@@ -32,7 +32,7 @@ TYPE = "titan_xp"
 def test_a_limit_of_jobs_bounds_no_gpus(most: int, gpus: int) -> None:
     snapshot = limited_to(most, make_job(min_gpus=1, max_gpus=6), kind="running_jobs")
     (job,) = snapshot.jobs
-    kept, reasons = cut_down(view(snapshot), {job.id: Gang(TYPE, 4)})
+    kept, reasons = trim_to_quota(view(snapshot), {job.id: Gang(TYPE, 4)})
     assert kept.get(job.id, Gang(TYPE, 0)).count == gpus
     assert [reason.token for reason in reasons.values()] == ([] if gpus else ["quota_jobs"])
 
@@ -40,7 +40,7 @@ def test_a_limit_of_jobs_bounds_no_gpus(most: int, gpus: int) -> None:
 def test_who_is_to_leave_leaves_and_its_room_is_given_to_others() -> None:
     leaves, comes = make_job(holds=(0, 1, 2)), make_job(min_gpus=1, max_gpus=3)
     snapshot = limited_to(3, leaves, comes)
-    kept, reasons = cut_down(view(snapshot), {comes.id: Gang(TYPE, 3)})
+    kept, reasons = trim_to_quota(view(snapshot), {comes.id: Gang(TYPE, 3)})
     assert (kept, reasons) == ({comes.id: Gang(TYPE, 3)}, {})
 
 
@@ -75,7 +75,7 @@ def test_a_span_is_said_in_one_unit(seconds: float, said: str) -> None:
 
 def backfill(snapshot: Snapshot, **more: Any) -> Backfill:
     field = view(snapshot)
-    return Backfill(snapshot, field, Stock(snapshot, field), more.pop("kind", "easy"), default_s=500.0, **more)
+    return Backfill(snapshot, field, FreeCapacity(snapshot, field), more.pop("kind", "easy"), default_s=500.0, **more)
 
 
 @pytest.mark.parametrize(("sizes", "most", "count"), [("min", 4, 1), ("max", 4, 4), ("max", None, 1), ("min", None, 1)])
@@ -164,7 +164,7 @@ def test_several_compete_where_two_would_fit(waiting: int, free: int, compete: b
     holds = make_job(holds=(0,))
     queue = [make_job(gpus=2) for _ in range(waiting)]
     field = view(make_snapshot(holds, *queue, make_job(gpus=5), nodes=1 + free))
-    assert timesharing._compete(field, Hands(field)) is compete
+    assert timesharing._compete(field, AllocationBuilder(field)) is compete
 
 
 # The meter --------------------------------------------------------------------------------------------------

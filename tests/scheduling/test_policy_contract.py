@@ -64,7 +64,7 @@ def _capacity_and_limits_are_kept(snapshot: Snapshot, counts: Mapping[str, Gang]
 
 def _who_runs_or_is_locked_stays(name: str, snapshot: Snapshot, counts: Mapping[str, Gang]) -> None:
     """Of those that run only a policy that says that it preempts may leave some out."""
-    fixed = {job.id for job in view(snapshot).fixed}
+    fixed = {job.id for job in view(snapshot).pinned}
     for job in snapshot.jobs:
         if job.gpu_ids and (name in KEEPING or job.id in fixed):
             assert job.id in counts
@@ -201,7 +201,7 @@ class Heedless:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(replace(snapshot, limits={}, jobs=tuple(replace(job, limits=()) for job in snapshot.jobs)))
-        counts = {job.id: job.gang for job in (*field.fixed, *field.running) if job.gang}
+        counts = {job.id: job.gang for job in (*field.pinned, *field.running) if job.gang}
         free = dict(field.free)
         for job in field.running:
             free[counts[job.id].type] -= counts[job.id].count

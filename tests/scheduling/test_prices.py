@@ -14,16 +14,16 @@ from scheduling.domain import Curve, Entity, Snapshot
 from scheduling.policies import load_policy
 from scheduling.policies.time_shares.hierarchical import share_out, tree, vessel_of
 from scheduling.policies.time_shares.max_min_fairness import steps_per_level
-from scheduling.policies.time_shares.programs.column_prices import Market, optimise_market
-from scheduling.policies.time_shares.programs.cutting_planes import Tangents, optimise
+from scheduling.policies.time_shares.programs.column_prices import ColumnPrices, optimise_market
+from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, optimise
 from scheduling.policies.time_shares.programs.groups import ByJob, Fractions, build
-from scheduling.policies.time_shares.programs.max_min import Climb, Race, highest, soonest
+from scheduling.policies.time_shares.programs.max_min import MakespanSearch, MaxMinSearch, highest, soonest
 from scheduling.policies.time_shares.programs.max_sum import Offers
-from scheduling.policies.time_shares.programs.pricing_problem import Alike, Choices
+from scheduling.policies.time_shares.programs.pricing_problem import JobClass, PricingProblem
 from scheduling.policies.time_shares.programs.throughput_per_cost import best_ratio, best_value, cost_of_columns
 from scheduling.policies.time_shares.programs.ungroup import achieved, expand
 from scheduling.policies.time_shares.programs.water_filling import Active, fill
-from scheduling.policies.time_shares.programs.water_filling_by_price import pour
+from scheduling.policies.time_shares.programs.water_filling_by_price import fill_by_price
 from scheduling.solvers.lp import Engine, Floats
 from tests.builders import make_job, make_nodes, make_snapshot
 from tests.scheduling.test_fractions import problems as with_few_kinds
@@ -79,10 +79,10 @@ def check(found: Fractions, shares: Floats, needs: Floats) -> None:
     assert (reached >= needs * (1 - 1e-7) - 1e-9).all()
 
 
-def by_prices(found: Fractions, demand: Climb | Race, *, maximise: bool) -> tuple[float, Floats]:
-    alike = Alike.by(found.group_of, *demand.keys)
-    choices, units = Choices(found, alike), demand.of(alike.first)
-    market = Market(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
+def by_prices(found: Fractions, demand: MaxMinSearch | MakespanSearch, *, maximise: bool) -> tuple[float, Floats]:
+    alike = JobClass.by(found.group_of, *demand.keys)
+    choices, units = PricingProblem(found, alike), demand.of(alike.first)
+    market = ColumnPrices(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
     reached = optimise_market(market, *LIMITS)
     return reached.theta, reached.shares[:, alike.unit_of]
 
@@ -93,7 +93,7 @@ def test_the_highest_level_is_the_one_by_rows(snapshot: Snapshot) -> None:
     found = build(snapshot)
     if not found.jobs:
         return
-    climb = Climb(steps_per_level(found) * np.array([job.weight for job in found.jobs]))
+    climb = MaxMinSearch(steps_per_level(found) * np.array([job.weight for job in found.jobs]))
     level, shares = by_prices(found, climb, maximise=True)
     assert level == pytest.approx(highest(found, climb, *LIMITS)[0], rel=1e-8)
     check(found, shares, climb.per_level * level)
@@ -108,7 +108,10 @@ def test_the_soonest_end_is_the_one_by_rows(snapshot: Snapshot) -> None:
     steps = np.array([job.remaining_steps for job in found.jobs])
     spent = np.array([snapshot.now - job.submitted_at for job in found.jobs])
     alone = (found.throughput * found.isolated).sum(axis=1)[found.group_of]
-    for race in (Race(steps, np.ones(len(steps)), np.zeros(len(steps))), Race(steps, steps / alone, spent)):
+    for race in (
+        MakespanSearch(steps, np.ones(len(steps)), np.zeros(len(steps))),
+        MakespanSearch(steps, steps / alone, spent),
+    ):
         theta, shares = by_prices(found, race, maximise=False)
         assert theta == pytest.approx(soonest(found, race, *LIMITS)[0], rel=1e-7)
         check(found, shares, race.needs(theta)[0])
@@ -164,7 +167,7 @@ def test_levels_of_a_tree_are_the_literal_ones(snapshot: Snapshot) -> None:
     root = tree(found.jobs, snapshot.entities)
 
     alike, vessel = vessel_of(root, found, weights)
-    level, values = pour(found, alike, vessel, per_level[alike.first], weights[alike.first], *LIMITS)
+    level, values = fill_by_price(found, alike, vessel, per_level[alike.first], weights[alike.first], *LIMITS)
     assert level == pytest.approx(literal_hierarchy(snapshot), rel=1e-5, abs=1e-5)
     assert isinstance(values, ByJob)
     check(found, values.shares, level * per_level)
@@ -185,7 +188,7 @@ def test_levels_with_shared_gpus_are_those_step_by_step(snapshot: Snapshot) -> N
         return rate
 
     alike, vessel = vessel_of(root, found, weights)
-    level, values = pour(found, alike, vessel, per_level[alike.first], weights[alike.first], *LIMITS)
+    level, values = fill_by_price(found, alike, vessel, per_level[alike.first], weights[alike.first], *LIMITS)
     assert level == pytest.approx(fill(found, per_level, rates, *LIMITS)[0], rel=1e-6, abs=1e-7)
     reached = achieved(found, expand(found, values, level * per_level))
     assert all(reached[job.id] >= need * (1 - 1e-6) for job, need in zip(found.jobs, level * per_level, strict=True))
@@ -257,7 +260,7 @@ def test_pairs_are_left_alone_where_one_job_decides_the_makespan() -> None:
     pairs = {("m", "m", 1): {"a": (0.9, 0.9)}}
     for gpus in (2, 1):
         found = build(make_snapshot(*jobs, nodes=make_nodes(gpus, type="a"), pairs=pairs), variant="packed")
-        race = Race(np.array([90.0, 9.0]), np.ones(2), np.zeros(2))
+        race = MakespanSearch(np.array([90.0, 9.0]), np.ones(2), np.zeros(2))
         theta, values = soonest(found, race, *LIMITS)
         assert isinstance(values, ByJob) == (gpus == 2)
         # On one GPU 9 steps of both are made together in 10 s, and the other 81 alone.
@@ -272,7 +275,7 @@ def test_jobs_that_are_alike_are_treated_alike() -> None:
         for n, row in enumerate(speeds, start=1)
     ]
     found = build(make_snapshot(*jobs, nodes=[*make_nodes(1, type="a"), *make_nodes(2, type="b", first_id=9)]))
-    level, shares = by_prices(found, Climb(steps_per_level(found)), maximise=True)
+    level, shares = by_prices(found, MaxMinSearch(steps_per_level(found)), maximise=True)
     assert level > 0
     for group in found.members:
         assert np.ptp(shares[:, group], axis=1) == pytest.approx([0.0, 0.0])
@@ -288,11 +291,11 @@ def test_distinct_jobs_by_the_hundreds_have_the_optimum_of_the_rows() -> None:
         for n in range(1, 501)
     ]
     found = build(make_snapshot(*jobs, nodes=nodes))
-    climb = Climb(steps_per_level(found))
+    climb = MaxMinSearch(steps_per_level(found))
     level, by_job = highest(found, climb, *LIMITS)
     costs = np.zeros(len(found.columns) + 1)
     costs[-1] = 1.0
-    tangents, start = Tangents(found, found.program(costs, extra=1)), climb.alone(found.fastest[found.group_of])
+    tangents, start = CuttingPlanes(found, found.program(costs, extra=1)), climb.alone(found.fastest[found.group_of])
     assert level == pytest.approx(optimise(tangents, climb.needs, start, *LIMITS)[0], rel=1e-8)
     assert not isinstance(by_job, np.ndarray)
     check(found, by_job.shares, climb.per_level * level)

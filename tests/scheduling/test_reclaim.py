@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Entity, Guarantee, Job, Node, Qos, Snapshot
-from scheduling.engine.reclaim.reclaim import CLAIMS, LEAVE_S, Reclaim, _fewest, in_order, reclaim
+from scheduling.engine.reclaim.reclaim import CLAIMS, LEAVE_S, ReclaimDecision, _fewest, in_order, reclaim
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
@@ -41,11 +41,11 @@ def cluster(*jobs: Job, rows: Sequence[Guarantee] = (SPEECH,), waited_s: float |
     return make_snapshot(*jobs, guarantees=tuple(rows), memory=memory, **more)
 
 
-def found(snapshot: Snapshot, given: Collection[str] = (), policy: str = "fifo_gang") -> Reclaim:
+def found(snapshot: Snapshot, given: Collection[str] = (), policy: str = "fifo_gang") -> ReclaimDecision:
     return reclaim(snapshot, load_policy(policy), given)
 
 
-def leaving(back: Reclaim) -> dict[str, set[str]]:
+def leaving(back: ReclaimDecision) -> dict[str, set[str]]:
     return {taking.job.id: {job.id for job in taking.borrowers} for taking in back.takings}
 
 
@@ -58,8 +58,8 @@ def names(*jobs: Job) -> set[str]:
 
 def test_without_guarantees_or_under_a_policy_of_time_nothing_is_taken() -> None:
     jobs = borrower(0, 1, 2, 3, 4, 5), owner()
-    assert found(cluster(*jobs, rows=())) == Reclaim()
-    assert found(cluster(*jobs), policy="max_min_fairness") == Reclaim()
+    assert found(cluster(*jobs, rows=())) == ReclaimDecision()
+    assert found(cluster(*jobs), policy="max_min_fairness") == ReclaimDecision()
     assert found(cluster(*jobs)).takings
 
 
@@ -77,7 +77,7 @@ def test_who_is_given_gpus_without_it_claims_nothing_and_uses_up_the_guarantee()
     assert (back.takings, back.claims) == ([], {})
     back = found(cluster(holds, given, waits, rows=[Guarantee("speech", 4)]), names(given))
     assert back.claims == {waits.id: NOW}
-    assert found(cluster(holds, given, waits), names(given, waits)) == Reclaim()
+    assert found(cluster(holds, given, waits), names(given, waits)) == ReclaimDecision()
 
 
 def test_who_has_no_guarantee_claims_nothing() -> None:

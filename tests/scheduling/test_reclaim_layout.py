@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Gang, Guarantee, Limit
-from scheduling.engine.reclaim.reasons import Taking
-from scheduling.engine.reclaim.reclaim import CLAIMS, Reclaim, _Reclaiming
+from scheduling.engine.reclaim.reasons import ReclaimGrant
+from scheduling.engine.reclaim.reclaim import CLAIMS, ReclaimDecision, _VictimSearch
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from tests.builders import make_curve, make_job, make_nodes
@@ -55,7 +55,7 @@ def test_after_a_gang_that_finds_no_node_the_next_is_served_as_if_it_had_not_bee
     back = found(snapshot)
     assert back.takings[0].gpus in ((0,), (2,))
     assert [taking.job.id for taking in back.takings] == [narrow.id]
-    taker = _Reclaiming(snapshot, view(snapshot), load_policy("fifo_gang"))
+    taker = _VictimSearch(snapshot, view(snapshot), load_policy("fifo_gang"))
     used = dict(taker.book.used)
     taker.run(())
     assert taker.taken == names(*[job for taking in back.takings for job in taking.borrowers])
@@ -66,14 +66,14 @@ def test_what_a_taking_changes_in_the_books() -> None:
     rows = [Guarantee("speech", 4), Guarantee("vision", 1)]
     gone, job = borrower(0, 1, 2, limits=("q",)), owner(2, limits=("q",))
     snapshot = cluster(gone, job, rows=rows, limits={"q": Limit("gpus", 4)})
-    taker = _Reclaiming(snapshot, view(snapshot), load_policy("fifo_gang"))
+    taker = _VictimSearch(snapshot, view(snapshot), load_policy("fifo_gang"))
     assert (taker.stock.free[GPU], taker.stock.rooms.left["q"]) == (3, 1)
-    assert taker._take(Taking(job, Gang(GPU, 2), (), rows[0], (gone,)))
+    assert taker._take(ReclaimGrant(job, Gang(GPU, 2), (), rows[0], (gone,)))
     assert (taker.stock.free[GPU], taker.stock.rooms.left["q"]) == (4, 2)
     assert {row.project: taker.book.used[row] for row in rows} == {"speech": 2_000, "vision": 0}
     assert taker.board.free == [[2, 3, 4, 5]]
     assert taker.taken == {gone.id}
-    assert taker.found.takings == [Taking(job, Gang(GPU, 2), (0, 1), rows[0], (gone,))]
+    assert taker.found.takings == [ReclaimGrant(job, Gang(GPU, 2), (0, 1), rows[0], (gone,))]
 
 
 @pytest.mark.parametrize(("most", "taken"), [(1, False), (2, True), (6, True)])
@@ -162,7 +162,7 @@ def test_a_policy_sees_owners_with_their_gpus_and_borrowers_as_if_they_waited() 
     assert (own.state, own.gpu_ids, own.gang) == (State.STANDBY, (0, 1), Gang(GPU, 2))
     assert (other.state, other.gpu_ids, other.gang) == (State.WAITING_FOR_RESOURCE, (), None)
     assert other.protected_until is None
-    assert Reclaim().changed == {}
+    assert ReclaimDecision().changed == {}
 
 
 def test_all_sides_are_told() -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from scheduling.capacity.cluster_view import view
-from scheduling.capacity.free_capacity import Stock
+from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.domain import Allocation, Curve, Gang, Snapshot
 from scheduling.errors import SolverError
 from scheduling.lifecycle import Event, State
@@ -80,7 +80,7 @@ class Scripted:
         self.asked.append(snapshot.now)
         self.seen.append(snapshot)
         field = view(snapshot)
-        stock = Stock(snapshot, field)
+        stock = FreeCapacity(snapshot, field)
         for one in field.queued:
             if stock.free.get(GPU, 0) > 0:
                 stock.give(one, Gang(GPU, 1))

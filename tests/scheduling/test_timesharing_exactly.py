@@ -14,15 +14,15 @@ from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Curve, Gang, Job, Limit, Snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.engine.time_sharing import rounds
-from scheduling.engine.time_sharing.allocation_builder import Hands
+from scheduling.engine.time_sharing.allocation_builder import AllocationBuilder
 from scheduling.engine.time_sharing.rounds import round_end, with_least_gangs
-from scheduling.engine.time_sharing.shares_ledger import EDGE_S, Ledger
+from scheduling.engine.time_sharing.shares_ledger import EDGE_S, TimeShareState
 from scheduling.errors import SolverError
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.max_min_fairness import MaxMinFairness
-from scheduling.policies.time_shares.programs.deficits import Books
+from scheduling.policies.time_shares.programs.deficits import DeficitTable
 from scheduling.policies.time_shares.programs.last_answer import MEMORY
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.scheduling.test_timesharing import ROUND_S, Cluster, jobs_of
@@ -56,11 +56,11 @@ def policy(kind: type[Counting] = Counting, **changes: Any) -> Counting:
     return kind(kind.Parameters(**{"round_seconds": ROUND_S, **changes}))
 
 
-def books(jobs: Mapping[str, Mapping[str, tuple[float, float]]]) -> Books:
+def books(jobs: Mapping[str, Mapping[str, tuple[float, float]]]) -> DeficitTable:
     """{job: {type: (share, seconds had)}}."""
     kinds = tuple(sorted({kind for by_type in jobs.values() for kind in by_type}))
     figures = np.array([[by_type.get(kind, (0.0, 0.0)) for kind in kinds] for by_type in jobs.values()])
-    return Books(tuple(jobs), kinds, figures[:, :, 0], figures[:, :, 1])
+    return DeficitTable(tuple(jobs), kinds, figures[:, :, 0], figures[:, :, 1])
 
 
 # When a round begins ---------------------------------------------------------------------------------------
@@ -280,10 +280,12 @@ def test_the_deviation_is_what_is_owed_most() -> None:
     cluster.step()
     cluster.wait(ROUND_S)
     assert cluster.step().figures["deviation"] == pytest.approx(ROUND_S / 2)
-    ledger = Ledger(computed_at=NOW, books=books({"x": {"a": (0.5, 10.0)}, "y": {"a": (0.0, 0.0), "b": (0.25, 0.0)}}))
+    ledger = TimeShareState(
+        computed_at=NOW, books=books({"x": {"a": (0.5, 10.0)}, "y": {"a": (0.0, 0.0), "b": (0.25, 0.0)}})
+    )
     assert rounds._most_owed(ledger, NOW + 100.0) == 40.0
     assert rounds._most_owed(ledger, NOW - 100.0) == 0.0
-    assert rounds._most_owed(Ledger(books=books({"x": {"a": (0.0, -9.0)}})), NOW) == 0.0
+    assert rounds._most_owed(TimeShareState(books=books({"x": {"a": (0.0, -9.0)}})), NOW) == 0.0
 
 
 # Who keeps its GPUs ----------------------------------------------------------------------------------------
@@ -314,7 +316,7 @@ def test_another_part_for_restarts_makes_leases_shorter() -> None:
 
 
 def lease(job: Job, *, share: float, given_at: float | None, **more: Any) -> list[str]:
-    ledger = Ledger(books=books({job.id: {"a": (share, 0.0)}}))
+    ledger = TimeShareState(books=books({job.id: {"a": (share, 0.0)}}))
     if given_at is not None:
         ledger.began[job.id] = given_at
     snapshot = make_snapshot(job, nodes=make_nodes(2, type="a"), **more)
@@ -343,15 +345,15 @@ def test_since_when_each_has_its_gpus() -> None:
     new, gone = make_job(type="a"), make_job(type="a")
     snapshot = make_snapshot(kept, moved, fixed, new, gone, nodes=make_nodes(6, type="a"))
     field = view(snapshot)
-    hands = Hands(field)
+    hands = AllocationBuilder(field)
     assert kept.gang is not None
     hands.give(kept, kept.gang)
     hands.give(moved, Gang("a", 2))
     hands.give(new, Gang("a", 1))
     began = {kept.id: 1.0, moved.id: 2.0, fixed.id: 3.0, gone.id: 4.0}
-    found = rounds._beginnings(Ledger(began=began), snapshot, field, hands)
+    found = rounds._beginnings(TimeShareState(began=began), snapshot, field, hands)
     assert found == {kept.id: 1.0, moved.id: NOW, fixed.id: 3.0, new.id: NOW}
-    found = rounds._beginnings(Ledger(), snapshot, field, hands)
+    found = rounds._beginnings(TimeShareState(), snapshot, field, hands)
     assert found == {kept.id: NOW, moved.id: NOW, new.id: NOW}
 
 

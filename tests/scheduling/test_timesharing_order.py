@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Curve, Gang, Job, Limit
 from scheduling.engine.time_sharing import rounds
-from scheduling.engine.time_sharing.allocation_builder import Hands
-from scheduling.engine.time_sharing.shares_ledger import Ledger
+from scheduling.engine.time_sharing.allocation_builder import AllocationBuilder
+from scheduling.engine.time_sharing.shares_ledger import TimeShareState
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
-from scheduling.policies.time_shares.programs.deficits import Books
+from scheduling.policies.time_shares.programs.deficits import DeficitTable
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.scheduling.test_timesharing import ROUND_S, Cluster, jobs_of
 from tests.scheduling.test_timesharing_exactly import NOW, ONE, books, policy
@@ -36,7 +36,7 @@ def ranked(
     free: Mapping[str, int] = HERE,
     now: float = NOW + 100.0,
 ) -> list[tuple[str, str]]:
-    ledger = Ledger(computed_at=NOW, books=books(shares) if shares else Books())
+    ledger = TimeShareState(computed_at=NOW, books=books(shares) if shares else DeficitTable())
     return [(job.id, kind) for job, kind in rounds._ranked(ledger, now, jobs, free)]
 
 
@@ -113,8 +113,8 @@ def given_out(
     ]
     snapshot = make_snapshot(*jobs, nodes=fleet, limits=limits or {})
     field = view(snapshot)
-    hands = Hands(field)
-    ledger = Ledger(computed_at=NOW - 100.0, books=books(shares) if shares else Books())
+    hands = AllocationBuilder(field)
+    ledger = TimeShareState(computed_at=NOW - 100.0, books=books(shares) if shares else DeficitTable())
     rounds._give(ledger, snapshot, field, rule or policy(), hands)
     return hands.counts
 

@@ -157,7 +157,7 @@ Occupants = Mapping[int, list[dict[str, Any]]]
 _OF_OTHERS = ("run__job__number", "run__job__name", "run__job__project_id", "run__job__project__name")
 
 
-def others_job(job: Job, project_ids: set[int]) -> dict[str, Any]:
+def redact_foreign_job(job: Job, project_ids: set[int]) -> dict[str, Any]:
     """A job for somebody who may belong to another project: no name then."""
     return _others(job.number, job.name, job.project_id, job.project.name, project_ids)
 

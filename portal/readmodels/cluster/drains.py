@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 
 from portal.core.times import iso, moment
 from portal.jobs.models import Assignment, Hold, Job, Node
-from portal.readmodels.cluster.catalogue import describe_nodes, others_job
+from portal.readmodels.cluster.catalogue import describe_nodes, redact_foreign_job
 from portal.readmodels.cluster.node_checks import describe_checks
 from portal.snapshot.rows import as_holding, drain_of
 from portal.throughput.available import cluster_types
@@ -78,7 +78,7 @@ def _job(there: _There, drain: domain.Drain, project_ids: set[int], now: datetim
         what = outlook(seen, drain, at, end)
         text = sentence(job.number, drain, what, end)
         shown = {"outcome": what, "expected_end_at": iso(moment(end, now)), "text": text}
-    return {"job": others_job(job, project_ids), "gpus": there.gpus, **shown}
+    return {"job": redact_foreign_job(job, project_ids), "gpus": there.gpus, **shown}
 
 
 def _there(node_ids: Iterable[int], now: datetime) -> Mapping[int, list[_There]]:

@@ -15,7 +15,7 @@ from portal.jobfile.resources import WHOLE_PERCENT
 from portal.jobs import events
 from portal.jobs.models import Accelerator, Assignment, Hold, JobEvent, Node, Run
 from portal.jobs.models.activity import RunActivity
-from portal.readmodels.cluster.catalogue import others_job
+from portal.readmodels.cluster.catalogue import redact_foreign_job
 from portal.readmodels.cluster.drains import describe_with_drains
 from scheduling.lifecycle import State
 
@@ -95,7 +95,7 @@ def _occupant(rows: list[Hold | Assignment], project_ids: set[int], busy: dict[A
     job = rows[0].run.job
     part = busy.get(rows[0].run_id) if job.project_id in project_ids else None
     return {
-        "job": others_job(job, project_ids),
+        "job": redact_foreign_job(job, project_ids),
         "gpus": len({row.accelerator_id for row in rows}),
         "share_percent": max(row.share_percent for row in rows),
         "since_at": iso(min(started, default=None)),
@@ -166,7 +166,7 @@ def _faults(gpu_ids: list[int], project_ids: set[int], now: datetime) -> dict[st
 def _fault(run: Any, project_ids: set[int]) -> dict[str, Any]:
     """`run` is a Run with its `exit_reason`."""
     return {
-        "job": others_job(run.job, project_ids),
+        "job": redact_foreign_job(run.job, project_ids),
         "attempt": run.attempt,
         "at": iso(run.ended_at),
         "reason": run.exit_reason,

@@ -12,7 +12,7 @@ from accounts.models import Project
 from portal.core.times import iso, moment
 from portal.jobs.access import described_jobs
 from portal.jobs.models import Assignment, Displacement, Job, Run
-from portal.readmodels.cluster.catalogue import others_job
+from portal.readmodels.cluster.catalogue import redact_foreign_job
 from portal.readmodels.jobs.expected_start import expected_starts
 from portal.throughput.expected_end import end_facts, expected_end_of, time_left_s
 from scheduling.lifecycle import TERMINAL, WAITING, State
@@ -44,7 +44,7 @@ def describe_displacement(job: Job, run: Run, mine: set[int]) -> dict[str, Any] 
         "level": row.level,
         "gpus_before": row.gpus_before,
         "gpus_now": now,
-        "by": [others_job(taker, mine) | {"within": within} for taker, within in _places(job, takers)],
+        "by": [redact_foreign_job(taker, mine) | {"within": within} for taker, within in _places(job, takers)],
         "back_at": iso(at),
         "back_basis": basis if at else None,
     }

@@ -52,7 +52,7 @@ _WINDOWS = frozenset({"maintenance", "reservation"})
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ExpectedStart:
     """Of one job; times are POSIX seconds. Without times `why` says why not."""
 
     as_of: float
@@ -64,7 +64,7 @@ class Said:
     outcomes: int = 0
     why: str = ""
 
-    def stands_for(self, new: Said) -> bool:
+    def stands_for(self, new: ExpectedStart) -> bool:
         """Whether it says the same as `new` and need not be said again."""
         if self.why or new.why:
             return self.why == new.why and new.as_of - self.as_of < _STANDS_S
@@ -77,12 +77,12 @@ def cache_key(job_id: str) -> str:
     return f"expected-start/{job_id}"
 
 
-def said_of(at: float, start: Start | None, *, run_time: str, outcomes: int, why: str = "unknown") -> Said:
+def said_of(at: float, start: Start | None, *, run_time: str, outcomes: int, why: str = "unknown") -> ExpectedStart:
     """What a forecast of the moment `at` has; `why`: where it has no time."""
     if start is None or start.p50_s >= LONGEST_S:
-        return Said(at, why=why)
+        return ExpectedStart(at, why=why)
     times = (at + start.p10_s, at + start.p50_s, at + min(start.p90_s, LONGEST_S))
-    return Said(at, *times, start.simulated, run_time, outcomes)
+    return ExpectedStart(at, *times, start.simulated, run_time, outcomes)
 
 
 def waiting_again() -> dict[str, float]:
@@ -94,7 +94,7 @@ def waiting_again() -> dict[str, float]:
 def expected_starts(waiting: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
     """Of jobs that wait; one look into the cache, for these jobs alone."""
     jobs = list(waiting)
-    known: dict[str, Said] = {}
+    known: dict[str, ExpectedStart] = {}
     try:
         known = cache.get_many([cache_key(str(job.pk)) for job in jobs]) if jobs else {}
     except RedisError as error:
@@ -104,19 +104,19 @@ def expected_starts(waiting: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
     return {job.pk: describe_start(one, _until(job)) for job, one in said.items()}
 
 
-def _holds(job: Job, said: Said | None, now: float) -> Said:
+def _holds(job: Job, said: ExpectedStart | None, now: float) -> ExpectedStart:
     """What was said, as far as it holds beside what the latest round says of the job."""
     run = job.run
     if job.hold_kind:
-        return replace(said or Said(0.0), why="held")
+        return replace(said or ExpectedStart(0.0), why="held")
     if run is not None and (why := _WHY.get(run.reason_token)):
-        return replace(said or Said(0.0), why=why)
+        return replace(said or ExpectedStart(0.0), why=why)
     if said is None or said.why == "held" or (not said.why and said.p90 < now - _STANDS_S):
-        return Said(0.0, why="pending")
+        return ExpectedStart(0.0, why="pending")
     if run is None or said.why:
         return said
     if (run.attempt > 1 or run.epoch > 0) and said.as_of < run.state_since.timestamp():
-        return Said(0.0, why="pending")
+        return ExpectedStart(0.0, why="pending")
     barred = run.reason_token in _WINDOWS and not run.reason_detail.get("elsewhere")
     until = float(run.reason_detail.get("until", 0.0)) if barred else 0.0
     return replace(said, p10=max(said.p10, until), p50=max(said.p50, until), p90=max(said.p90, until))
@@ -128,7 +128,7 @@ def _until(job: Job) -> str:
     return f" until {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
 
 
-def describe_start(said: Said, until: str = "") -> dict[str, Any]:
+def describe_start(said: ExpectedStart, until: str = "") -> dict[str, Any]:
     text = _TEXTS.get(said.why, "").format(until=until or " for its period")
     reason = {"token": said.why, "text": text} if said.why else None
     told = not said.why

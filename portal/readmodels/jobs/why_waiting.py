@@ -13,12 +13,12 @@ from accounts.selectors import visible_projects
 from portal.core.times import iso
 from portal.jobs.models import Cluster, Decision, Job, Run
 from portal.lifecycle.job_limits import deadline_sentence
-from portal.readmodels.cluster.catalogue import others_job
+from portal.readmodels.cluster.catalogue import redact_foreign_job
 from portal.readmodels.jobs.displacement import describe_displacement
 from portal.readmodels.jobs.retrying import reason_text
 from portal.readmodels.jobs.slurm_reasons import obstacle, waiting_word
 from portal.readmodels.jobs.summary import array_place, people_state, runs_emulated, variance
-from portal.readmodels.queue.contenders import Places, waits_for_gpus
+from portal.readmodels.queue.contenders import OpenNodes, waits_for_gpus
 from portal.readmodels.queue.order import queue_order
 from portal.snapshot.take import take_snapshot
 from portal.throughput.available import cluster_types
@@ -153,7 +153,7 @@ def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
         return [], 0
     before = [pk for pk, position in positions.items() if position < positions[job.pk]][:_MOST_LOOKED_AT]
     now = timezone.now()
-    places = Places(job.cluster, now)
+    places = OpenNodes(job.cluster, now)
     rows = Job.objects.select_related("run").prefetch_related("project", "model_type", "array")
     found = rows.filter(pk__in=before).in_bulk()
     waiting = [other for pk in before if (other := found.get(pk)) and waits_for_gpus(other, now)]
@@ -161,7 +161,7 @@ def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
     own = places.of(job, known[job.pk])
     rivals = [other for other in waiting if not own.isdisjoint(places.of(other, known[other.pk]))]
     shown = [
-        others_job(other, mine)
+        redact_foreign_job(other, mine)
         | {
             "array": array_place(other),
             "gpus": other.min_gpus,

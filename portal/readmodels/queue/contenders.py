@@ -40,7 +40,7 @@ def waits_for_gpus(job: Job, now: datetime) -> bool:
     return run.reason_token not in OWN_CAUSES or bool(run.reason_detail.get("elsewhere"))
 
 
-class Places:
+class OpenNodes:
     """The nodes in service that each job may use: by partition, types (of which there are enough GPUs for it), known
     throughput and windows in force."""
 
@@ -80,7 +80,7 @@ class Places:
 
 
 def first_by_node(
-    jobs: Iterable[Job], places: Places, profiles: Mapping[Any, Mapping[str, Any]], now: datetime
+    jobs: Iterable[Job], places: OpenNodes, profiles: Mapping[Any, Mapping[str, Any]], now: datetime
 ) -> dict[str, int]:
     """{node: number of the first of these jobs (in queue order) that waits for GPUs and could have some there}."""
     first: dict[str, int] = {}

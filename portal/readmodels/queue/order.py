@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from portal.jobs.access import in_states
 from portal.jobs.models import Cluster, Job
-from portal.readmodels.queue.priority_inputs import picture, score_waiting
+from portal.readmodels.queue.priority_inputs import gather_priority_inputs, score_waiting
 from scheduling.lifecycle import WAITING
 from scheduling.policies.queue.multifactor import Multifactor
 
@@ -71,7 +71,7 @@ def _ranked(cluster: Cluster) -> dict[UUID, int]:
     """As the policy's own sum has them, at most so many seconds old."""
     known: dict[UUID, int] | None = cache.get(_KEY.format(cluster.pk, cluster.round_epoch))
     if known is None:
-        scores, waiting = score_waiting(picture(cluster, timezone.now()))
+        scores, waiting = score_waiting(gather_priority_inputs(cluster, timezone.now()))
         known = {UUID(waiting[at].id): place for place, at in enumerate(scores.order, 1)}
         cache.set(_KEY.format(cluster.pk, cluster.round_epoch), known, _KEPT_S)
     return known

@@ -19,7 +19,7 @@ from portal.core.times import iso
 from portal.history.shares import tick
 from portal.jobs.models import Cluster, Job, ShareSample
 from portal.readmodels.jobs.summary import array_place
-from portal.readmodels.queue.priority_inputs import Picture, expected_ends, picture, score_waiting
+from portal.readmodels.queue.priority_inputs import PriorityInputs, expected_ends, gather_priority_inputs, score_waiting
 from scheduling import domain
 from scheduling.priority.course import course
 from scheduling.priority.fair_share import Form, Key, Leaf, Standing
@@ -44,7 +44,7 @@ class Ranked:
 
 def priorities_of(user: User, cluster: Cluster, now: datetime, *, project: Project | None = None) -> Ranked:
     """The waiting jobs that the user may see, highest priority first, with their place among all that wait."""
-    seen = picture(cluster, now)
+    seen = gather_priority_inputs(cluster, now)
     scores, waiting = score_waiting(seen)
     mine = visible_projects(user)
     if project is not None:
@@ -99,7 +99,7 @@ def _factors(at: int, scores: Scores, formula: Formula) -> list[dict[str, Any]]:
 
 def describe_job_priority(cluster: Cluster, job: Job, now: datetime) -> dict[str, Any]:
     """One waiting job's, with its course; empty for one that waits for no GPUs."""
-    seen = picture(cluster, now)
+    seen = gather_priority_inputs(cluster, now)
     scores, waiting = score_waiting(seen)
     head = {"in_force": seen.in_force, "at": iso(now), "waiting": len(waiting)}
     place = {waiting[at].number: (rank, at) for rank, at in enumerate(scores.order, 1)}
@@ -112,7 +112,7 @@ def describe_job_priority(cluster: Cluster, job: Job, now: datetime) -> dict[str
     return _describe(job, rank, at, scores, seen.formula) | head | {"course": course}
 
 
-def _course(seen: Picture, job: domain.Job, ends: Mapping[str, float], now: datetime) -> list[dict[str, Any]]:
+def _course(seen: PriorityInputs, job: domain.Job, ends: Mapping[str, float], now: datetime) -> list[dict[str, Any]]:
     """Its priority until its age counts no more, as what runs now goes on and ends."""
     ahead_s = [float(after_s) for after_s in np.linspace(0.0, seen.formula.max_age_s, _COURSE_POINTS)]
     found = course(seen.snapshot, [job], seen.formula, ahead_s, ends=ends, reset_at=next_reset(now))
@@ -145,7 +145,7 @@ class Shown:
 
 def shares_of(user: User, cluster: Cluster, now: datetime, *, project: Project | None = None) -> Shown:
     """The tree of projects and users that the user may see, each below the one that it belongs to."""
-    seen = picture(cluster, now)
+    seen = gather_priority_inputs(cluster, now)
     formula = seen.formula
     found = standings_of(seen.snapshot, formula)
     visible = visible_projects(user)
@@ -211,7 +211,7 @@ def _factor_of(form: Form, key: Key, standing: Standing) -> float | None:
 
 def sample_shares(cluster: Cluster, now: datetime) -> None:
     """File how every project stands now."""
-    seen = picture(cluster, now)
+    seen = gather_priority_inputs(cluster, now)
     formula = seen.formula
     found = standings_of(seen.snapshot, formula)
     rows = [

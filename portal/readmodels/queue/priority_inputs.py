@@ -22,7 +22,7 @@ from scheduling.priority.scoring import Formula, Scores
 
 
 @dataclass(frozen=True)
-class Picture:
+class PriorityInputs:
     snapshot: domain.Snapshot
     policy: Multifactor
     in_force: bool
@@ -32,7 +32,7 @@ class Picture:
         return self.policy.parameters.formula()
 
 
-def picture(cluster: Cluster, now: datetime) -> Picture:
+def gather_priority_inputs(cluster: Cluster, now: datetime) -> PriorityInputs:
     in_force = cluster.policy_name == Multifactor.name
     policy = load_policy(Multifactor.name, cluster.policy_parameters if in_force else {})
     assert isinstance(policy, Multifactor)
@@ -52,7 +52,7 @@ def picture(cluster: Cluster, now: datetime) -> Picture:
         usage_at=inputs.usage_at,
         site_factors=site_factors(cluster, inputs, jobs) if in_force else {},
     )
-    return Picture(snapshot, policy, in_force)
+    return PriorityInputs(snapshot, policy, in_force)
 
 
 def _jobs(cluster: Cluster, partition_names: Mapping[int | None, str]) -> Iterable[domain.Job]:
@@ -96,7 +96,7 @@ def _jobs(cluster: Cluster, partition_names: Mapping[int | None, str]) -> Iterab
         )
 
 
-def score_waiting(seen: Picture) -> tuple[Scores, list[domain.Job]]:
+def score_waiting(seen: PriorityInputs) -> tuple[Scores, list[domain.Job]]:
     """Of those that wait for GPUs; who is held has no place among them."""
     waiting = [job for job in seen.snapshot.jobs if job.state in WAITING and not job.held and not job.waits_for]
     return seen.policy.scores_of(seen.snapshot, waiting), waiting

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from scheduling.capacity.cluster_view import View, view
-from scheduling.capacity.guarantee_usage import Book
+from scheduling.capacity.cluster_view import RoundView, view
+from scheduling.capacity.guarantee_usage import GuaranteeUsage
 from scheduling.domain import WHOLE, Gang, Guarantee, Job, Reason, Snapshot, plain_type
 from scheduling.domain.wording import counted
 from scheduling.policies.base import Policy
@@ -20,7 +20,7 @@ class Kept:
     reasons: dict[str, Reason] = field(default_factory=dict)
 
 
-def keep_rigid_from_borrowing(snapshot: Snapshot, policy: Policy) -> Kept:
+def block_nonpreemptible_borrowers(snapshot: Snapshot, policy: Policy) -> Kept:
     kept = Kept()
     if policy.capabilities.shares_time or not snapshot.guarantees:
         return kept
@@ -28,7 +28,7 @@ def keep_rigid_from_borrowing(snapshot: Snapshot, policy: Policy) -> Kept:
     waiting = [job for job in field.queued if _is_rigid(job)]
     if not waiting:
         return kept
-    book = Book(snapshot)
+    book = GuaranteeUsage(snapshot)
     spare = _spare(field, book)
     for job in waiting:
         spans = field.spans(job)
@@ -55,7 +55,7 @@ def _is_rigid(job: Job) -> bool:
     return not job.restartable or job.gpu_milli < WHOLE
 
 
-def _spare(field: View, book: Book) -> dict[tuple[str, str], int]:
+def _spare(field: RoundView, book: GuaranteeUsage) -> dict[tuple[str, str], int]:
     """GPUs that nobody is guaranteed and that no other such job has: in all, and by type."""
     rows = book.outermost()
     whole: dict[str, int] = {}

@@ -16,7 +16,7 @@ class Parked:
     reasons: dict[str, Reason] = field(default_factory=dict)
 
 
-def park(snapshot: Snapshot) -> Parked:
+def park_over_budget(snapshot: Snapshot) -> Parked:
     """Whoever cannot write a checkpoint stays: parked, it would be lost."""
     parked = Parked()
     spent = {key: limit for key, limit in snapshot.limits.items() if limit.kind == "spent" and limit.parks}

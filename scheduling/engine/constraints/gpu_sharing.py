@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.cluster_view import RoundView, view
 from scheduling.capacity.free_capacity import gpu_memory
-from scheduling.capacity.memo import ByShape, fleet
-from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Yard
+from scheduling.capacity.memo import ShapeCache, cluster_index
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, NodeCapacity
 from scheduling.capacity.node_pools import latest_end
-from scheduling.capacity.quota_headroom import Rooms
+from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import WHOLE, Curve, Gang, Job, Node, Reason, Snapshot
 from scheduling.engine.explain.outcome import Layout
 from scheduling.engine.reclaim.reclaim import in_order
@@ -30,10 +30,10 @@ from scheduling.policies.packing.base import demands_of, part
 from scheduling.throughput.curves import trial_curve
 
 #: Without the types whose GPUs have too little memory.
-_CURVES: ByShape[Mapping[str, Curve]] = ByShape(most=4096)
+_CURVES: ShapeCache[Mapping[str, Curve]] = ShapeCache(most=4096)
 
 
-def as_whole(snapshot: Snapshot) -> Snapshot:
+def as_whole_gpus(snapshot: Snapshot) -> Snapshot:
     """Whoever has a part of a GPU stays on it, and nobody is placed where a GPU has too little memory for it."""
     if not any(job.gpu_milli < WHOLE or job.gpu_memory_mib for job in snapshot.jobs):
         return snapshot
@@ -80,24 +80,24 @@ class _Bundle:
 
 
 @dataclass(frozen=True)
-class Parts:
+class SharedGpus:
     """What the sharing of GPUs adds to the policy's plan."""
 
     snapshot: Snapshot
-    seen: View
+    seen: RoundView
     #: Who starts beside others, whatever the policy says: the GPU.
     joined: Mapping[str, int] = field(default_factory=dict)
     bundles: tuple[_Bundle, ...] = ()
     #: How the policy sees these jobs; None: not at all.
     changed: Mapping[str, Job | None] = field(default_factory=dict)
 
-    def untied(self, field: View, counts: Mapping[str, Gang]) -> Parts:
+    def untied(self, field: RoundView, counts: Mapping[str, Gang]) -> SharedGpus:
         """Where the first of a bundle is given nothing (its limits may bar it) and GPUs stay idle, the others of its
         bundle are each for themselves. `field`: what the policy saw when it gave `counts`."""
         if not self.bundles:
             return self
         free = Counter(field.free)
-        for job in field.taking_part:
+        for job in field.candidates:
             if job.id in counts:
                 free[counts[job.id].type] -= counts[job.id].count
         bundles, changed = list[_Bundle](), dict(self.changed)
@@ -115,8 +115,8 @@ class Parts:
         which takes the first of a bundle for one that needs a GPU of its own."""
         if not self.joined and not self.bundles:
             return layout, {}
-        kinds = fleet(self.snapshot.nodes).type_of
-        rooms, jobs = Rooms(self.seen), {job.id: job for job in self.seen.taking_part}
+        kinds = cluster_index(self.snapshot.nodes).type_of
+        rooms, jobs = QuotaHeadroom(self.seen), {job.id: job for job in self.seen.candidates}
         gpus, gangs, reasons = dict(layout.gpus), dict(layout.gangs), dict[str, Reason]()
         for key, gpu in self.joined.items():
             gpus[key], gangs[key] = (gpu,), Gang(kinds[gpu], 1)
@@ -124,7 +124,7 @@ class Parts:
         for key, gang in gangs.items():
             if key in jobs:
                 rooms.book(jobs[key], gang)
-        yard: Yard | None = None
+        yard: NodeCapacity | None = None
         for bundle in self.bundles:
             where = gpus.get(bundle.first.id)
             if not where:
@@ -135,7 +135,7 @@ class Parts:
                 continue
             gang = gangs[bundle.first.id]
             reasons[bundle.first.id] = _begins(bundle.first, gang)
-            yard = yard or Yard(self.snapshot, self._with(gpus))
+            yard = yard or NodeCapacity(self.snapshot, self._with(gpus))
             for job in bundle.others:
                 demand = Demand.of(job)
                 barred = rooms.reason(job, [gang]) or _no_room(yard, demand, where[0], job)
@@ -148,43 +148,43 @@ class Parts:
 
     def _with(self, gpus: Mapping[str, tuple[int, ...]]) -> Iterator[Job]:
         """All who hold GPUs once these are given."""
-        yield from self.seen.fixed
-        for job in self.seen.taking_part:
+        yield from self.seen.pinned
+        for job in self.seen.candidates:
             if gpus.get(job.id):
                 yield replace(job, gpu_ids=gpus[job.id])
 
 
-def share(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> Parts:
+def share_gpus(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> SharedGpus:
     """Of the jobs that wait for a part of a GPU, in the policy's order: who joins, and who is bundled with whom.
     `may_stay`: those that leave what they have only where the policy has a GPU for them."""
     seen = view(snapshot)
     if not any(job.gpu_milli < WHOLE for job in seen.queued):
-        return Parts(snapshot, seen)
+        return SharedGpus(snapshot, seen)
     queue = in_order(policy, snapshot, seen)
     joined = _join(snapshot, seen, [job for job in queue if job.id not in may_stay])
     waiting = [job for job in queue if job.gpu_milli < WHOLE and job.id not in joined]
     bundles = _bundle(snapshot, seen, waiting, may_stay)
-    types = fleet(snapshot.nodes).type_of
+    types = cluster_index(snapshot.nodes).type_of
     changed: dict[str, Job | None] = {
         job.id: replace(job, state=State.STANDBY, gpu_ids=(gpu,), gang=Gang(types[gpu], 1))
         for job in queue
         if (gpu := joined.get(job.id)) is not None
     }
     changed |= {job.id: None for bundle in bundles for job in bundle.others}
-    return Parts(snapshot, seen, joined, tuple(bundles), changed)
+    return SharedGpus(snapshot, seen, joined, tuple(bundles), changed)
 
 
-def _join(snapshot: Snapshot, seen: View, queue: Iterable[Job]) -> dict[str, int]:
+def _join(snapshot: Snapshot, seen: RoundView, queue: Iterable[Job]) -> dict[str, int]:
     """Each on the GPU that it leaves the least of, among those on which others have parts.
 
     Where somebody ahead of it waits for GPUs of the type, it joins only who has at least as long to go as it has:
     otherwise jobs that keep coming would keep a GPU shared for ever.
     """
-    yard, joined = Yard(snapshot, (*seen.fixed, *seen.running)), dict[str, int]()
+    yard, joined = NodeCapacity(snapshot, (*seen.pinned, *seen.running)), dict[str, int]()
     if not ((yard.gpu > 0) & (yard.gpu < WHOLE)).any():
         return joined
-    rooms, free, awaited, failed = Rooms(seen), dict(seen.free), set[str](), set[Demand]()
-    ends = _ends(snapshot, yard, (*seen.fixed, *seen.running))
+    rooms, free, awaited, failed = QuotaHeadroom(seen), dict(seen.free), set[str](), set[Demand]()
+    ends = _ends(snapshot, yard, (*seen.pinned, *seen.running))
     for job in seen.running:
         if job.gang is not None:
             rooms.book(job, job.gang)
@@ -210,9 +210,9 @@ def _join(snapshot: Snapshot, seen: View, queue: Iterable[Job]) -> dict[str, int
 
 def _beside(
     snapshot: Snapshot,
-    seen: View,
+    seen: RoundView,
     job: Job,
-    yard: Yard,
+    yard: NodeCapacity,
     ends: NDArray[np.float64],
     awaited: Collection[str],
     failed: set[Demand],
@@ -236,7 +236,7 @@ def _beside(
     return None
 
 
-def _ends(snapshot: Snapshot, yard: Yard, holding: Iterable[Job]) -> NDArray[np.float64]:
+def _ends(snapshot: Snapshot, yard: NodeCapacity, holding: Iterable[Job]) -> NDArray[np.float64]:
     """[node, device]: when the last of those that have parts of it ends, at the latest."""
     ends = np.full(yard.gpu.shape, -np.inf)
     for job in holding:
@@ -247,9 +247,9 @@ def _ends(snapshot: Snapshot, yard: Yard, holding: Iterable[Job]) -> NDArray[np.
     return ends
 
 
-def _bundle(snapshot: Snapshot, seen: View, waiting: Iterable[Job], may_stay: Collection[str]) -> list[_Bundle]:
+def _bundle(snapshot: Snapshot, seen: RoundView, waiting: Iterable[Job], may_stay: Collection[str]) -> list[_Bundle]:
     """Each in the fullest bundle for the same types that has room for it."""
-    memory = _least_memory(fleet(snapshot.nodes).usable)
+    memory = _least_memory(cluster_index(snapshot.nodes).usable)
     bundles: list[_Bundle] = []
     open_ones: dict[frozenset[str], dict[int, list[_Bundle]]] = {}
     for job in waiting:
@@ -274,7 +274,7 @@ def _with_room(by_milli: Mapping[int, list[_Bundle]], job: Job) -> _Bundle | Non
     return None
 
 
-def _no_room(yard: Yard, demand: Demand, gpu: int, job: Job) -> Reason | None:
+def _no_room(yard: NodeCapacity, demand: Demand, gpu: int, job: Job) -> Reason | None:
     """What keeps it off the GPU of its bundle."""
     row, _ = yard.place[gpu]
     fits = yard.has_room(demand, (gpu,)) and yard.cpu[row] >= demand.cpu and yard.memory[row] >= demand.memory

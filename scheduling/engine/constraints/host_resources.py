@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.cluster_view import RoundView, view
 from scheduling.capacity.free_capacity import TOO_LARGE, host_memory, processors
-from scheduling.capacity.memo import fleet
+from scheduling.capacity.memo import cluster_index
 from scheduling.capacity.node_capacity import UNBOUNDED
 from scheduling.domain import Job, Node, Reason, Snapshot
 from scheduling.policies.base import Policy
@@ -22,17 +22,17 @@ from scheduling.policies.base import Policy
 NO_HOST = "no_host"
 
 
-def asks(job: Job) -> bool:
+def requests_host_resources(job: Job) -> bool:
     return bool(job.cpu_milli or job.memory_mib)
 
 
-class Hosts:
+class FreeHostResources:
     """What nodes have free of both beside those who stay; by index of the node."""
 
     def __init__(self, nodes: Sequence[Node], node_of: Mapping[int, int], staying: Iterable[Job]) -> None:
         self._nodes, self._node_of = nodes, node_of
         self._at: dict[str, set[int]] = {}
-        for job in filter(asks, staying):  # nobody, as a rule
+        for job in filter(requests_host_resources, staying):  # nobody, as a rule
             self.move(job, job.gpu_ids)
 
     @cached_property
@@ -45,7 +45,7 @@ class Hosts:
 
     def move(self, job: Job, gpus: Iterable[int]) -> None:
         """It is on the nodes of these GPUs now, and on no others."""
-        if not asks(job):
+        if not requests_host_resources(job):
             return
         nodes = {self._node_of[gpu] for gpu in gpus if gpu in self._node_of}
         before = self._at.get(job.id, set())
@@ -73,38 +73,42 @@ class Crowded:
         return Crowded({**self.changed, **other.changed}, {**self.reasons, **other.reasons})
 
 
-def crowded_out(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> Crowded:
+def hide_short_of_host_resources(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> Crowded:
     """Those that wait and fit no node beside whoever keeps GPUs. What a job may put out, and what takes turns, is in
     nobody's way: the policy decides on that. `may_stay`: those that keep what they have unless they are moved."""
-    if policy.capabilities.places_gpu_parts or not any(asks(job) and not job.gpu_ids for job in snapshot.jobs):
+    if policy.capabilities.places_gpu_parts or not any(
+        requests_host_resources(job) and not job.gpu_ids for job in snapshot.jobs
+    ):
         return Crowded()
-    seen, known = view(snapshot), fleet(snapshot.nodes)
+    seen, known = view(snapshot), cluster_index(snapshot.nodes)
     found: dict[tuple[object, ...], Reason | None] = {}
-    hosts: dict[str, Hosts] = {}  # by level of service
+    hosts: dict[str, FreeHostResources] = {}  # by level of service
     reasons: dict[str, Reason] = {}
     for job in seen.queued:
-        if not asks(job) or job.id in may_stay:
+        if not requests_host_resources(job) or job.id in may_stay:
             continue
         kinds = tuple(seen.spans(job))
         key = (job.cpu_milli, job.memory_mib, kinds, job.qos)
         if key not in found:
             if job.qos not in hosts:
-                hosts[job.qos] = Hosts(known.usable, known.node_of, _in_the_way(seen, snapshot, job, policy))
+                hosts[job.qos] = FreeHostResources(
+                    known.usable, known.node_of, _in_the_way(seen, snapshot, job, policy)
+                )
             found[key] = _too_little(job, kinds, known.usable, hosts[job.qos])
         if (reason := found[key]) is not None:
             reasons[job.id] = reason
     return Crowded(dict.fromkeys(reasons), reasons)
 
 
-def _in_the_way(seen: View, snapshot: Snapshot, job: Job, policy: Policy) -> Iterable[Job]:
+def _in_the_way(seen: RoundView, snapshot: Snapshot, job: Job, policy: Policy) -> Iterable[Job]:
     if policy.capabilities.shares_time:
-        return seen.fixed
+        return seen.pinned
     level = snapshot.qos.get(job.qos)
     lower = level.preempts if level else ()
     return [one for one in snapshot.jobs if one.gpu_ids and one.qos not in lower]
 
 
-def _too_little(job: Job, kinds: Collection[str], nodes: Sequence[Node], hosts: Hosts) -> Reason | None:
+def _too_little(job: Job, kinds: Collection[str], nodes: Sequence[Node], hosts: FreeHostResources) -> Reason | None:
     there = [index for index, node in enumerate(nodes) if node.type in kinds]
     if not there or any(hosts.has_room(job, index) for index in there):
         return None  # of a job that nothing can run something else is said

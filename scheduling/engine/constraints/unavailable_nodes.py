@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduling.capacity import draining
 from scheduling.capacity.draining import Leaving
-from scheduling.capacity.memo import fleet
+from scheduling.capacity.memo import cluster_index
 from scheduling.domain import Drain, Job, Reason, Snapshot, Window
 from scheduling.lifecycle import State
 
@@ -20,7 +20,7 @@ _MOVABLE = frozenset({State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING})
 
 
 @dataclass(frozen=True, slots=True)
-class Displaced:
+class Unavailable:
     original: Snapshot
     snapshot: Snapshot  # what the policy sees
     must_leave: frozenset[str] = frozenset()  # on lost nodes
@@ -39,20 +39,20 @@ class Displaced:
         """Who cannot keep what it has, placed elsewhere or not."""
         return self.must_leave | self.cleared.keys() | self.drained.due
 
-    def keep(self, stay: Iterable[str]) -> Displaced:
+    def keep(self, stay: Iterable[str]) -> Unavailable:
         """The jobs in `stay` find no other place: they keep training where they are, unresized."""
         staying = self.staying | frozenset(stay)
         return _build(replace(self, may_stay=self.may_stay - staying, staying=staying))
 
     @property
-    def all_staying(self) -> Displaced:
+    def all_staying(self) -> Unavailable:
         """As if nobody left a drained node: what they have there is nobody else's until they do."""
         return self.keep(self.may_stay) if self.may_stay else self
 
-    def change(self, changed: Mapping[str, Job | None]) -> Displaced:
+    def change(self, changed: Mapping[str, Job | None]) -> Unavailable:
         return _build(replace(self, changed={**self.changed, **changed})) if changed else self
 
-    def without(self, put_out: Mapping[str, Reason]) -> Displaced:
+    def without(self, put_out: Mapping[str, Reason]) -> Unavailable:
         return replace(self, put_out={**self.put_out, **put_out}).change(dict.fromkeys(put_out))
 
     def reasons(self, placed: Collection[str]) -> dict[str, Reason]:
@@ -87,15 +87,15 @@ def window_detail(window: Window) -> dict[str, object]:
     return {"window": window.id, "from": window.start, "until": window.end}
 
 
-def displace(snapshot: Snapshot) -> Displaced:
-    known = fleet(snapshot.nodes)
+def displace(snapshot: Snapshot) -> Unavailable:
+    known = cluster_index(snapshot.nodes)
     usable, closed = known.type_of, _closed(snapshot)
     if not closed:
         unseen = [job for job in snapshot.jobs if known.seated.jobs.get(job.id) is not job]
         if usable.keys() >= set[int]().union(*(job.gpu_ids for job in unseen)):
             for job in unseen:
                 known.seated.add(job)
-            return Displaced(snapshot, snapshot)
+            return Unavailable(snapshot, snapshot)
     drained = {gpu for node in snapshot.nodes if not node.schedulable and not node.lost for gpu in node.gpu_ids}
     must, back, cleared, on_drained = set(), set(), dict[str, Window](), list[Job]()
     for job in snapshot.jobs:
@@ -112,7 +112,7 @@ def displace(snapshot: Snapshot) -> Displaced:
         elif gone and gone <= drained:
             on_drained.append(job)
     left = draining.leave(on_drained, snapshot)
-    found = Displaced(
+    found = Unavailable(
         snapshot,
         snapshot,
         frozenset(must),
@@ -145,7 +145,7 @@ def _closed(snapshot: Snapshot) -> dict[str, Window]:
     return found
 
 
-def _build(found: Displaced) -> Displaced:
+def _build(found: Unavailable) -> Unavailable:
     waiting, changed = found.leaving | found.may_stay, found.changed
     seen = (
         changed[job.id] if job.id in changed else _as_seen(job, waiting, found.staying) for job in found.original.jobs

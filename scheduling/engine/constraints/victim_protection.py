@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from scheduling.capacity.cluster_view import view
-from scheduling.capacity.guarantee_usage import Book
+from scheduling.capacity.guarantee_usage import GuaranteeUsage
 from scheduling.domain import Allocation, Gang, Reason, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
@@ -19,7 +19,7 @@ from scheduling.policies.base import Policy
 SPARED = Reason("within_guarantee", "It runs within what its project is guaranteed, so it keeps its GPUs.")
 
 
-def allocate(snapshot: Snapshot, policy: Policy) -> Allocation:
+def ask_sparing_guaranteed(snapshot: Snapshot, policy: Policy) -> Allocation:
     """At most three answers are asked for: the third time all who run within a guarantee are fixed."""
     allocation = policy.allocate(snapshot)
     if not snapshot.guarantees or not policy.capabilities.preempts or policy.capabilities.respects_guarantees:
@@ -38,12 +38,12 @@ def _would_claim(snapshot: Snapshot, counts: Mapping[str, Gang]) -> set[str]:
     out = {job.id for job in field.running if job.id not in counts}
     if not out:
         return found
-    book = Book(snapshot)
+    book = GuaranteeUsage(snapshot)
     running = {job.id for job in field.running}
     for job, gang in book.holders:
         if job.id in running:
             book.book(job, gang, -1)
-    for job in field.taking_part:
+    for job in field.candidates:
         if job.id in counts:
             book.book(job, counts[job.id])
     for job, gang in book.holders:
@@ -54,7 +54,7 @@ def _would_claim(snapshot: Snapshot, counts: Mapping[str, Gang]) -> set[str]:
 
 
 def _all_within(snapshot: Snapshot) -> set[str]:
-    within = Book(snapshot).within
+    within = GuaranteeUsage(snapshot).within
     return {job.id for job in view(snapshot).running if within.get(job.id)}
 
 

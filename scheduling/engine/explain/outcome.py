@@ -6,18 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from scheduling.capacity.cluster_view import View, queue_key
+from scheduling.capacity.cluster_view import RoundView, queue_key
 from scheduling.capacity.draining import moments
 from scheduling.capacity.free_capacity import NO_TYPE, TOO_LARGE
-from scheduling.capacity.memo import fleet
+from scheduling.capacity.memo import cluster_index
 from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
-from scheduling.domain.lazy_reasons import Told
-from scheduling.engine.constraints.host_resources import asks
-from scheduling.engine.constraints.unavailable_nodes import Displaced
+from scheduling.domain.lazy_reasons import LazyReasons
+from scheduling.engine.constraints.host_resources import requests_host_resources
+from scheduling.engine.constraints.unavailable_nodes import Unavailable
 from scheduling.engine.explain.engine_jobs import OthersWords
-from scheduling.engine.explain.partition_reasons import PoolWords
-from scheduling.engine.explain.unschedulable import Unable
-from scheduling.engine.reclaim.reclaim import Reclaim
+from scheduling.engine.explain.partition_reasons import PartitionReasons
+from scheduling.engine.explain.unschedulable import UnschedulableDiagnosis
+from scheduling.engine.reclaim.reclaim import ReclaimDecision
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 
@@ -33,21 +33,21 @@ class Layout:
     gangs: Mapping[str, Gang]
 
 
-def reasons_of(
-    displaced: Displaced,
-    field: View,
+def explain_round(
+    displaced: Unavailable,
+    field: RoundView,
     allocation: Allocation,
     layout: Layout,
     rejected: Reason | None,
     own: Mapping[str, Reason],
-    words: PoolWords | None,
+    words: PartitionReasons | None,
 ) -> Mapping[str, Reason]:
     """`own`: of guarantees and budgets; they come before all others. `words`: what pools of nodes change in them."""
     special: dict[str, Reason] = {}
     given = allocation.counts or allocation.placements or {}
     for job in field.queued:
         if job.id not in layout.gpus and job.id in given:
-            beside = ", with the processors and memory that it asks for" if asks(job) else ""
+            beside = ", with the processors and memory that it asks for" if requests_host_resources(job) else ""
             text = f"Enough GPUs are free, but not together on nodes that this job may use{beside}"
             text += "; it starts when they are."
             if job.on_nodes is not None:
@@ -57,10 +57,10 @@ def reasons_of(
         special |= {job.id: rejected for job in field.running}
     special |= displaced.reasons(layout.gpus)
     special |= own
-    unable = Unable(displaced.original, words.pools if words else None)
+    unable = UnschedulableDiagnosis(displaced.original, words.pools if words else None)
     # Where no node is in service, policies that divide time say of nobody why.
     vague = {NO_TYPE, TOO_LARGE}
-    vague |= set() if fleet(displaced.original.nodes).usable else {"next_round", "waits"}
+    vague |= set() if cluster_index(displaced.original.nodes).usable else {"next_round", "waits"}
     every = (special, allocation.reasons, field.reasons)
     waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
     full, beside_others = _where_others_are(displaced.original, layout), OthersWords(displaced.original)
@@ -76,7 +76,7 @@ def reasons_of(
         known = told if known.token in vague or told.token == "never" else known  # noqa: S105
         return beside_others.added_to(known, full[key]) if key in full else known
 
-    return Told((job.id for job in displaced.original.jobs), tell)
+    return LazyReasons((job.id for job in displaced.original.jobs), tell)
 
 
 def _where_others_are(snapshot: Snapshot, layout: Layout) -> Mapping[str, Job]:
@@ -86,15 +86,15 @@ def _where_others_are(snapshot: Snapshot, layout: Layout) -> Mapping[str, Job]:
     return {job.id: job for job in snapshot.jobs if not job.gpu_ids and job.id not in layout.gpus}
 
 
-def moves_of(
-    snapshot: Snapshot, displaced: Displaced, field: View, layout: Layout, reasons: Mapping[str, Reason]
+def diff_moves(
+    snapshot: Snapshot, displaced: Unavailable, field: RoundView, layout: Layout, reasons: Mapping[str, Reason]
 ) -> tuple[Move, ...]:
     gpus, back = layout.gpus, displaced.give_back
     given = ((job, gpus.get(job.id, ())) for job in snapshot.jobs)
     changed = [job for job, ids in given if (ids is not job.gpu_ids and ids != job.gpu_ids) or job.id in back]
     if not changed:
         return ()
-    part, moves = {job.id for job in field.taking_part} | displaced.changed.keys(), list[Move]()
+    part, moves = {job.id for job in field.candidates} | displaced.changed.keys(), list[Move]()
     for job in sorted(changed, key=queue_key):
         if job.id in displaced.give_back:
             moves.append(Move(job.id, "preempt", (), None, job.gang, reasons[job.id]))
@@ -125,7 +125,7 @@ def _move(job: Job, layout: Layout, reason: Reason) -> Move | None:
 
 
 def next_wake_at(
-    snapshot: Snapshot, policy: Policy, allocation: Allocation, moves: tuple[Move, ...], back: Reclaim
+    snapshot: Snapshot, policy: Policy, allocation: Allocation, moves: tuple[Move, ...], back: ReclaimDecision
 ) -> float | None:
     """The earliest time at which the answer may differ though nothing happened.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from scheduling.capacity.cluster_view import View
+from scheduling.capacity.cluster_view import RoundView
 from scheduling.capacity.free_capacity import no_type
 from scheduling.capacity.node_pools import Pool, Pools, latest_end
 from scheduling.domain import POOL_MARK, Gang, Job, Plan, Reason, Window, plain_type
@@ -68,17 +68,17 @@ def _starts_across(gang: Gang) -> Reason:
     return Reason("starts_across_pools", text)
 
 
-class PoolWords:
+class PartitionReasons:
     """`field` and `gangs` have the pools; the pools' own snapshot the plain types."""
 
-    def __init__(self, pools: Pools, field: View, gangs: Mapping[str, Gang]) -> None:
+    def __init__(self, pools: Pools, field: RoundView, gangs: Mapping[str, Gang]) -> None:
         self.snapshot, self.pools, self.field = pools.snapshot, pools, field
         self.jobs = {job.id: job for job in pools.snapshot.jobs}
         self.waiting = {job.id for job in field.queued if job.id not in gangs}
         starts = {job.id: gangs[job.id] for job in field.queued if job.id in gangs}
         self.across = {key: gang for key, gang in starts.items() if POOL_MARK not in gang.type}
         self.free = dict(field.free)
-        for job in field.taking_part:
+        for job in field.candidates:
             if job.id in gangs and gangs[job.id].type in self.free:
                 self.free[gangs[job.id].type] -= gangs[job.id].count
 

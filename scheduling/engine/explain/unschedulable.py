@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
-from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.cluster_view import RoundView, view
 from scheduling.capacity.free_capacity import gpu_memory, host_memory, processors
-from scheduling.capacity.memo import Fleet, fleet
+from scheduling.capacity.memo import ClusterIndex, cluster_index
 from scheduling.capacity.node_pools import Pools
 from scheduling.domain import Job, Node, Reason, Snapshot
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
 
-class Unable:
+class UnschedulableDiagnosis:
     """Of jobs that no gang of the nodes in service can run. A partition's jobs are told of its nodes."""
 
     def __init__(self, snapshot: Snapshot, pools: Pools | None) -> None:
@@ -44,12 +44,12 @@ class _Part:
         self.snapshot = snapshot
 
     @cached_property
-    def _there(self) -> Fleet:
+    def _there(self) -> ClusterIndex:
         """All of them, those out of service, too."""
-        return fleet(tuple(_back(node) for node in self.snapshot.nodes))
+        return cluster_index(tuple(_back(node) for node in self.snapshot.nodes))
 
     @cached_property
-    def _whole(self) -> View:
+    def _whole(self) -> RoundView:
         return view(replace(self.snapshot, nodes=self._there.usable, jobs=()))
 
     def reason(self, job: Job) -> Reason | None:
@@ -111,7 +111,7 @@ class _Part:
     def _too_few(self, job: Job, types: list[str]) -> Reason | None:
         """Of the nodes that have what it asks for of each."""
         nodes = [node for node in self._there.usable if node.type in types and could_hold(job, node)]
-        large = fleet(tuple(nodes))
+        large = cluster_index(tuple(nodes))
         most = max((large.total if self._whole.multi_node else large.largest).values())
         if most >= job.min_gpus:
             return None
@@ -140,7 +140,7 @@ class _Part:
             return None
         shown = ", ".join(f"{node.name} ({_why(node)})" for node in away[:5])
         more = f" and {len(away) - 5} more" if len(away) > 5 else ""
-        left = max(fleet(tuple(nodes)).total.get(name, 0) for name in types)
+        left = max(cluster_index(tuple(nodes)).total.get(name, 0) for name in types)
         text = (
             f"It needs at least {needs} {_TIMES} {' or '.join(types)} and {left}{_of_one(types)} are in service; "
             f"out of service: {shown}{more}. It starts when enough of them are back."

@@ -10,7 +10,7 @@ from scheduling.domain.wording import words
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class ReclaimGrant:
     """A job that starts on what it is guaranteed, and who leaves for it."""
 
     job: Job
@@ -21,7 +21,7 @@ class Taking:
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class PendingClaim:
     """Borrowers hold enough, and some of them are protected until then."""
 
     gang: Gang
@@ -51,7 +51,7 @@ def _detail(row: Guarantee, **more: object) -> dict[str, object]:
     return {"level": f"guarantee of {owner(row)}", "project": row.project, "guaranteed": row.gpus} | more
 
 
-def reclaims(taking: Taking) -> Reason:
+def reason_reclaimer(taking: ReclaimGrant) -> Reason:
     if not taking.borrowers:
         text = f"{_is_guaranteed(taking.by)}, so it starts on {words(taking.gang)}."
         return Reason("guaranteed", text, _detail(taking.by))
@@ -63,7 +63,7 @@ def reclaims(taking: Taking) -> Reason:
     return Reason("reclaims", text, _detail(taking.by))
 
 
-def reclaimed(taking: Taking, after: Gang | None) -> Reason:
+def reason_reclaimee(taking: ReclaimGrant, after: Gang | None) -> Reason:
     """Of a borrower. `after`: what it goes on with, if anything."""
     row, count, how = taking.by, min(taking.gang.count, gpus_of(taking.borrowers)), "Shrunk" if after else "Preempted"
     way = f"it goes on with {words(after)}" if after else "it is checkpointed and goes on when enough GPUs are free"
@@ -74,7 +74,7 @@ def reclaimed(taking: Taking, after: Gang | None) -> Reason:
     return Reason("reclaimed", text, _detail(row, by=taking.job.id, reclaimed=count))
 
 
-def reclaiming(later: Later, now: float) -> Reason:
+def reason_pending(later: PendingClaim, now: float) -> Reason:
     text = (
         f"{_is_guaranteed(later.by)}; others have borrowed {words(later.gang)} that it needs and have just started. "
         f"They are taken back in {max(0.0, later.at - now):.0f} s at the latest."

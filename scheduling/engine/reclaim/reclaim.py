@@ -13,13 +13,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from scheduling.capacity.cluster_view import View, view
-from scheduling.capacity.free_capacity import Stock
-from scheduling.capacity.guarantee_usage import Book, urgency
-from scheduling.capacity.memo import fleet
+from scheduling.capacity.cluster_view import RoundView, view
+from scheduling.capacity.free_capacity import FreeCapacity
+from scheduling.capacity.guarantee_usage import GuaranteeUsage, urgency
+from scheduling.capacity.memo import cluster_index
 from scheduling.domain import WHOLE, Gang, Guarantee, Job, Reason, Snapshot
 from scheduling.engine.placement import Board, Request
-from scheduling.engine.reclaim.reasons import Later, Taking, gpus_of, reclaimed, reclaiming, reclaims
+from scheduling.engine.reclaim.reasons import (
+    PendingClaim,
+    ReclaimGrant,
+    gpus_of,
+    reason_pending,
+    reason_reclaimee,
+    reason_reclaimer,
+)
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 from scheduling.policies.capabilities import OrdersQueue, SizesStarts
@@ -31,8 +38,8 @@ CLAIMS = "guarantee_claims"
 
 
 @dataclass
-class Reclaim:
-    takings: list[Taking] = field(default_factory=list)
+class ReclaimDecision:
+    takings: list[ReclaimGrant] = field(default_factory=list)
     waiting: dict[str, Reason] = field(default_factory=dict)
     claims: dict[str, float] = field(default_factory=dict)
     wake_at: float | None = None
@@ -53,41 +60,41 @@ class Reclaim:
         """`gangs`: what everybody has after this round."""
         found = dict(self.waiting)
         for taking in self.takings:
-            found[taking.job.id] = reclaims(taking)
+            found[taking.job.id] = reason_reclaimer(taking)
             for job in taking.borrowers:
-                found[job.id] = reclaimed(taking, gangs.get(job.id))
+                found[job.id] = reason_reclaimee(taking, gangs.get(job.id))
         return found
 
 
-def reclaim(snapshot: Snapshot, policy: Policy, given: Collection[str]) -> Reclaim:
+def reclaim(snapshot: Snapshot, policy: Policy, given: Collection[str]) -> ReclaimDecision:
     """`given`: whom the policy gives GPUs without it. A GPU that several share is taken from nobody, and where the
     policy itself places parts none is: GPUs are counted whole here."""
     places_parts = policy.capabilities.places_gpu_parts and any(job.gpu_milli < WHOLE for job in snapshot.jobs)
     if policy.capabilities.shares_time or not snapshot.guarantees or places_parts:
-        return Reclaim()
+        return ReclaimDecision()
     field = view(snapshot)
     if all(job.id in given for job in field.queued):
-        return Reclaim()
-    return _Reclaiming(snapshot, field, policy).run(given)
+        return ReclaimDecision()
+    return _VictimSearch(snapshot, field, policy).run(given)
 
 
-class _Reclaiming:
-    def __init__(self, snapshot: Snapshot, field: View, policy: Policy) -> None:
+class _VictimSearch:
+    def __init__(self, snapshot: Snapshot, field: RoundView, policy: Policy) -> None:
         self.snapshot, self.field, self.policy = snapshot, field, policy
-        self.book, self.stock = Book(snapshot), Stock(snapshot, field)
-        self.found, self.taken = Reclaim(), set[str]()
+        self.book, self.stock = GuaranteeUsage(snapshot), FreeCapacity(snapshot, field)
+        self.found, self.taken = ReclaimDecision(), set[str]()
         self.since: Mapping[str, float] = snapshot.memory.get(CLAIMS, {})
         holding = [job for job in snapshot.jobs if job.gpu_ids]
         held = {gpu for job in holding for gpu in job.gpu_ids}
         self.board = Board(snapshot.nodes, held | snapshot.blocked_gpu_ids, holding)
-        self.usable = fleet(snapshot.nodes).type_of
+        self.usable = cluster_index(snapshot.nodes).type_of
         self.users = Counter(gpu for job in snapshot.jobs for gpu in job.gpu_ids)
         self.coming = [self.usable.get(gpu) for gpu in snapshot.blocked_gpu_ids - snapshot.others.gpus.keys()]
         self.borrowers = sorted((job for job, _ in self.book.holders if self._may_go(job)), key=self._worth)
         self.shared = {key for job in self.borrowers for key in job.limits}
         self.failed = set[tuple[object, ...]]()
 
-    def run(self, given: Collection[str]) -> Reclaim:
+    def run(self, given: Collection[str]) -> ReclaimDecision:
         for job in in_order(self.policy, self.snapshot, self.field):
             gangs = [Gang(name, count) for name, count in _sizes(self.policy, self.field, job).items()]
             gangs = [gang for gang in gangs if self.book.has_room(job, gang)]
@@ -106,14 +113,14 @@ class _Reclaiming:
         if alike in self.failed:
             return
         plans = [plan for gang in gangs if (plan := self._plan(job, gang)) is not None]
-        ready = [plan for plan in plans if isinstance(plan, Taking)]
+        ready = [plan for plan in plans if isinstance(plan, ReclaimGrant)]
         for taking in sorted(ready, key=lambda plan: (gpus_of(plan.borrowers), -self._speed(plan))):
             if self._take(taking):
                 return
-        later = [plan for plan in plans if isinstance(plan, Later)]
+        later = [plan for plan in plans if isinstance(plan, PendingClaim)]
         if later:
             first = min(later, key=lambda plan: plan.at)
-            self.found.waiting[job.id] = reclaiming(first, self.snapshot.now)
+            self.found.waiting[job.id] = reason_pending(first, self.snapshot.now)
             self.found.wake_at = min(first.at, self.found.wake_at or math.inf)
             self.book.book(job, first.gang)
         else:
@@ -124,14 +131,14 @@ class _Reclaiming:
         waited_s = self.snapshot.now - self.found.claims[job.id]
         return frozenset(row for row in self.book.rows_of(job) if waited_s >= row.reclaim_within_s - LEAVE_S)
 
-    def _speed(self, taking: Taking) -> float:
+    def _speed(self, taking: ReclaimGrant) -> float:
         return self.field.steps_per_s(taking.job, taking.gang)
 
-    def _plan(self, job: Job, gang: Gang) -> Taking | Later | None:
+    def _plan(self, job: Job, gang: Gang) -> ReclaimGrant | PendingClaim | None:
         own = self.book.claim(job, gang)
         missing = gang.count - (self.stock.free.get(gang.type, 0) if own else 0)
         if missing <= 0 and own:
-            return Taking(job, gang, (), own, ())
+            return ReclaimGrant(job, gang, (), own, ())
         overdue = self._overdue(job)
         leaving = self.coming.count(gang.type) if own and own not in overdue else 0
         if own and leaving >= missing:
@@ -152,9 +159,9 @@ class _Reclaiming:
                 break
         chosen = _fewest(missing, ready, gives)
         if chosen:
-            return Taking(job, gang, (), chosen[0][1], tuple(each for each, _ in chosen))
+            return ReclaimGrant(job, gang, (), chosen[0][1], tuple(each for each, _ in chosen))
         if _fewest(missing, pairs, gives):
-            return Later(gang, pairs[0][1], self._from(job, pairs))
+            return PendingClaim(gang, pairs[0][1], self._from(job, pairs))
         return None
 
     def _may_be_allowed(self, job: Job, gang: Gang) -> bool:
@@ -191,7 +198,7 @@ class _Reclaiming:
             return None
         return self.book.claim(job, gang, self.book.chain(borrower.project))
 
-    def _take(self, taking: Taking) -> bool:
+    def _take(self, taking: ReclaimGrant) -> bool:
         """Whether limits and nodes have room for it once the borrowers are gone."""
         job, gang, gone = taking.job, taking.gang, taking.borrowers
         before = dict(self.stock.rooms.left)
@@ -216,11 +223,11 @@ class _Reclaiming:
         return True
 
 
-def in_order(policy: Policy, snapshot: Snapshot, field: View) -> Sequence[Job]:
+def in_order(policy: Policy, snapshot: Snapshot, field: RoundView) -> Sequence[Job]:
     return policy.in_order(snapshot, field.queued) if isinstance(policy, OrdersQueue) else field.queued
 
 
-def _sizes(policy: Policy, field: View, job: Job) -> Mapping[str, int]:
+def _sizes(policy: Policy, field: RoundView, job: Job) -> Mapping[str, int]:
     if isinstance(policy, SizesStarts):
         return policy.start_sizes(field, job)
     return {name: span.low for name, span in field.spans(job).items()}

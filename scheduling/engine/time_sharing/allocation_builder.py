@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduling.capacity.cluster_view import View
-from scheduling.capacity.quota_headroom import Rooms
+from scheduling.capacity.cluster_view import RoundView
+from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import Gang, Job, Reason, Snapshot
-from scheduling.domain.lazy_reasons import Told
+from scheduling.domain.lazy_reasons import LazyReasons
 from scheduling.domain.wording import words
-from scheduling.engine.time_sharing.shares_ledger import Ledger
+from scheduling.engine.time_sharing.shares_ledger import TimeShareState
 
 
-class Hands:
+class AllocationBuilder:
     """What is given out in this round, within GPUs and limits."""
 
-    def __init__(self, field: View) -> None:
-        self.free, self.rooms = dict(field.free), Rooms(field)
+    def __init__(self, field: RoundView) -> None:
+        self.free, self.rooms = dict(field.free), QuotaHeadroom(field)
         self.counts: dict[str, Gang] = {}
         self.moved: list[Job] = []  # who is given another gang than it has
 
@@ -32,9 +32,11 @@ class Hands:
             self.rooms.book(job, gang)
 
 
-def reasons_of(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -> Mapping[str, Reason]:
+def reasons_of(
+    ledger: TimeShareState, snapshot: Snapshot, field: RoundView, hands: AllocationBuilder
+) -> Mapping[str, Reason]:
     """Of all jobs that the round saw, in words once somebody reads them."""
-    jobs = {job.id: job for job in field.taking_part}
+    jobs = {job.id: job for job in field.candidates}
     left_s = max(0.0, ledger.round_end - snapshot.now)
 
     def tell(key: str) -> Reason:
@@ -54,4 +56,4 @@ def reasons_of(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) ->
         text = f"The policy gives it {part}; others are ahead in this round, which ends in {left_s:.0f} s."
         return Reason("next_round", text, {"share": share})
 
-    return Told((*ledger.reasons, *field.reasons, *jobs), tell)
+    return LazyReasons((*ledger.reasons, *field.reasons, *jobs), tell)

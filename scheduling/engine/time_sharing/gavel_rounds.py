@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduling.capacity.cluster_view import View, queue_key
+from scheduling.capacity.cluster_view import RoundView, queue_key
 from scheduling.domain import Allocation, Gang, Job, Snapshot
-from scheduling.engine.time_sharing.allocation_builder import Hands, reasons_of
-from scheduling.engine.time_sharing.job_columns import roll_of
-from scheduling.engine.time_sharing.shares_ledger import EDGE_S, Ledger, compute, signature_of
+from scheduling.engine.time_sharing.allocation_builder import AllocationBuilder, reasons_of
+from scheduling.engine.time_sharing.job_columns import columns_of
+from scheduling.engine.time_sharing.shares_ledger import EDGE_S, TimeShareState, compute, signature_of
 from scheduling.policies.base import Policy
 from scheduling.policies.time_shares.base import FractionParameters
 from scheduling.policies.time_shares.gavel.objective import drawn_order, in_fixed_order
@@ -61,12 +61,12 @@ class Round:
             times[kind] = times.get(kind, credit_s) + (end - began)
             self.worked[kind] = self.worked.get(kind, 0.0) + (end - began)
 
-    def begin(self, field: View, at: float, round_s: float) -> float:
+    def begin(self, field: RoundView, at: float, round_s: float) -> float:
         """Only whole steps are made in a round, and it ends when all have made theirs: the answer is when. Parts of
         steps that are made all the same must not end a job a round too early, so then it stops before that."""
-        jobs = [job for job in sorted(field.taking_part, key=queue_key) if job.id in self.gangs]
+        jobs = [job for job in sorted(field.candidates, key=queue_key) if job.id in self.gangs]
         speeds = {job.id: field.steps_per_s(job, self.gangs[job.id]) for job in jobs}
-        left = {job.id: max(self.left.get(job.id, 1.0), job.remaining_steps) for job in field.taking_part}
+        left = {job.id: max(self.left.get(job.id, 1.0), job.remaining_steps) for job in field.candidates}
         made = {key: min(max(1, int(speed * round_s)), left[key]) for key, speed in speeds.items()}
         ends = {key: at + steps / speeds[key] for key, steps in made.items()}
         self.ends = dict(sorted(ends.items(), key=lambda item: -item[1]))
@@ -85,13 +85,13 @@ class Round:
         return min((at for at in self.stops.values() if at > now + EDGE_S), default=end)
 
 
-def share_time_as_reference(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
+def share_time_as_reference(snapshot: Snapshot, field: RoundView, policy: Policy) -> Allocation:
     """Whole gangs until the end of the round."""
-    ledger, now = Ledger.load(snapshot.memory), Round.load(snapshot.memory)
+    ledger, now = TimeShareState.load(snapshot.memory), Round.load(snapshot.memory)
     present = {job.id: job for job in snapshot.jobs}
     if snapshot.now >= ledger.round_end - EDGE_S or now.gangs.keys().isdisjoint(present):
         _new_round(ledger, now, snapshot, field, policy)
-    hands = Hands(field)
+    hands = AllocationBuilder(field)
     for key, gang in now.gangs.items():
         if key in present and now.hold(key, snapshot.now):
             hands.give(present[key], gang)
@@ -100,11 +100,11 @@ def share_time_as_reference(snapshot: Snapshot, field: View, policy: Policy) -> 
         reasons=reasons_of(ledger, snapshot, field, hands),
         memory={MEMORY: ledger.dump(), ROUND: now.dump()},
         figures=ledger.figures,
-        next_wake_at=now.wakes_at(snapshot.now, ledger.round_end) if field.taking_part else None,
+        next_wake_at=now.wakes_at(snapshot.now, ledger.round_end) if field.candidates else None,
     )
 
 
-def _new_round(ledger: Ledger, now: Round, snapshot: Snapshot, field: View, policy: Policy) -> None:
+def _new_round(ledger: TimeShareState, now: Round, snapshot: Snapshot, field: RoundView, policy: Policy) -> None:
     """Time is what rounds add up to, free of the clock's last bits."""
     settings = policy.parameters
     assert isinstance(settings, FractionParameters)
@@ -120,11 +120,13 @@ def _new_round(ledger: Ledger, now: Round, snapshot: Snapshot, field: View, poli
     ledger.round_end = now.begin(field, at, settings.round_seconds)
 
 
-def _recompute(ledger: Ledger, now: Round, snapshot: Snapshot, field: View, policy: Policy, *, least_s: float) -> None:
+def _recompute(
+    ledger: TimeShareState, now: Round, snapshot: Snapshot, field: RoundView, policy: Policy, *, least_s: float
+) -> None:
     """Fractions anew where jobs came or ended, but not more often than every `least_s` seconds."""
     settings = policy.parameters
     assert isinstance(settings, FractionParameters)
-    signature = signature_of(snapshot, roll_of(snapshot, field), field, policy)
+    signature = signature_of(snapshot, columns_of(snapshot, field), field, policy)
     credit_s = settings.round_seconds / 2.0
     # It takes a computation at time 0 for none.
     if signature == ledger.signature or (0.0 < ledger.at < ledger.computed_at + least_s and ledger.computed_at > 0.0):
@@ -146,7 +148,7 @@ def _recompute(ledger: Ledger, now: Round, snapshot: Snapshot, field: View, poli
     ledger.books = ledger.books.forgetting()  # it has deficits instead
 
 
-def _fill_types(ledger: Ledger, now: Round, field: View, policy: Policy) -> Hands:
+def _fill_types(ledger: TimeShareState, now: Round, field: RoundView, policy: Policy) -> AllocationBuilder:
     """Type after type, each by descending (priority, deficit, fraction)."""
     settings = policy.parameters
     assert isinstance(settings, FractionParameters)
@@ -154,7 +156,7 @@ def _fill_types(ledger: Ledger, now: Round, field: View, policy: Policy) -> Hand
     if settings.variant == "agnostic":
         kinds = [kinds[place] for place in drawn_order(len(kinds), now.number)]
     now.number += 1
-    hands, jobs = Hands(field), sorted(field.taking_part, key=queue_key)
+    hands, jobs = AllocationBuilder(field), sorted(field.candidates, key=queue_key)
     waits = policy.capabilities.strict_shares
     for kind in kinds:
         ranks = {job.id: _rank(ledger, now, job, kind, settings.round_seconds / 2.0) for job in jobs}
@@ -171,7 +173,7 @@ def _fill_types(ledger: Ledger, now: Round, field: View, policy: Policy) -> Hand
     return hands
 
 
-def _rank(ledger: Ledger, now: Round, job: Job, kind: str, credit_s: float) -> tuple[float, float, float]:
+def _rank(ledger: TimeShareState, now: Round, job: Job, kind: str, credit_s: float) -> tuple[float, float, float]:
     share, worked = ledger.books.share(job.id, kind), now.worked.get(kind, 0.0)
     part = now.had.get(job.id, {}).get(kind, credit_s) / worked if worked > 0 else 0.0
     priority = share / part if part > 0 else share * _FIRST

@@ -16,7 +16,7 @@ from operator import is_
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduling.capacity.cluster_view import View
+from scheduling.capacity.cluster_view import RoundView
 from scheduling.domain import Job, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies.time_shares.programs.groups import steps_per_s
@@ -28,7 +28,7 @@ _Words = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
-class Roll:
+class JobColumns:
     """By place in `jobs`."""
 
     jobs: tuple[Job, ...]
@@ -60,10 +60,10 @@ def _empty(jobs: int) -> tuple[Ints, Floats, Floats, _Words]:
 
 
 class _Latest:
-    roll = Roll((), (), *_empty(0), True, ())
+    roll = JobColumns((), (), *_empty(0), True, ())
 
 
-def roll_of(snapshot: Snapshot, field: View) -> Roll:
+def columns_of(snapshot: Snapshot, field: RoundView) -> JobColumns:
     before, jobs = _Latest.roll, snapshot.jobs
     alike = before.shape == field.shape
     if alike and before.lasts and len(jobs) == len(before.jobs) and all(map(is_, jobs, before.jobs)):
@@ -84,7 +84,7 @@ def roll_of(snapshot: Snapshot, field: View) -> Roll:
         if _takes_part(job, snapshot.now):
             digests[:, n] = _digest(job.id, job.weight, job.priority, _row(job, field))
     lasts = all(job.not_before is None for job in jobs)
-    roll = Roll(jobs, tuple(types), kinds, submitted_at, restart_cost_s, digests, lasts, field.shape)
+    roll = JobColumns(jobs, tuple(types), kinds, submitted_at, restart_cost_s, digests, lasts, field.shape)
     _Latest.roll = roll
     return roll
 
@@ -97,7 +97,7 @@ def _takes_part(job: Job, now: float) -> bool:
     return not waits and (job.not_before is None or job.not_before <= now)
 
 
-def _row(job: Job, field: View) -> str:
+def _row(job: Job, field: RoundView) -> str:
     """Its speeds, as far as they matter."""
     spans = field.spans(job)
     if spans.row is None:

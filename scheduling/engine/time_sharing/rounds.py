@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.cluster_view import RoundView, view
 from scheduling.domain import Allocation, Gang, Job, Snapshot
-from scheduling.engine.time_sharing.allocation_builder import Hands, reasons_of
+from scheduling.engine.time_sharing.allocation_builder import AllocationBuilder, reasons_of
 from scheduling.engine.time_sharing.gavel_rounds import share_time_as_reference
-from scheduling.engine.time_sharing.job_columns import roll_of
+from scheduling.engine.time_sharing.job_columns import columns_of
 from scheduling.engine.time_sharing.shares_ledger import (
     EDGE_S,
-    Ledger,
-    account,
+    TimeShareState,
+    charge_elapsed,
     compute,
+    forget_ended,
     rules_of,
-    settle,
     signature_of,
 )
 from scheduling.policies.base import Policy
@@ -35,15 +35,15 @@ from scheduling.policies.time_shares.base import FractionParameters
 from scheduling.policies.time_shares.programs.last_answer import MEMORY
 
 
-def share_time(snapshot: Snapshot, field: View, policy: Policy) -> Allocation:
+def share_time(snapshot: Snapshot, field: RoundView, policy: Policy) -> Allocation:
     """Whole gangs for the moment, by the policy's fractions; raises what the policy raises."""
     settings = policy.parameters
     assert isinstance(settings, FractionParameters)
     if settings.compatible:
         return share_time_as_reference(snapshot, field, policy)
-    ledger = Ledger.load(snapshot.memory)
+    ledger = TimeShareState.load(snapshot.memory)
     rules = rules_of(policy.name, settings)
-    hands = Hands(field)
+    hands = AllocationBuilder(field)
     if snapshot.now >= round_end(snapshot.memory) or rules != ledger.rules:
         ledger.rules = rules
         _refresh(ledger, snapshot, field, policy, aged_after_s=settings.recompute_seconds)
@@ -81,7 +81,7 @@ def with_least_gangs(snapshot: Snapshot) -> Snapshot:
     the least on which something does."""
     field = view(snapshot)
     least, known = dict[str, int](), field.known.trains_on_least
-    for job in [job for job in field.taking_part if known.jobs.get(job.id) is not job]:
+    for job in [job for job in field.candidates if known.jobs.get(job.id) is not job]:
         if (low := field.spans(job).least) > job.min_gpus:
             least[job.id] = low
         else:
@@ -92,23 +92,25 @@ def with_least_gangs(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, jobs=tuple(jobs))
 
 
-def _refresh(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, *, aged_after_s: float) -> None:
+def _refresh(
+    ledger: TimeShareState, snapshot: Snapshot, field: RoundView, policy: Policy, *, aged_after_s: float
+) -> None:
     """Fractions anew where jobs, GPUs or throughputs changed, or where they are old and time changes them."""
-    roll = roll_of(snapshot, field)
+    roll = columns_of(snapshot, field)
     signature = signature_of(snapshot, roll, field, policy)
     aged = snapshot.now >= ledger.computed_at + aged_after_s
     if signature == ledger.signature and math.isinf(aged_after_s):
         return
-    account(ledger, roll, snapshot.now)
+    charge_elapsed(ledger, roll, snapshot.now)
     changes = policy.capabilities.time_dependent or Needs.PAIRS in policy.capabilities.needs or ledger.problem
     if signature != ledger.signature or (aged and changes):
         compute(ledger, snapshot, policy, signature)
     elif aged:
-        settle(ledger, snapshot)
+        forget_ended(ledger, snapshot)
     ledger.figures = {**ledger.figures, "deviation": _most_owed(ledger, snapshot.now)}
 
 
-def _compete(field: View, hands: Hands) -> bool:
+def _compete(field: RoundView, hands: AllocationBuilder) -> bool:
     """Whether several wait for what is idle, so that it matters who is ahead."""
     if not any(free > 0 for free in hands.free.values()):
         return False
@@ -116,9 +118,9 @@ def _compete(field: View, hands: Hands) -> bool:
     return sum(1 for _ in islice(fits, 2)) == 2
 
 
-def _on_lease(ledger: Ledger, snapshot: Snapshot, field: View, settings: FractionParameters) -> list[Job]:
+def _on_lease(ledger: TimeShareState, snapshot: Snapshot, field: RoundView, settings: FractionParameters) -> list[Job]:
     """Who is promised time on what it has, and has had it for too short a time to be worth another restart."""
-    roll, books = roll_of(snapshot, field), ledger.books
+    roll, books = columns_of(snapshot, field), ledger.books
     short = (snapshot.now - ledger.given_at(roll) + EDGE_S) * settings.restart_part < roll.restart_cost_s
     recent = (roll.jobs[n] for n in np.nonzero(short)[0].tolist())
     return [
@@ -126,26 +128,30 @@ def _on_lease(ledger: Ledger, snapshot: Snapshot, field: View, settings: Fractio
     ]
 
 
-def _beginnings(ledger: Ledger, snapshot: Snapshot, field: View, hands: Hands) -> dict[str, float]:
+def _beginnings(
+    ledger: TimeShareState, snapshot: Snapshot, field: RoundView, hands: AllocationBuilder
+) -> dict[str, float]:
     """When each of those that hold GPUs now was given them."""
     began, now = ledger.began, snapshot.now
     found = {key: began.get(key, now) for key in hands.counts}
-    found |= {job.id: began[job.id] for job in field.fixed if job.id in began}
+    found |= {job.id: began[job.id] for job in field.pinned if job.id in began}
     return found | {job.id: now for job in hands.moved}
 
 
-def _keep(jobs: Iterable[Job], hands: Hands) -> None:
+def _keep(jobs: Iterable[Job], hands: AllocationBuilder) -> None:
     for job in jobs:
         if job.gang is not None:
             hands.give(job, job.gang)
 
 
-def _give(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands: Hands) -> None:
+def _give(
+    ledger: TimeShareState, snapshot: Snapshot, field: RoundView, policy: Policy, hands: AllocationBuilder
+) -> None:
     """Who gets which type now, beside those that keep what they have."""
     if not any(free > 0 for free in hands.free.values()):
         return
     counts, free = hands.counts, hands.free
-    waiting = [job for job in field.taking_part if job.id not in counts]
+    waiting = [job for job in field.candidates if job.id not in counts]
     for job, kind in _ranked(ledger, snapshot.now, waiting, free):
         least = job.min_gpus
         if least <= free[kind] and job.id not in counts:
@@ -162,7 +168,7 @@ def _give(ledger: Ledger, snapshot: Snapshot, field: View, policy: Policy, hands
         _fill(field, [job for job in waiting if job.id not in hands.counts], hands)
 
 
-def _ranked(ledger: Ledger, now: float, jobs: list[Job], free: Mapping[str, int]) -> Iterable[tuple[Job, str]]:
+def _ranked(ledger: TimeShareState, now: float, jobs: list[Job], free: Mapping[str, int]) -> Iterable[tuple[Job, str]]:
     """Jobs with each of the types that they are promised and that have room for them, by descending priority; ties by
     what is owed over all types and on this one, then by the promise, then those that hold nothing first, then by the
     queue."""
@@ -183,14 +189,14 @@ def _ranked(ledger: Ledger, now: float, jobs: list[Job], free: Mapping[str, int]
     return [(jobs[n], books.types[k]) for n, k in zip(number[order].tolist(), kind[order].tolist(), strict=True)]
 
 
-def _most_owed(ledger: Ledger, now: float) -> float:
+def _most_owed(ledger: TimeShareState, now: float) -> float:
     """Of all jobs: seconds that it was promised on all types since the computation, less those that it had."""
     books = ledger.books
     (rows,) = np.nonzero(books.shares.any(axis=1))
     return float(books.debts(rows, max(now - ledger.computed_at, 0.0)).max()) if len(rows) else 0.0
 
 
-def _fill(field: View, waiting: list[Job], hands: Hands) -> None:
+def _fill(field: RoundView, waiting: list[Job], hands: AllocationBuilder) -> None:
     """GPUs that the fractions leave idle go to whoever waits, the fastest fit first. `waiting` is in queue order."""
     free = hands.free
     for job in waiting:

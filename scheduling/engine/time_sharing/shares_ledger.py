@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from scheduling.capacity.cluster_view import View
+from scheduling.capacity.cluster_view import RoundView
 from scheduling.domain import Reason, Snapshot
-from scheduling.engine.time_sharing.job_columns import Roll
+from scheduling.engine.time_sharing.job_columns import JobColumns
 from scheduling.errors import SolverError
 from scheduling.policies.base import Parameters, Policy
-from scheduling.policies.time_shares.programs.deficits import Books
+from scheduling.policies.time_shares.programs.deficits import DeficitTable
 from scheduling.policies.time_shares.programs.last_answer import MEMORY
 from scheduling.solvers.lp import Floats
 
@@ -27,7 +27,7 @@ FORGOTTEN_S = 4 * 3_600.0
 
 
 @dataclass
-class Ledger:
+class TimeShareState:
     """What was promised and what was had since the last computation, in seconds."""
 
     signature: str = ""
@@ -35,7 +35,7 @@ class Ledger:
     computed_at: float = -math.inf
     round_end: float = -math.inf
     at: float = 0.0  # what was had is counted up to here
-    books: Books = field(default_factory=Books)
+    books: DeficitTable = field(default_factory=DeficitTable)
     began: dict[str, float] = field(default_factory=dict)  # when who holds GPUs was given them
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -44,15 +44,15 @@ class Ledger:
     problem: str = ""  # why the last computation failed
 
     @classmethod
-    def load(cls, memory: Mapping[str, Any]) -> Ledger:
+    def load(cls, memory: Mapping[str, Any]) -> TimeShareState:
         kept = memory.get(MEMORY)
         if not kept or "books" not in kept:  # of an earlier release: everything is computed anew, leases go on
             return cls(began=dict(kept.get("began", {}) if kept else {}))
         reasons = {key: Reason(*reason) for key, reason in kept["reasons"].items()}
-        own = {"books": Books.load(kept["books"]), "began": dict(kept["began"]), "reasons": reasons}
+        own = {"books": DeficitTable.load(kept["books"]), "began": dict(kept["began"]), "reasons": reasons}
         return cls(**{**kept, **own})
 
-    def given_at(self, roll: Roll) -> Floats:
+    def given_at(self, roll: JobColumns) -> Floats:
         """By place in the roll: when it was given its GPUs; -inf: it has none, or that is not known."""
         began = self.began
         return np.array([began.get(job, -math.inf) for job in roll.ids], dtype=float)
@@ -63,7 +63,7 @@ class Ledger:
         return {**self.__dict__, "books": self.books.dump(), "reasons": reasons}
 
 
-def account(ledger: Ledger, roll: Roll, now: float) -> None:
+def charge_elapsed(ledger: TimeShareState, roll: JobColumns, now: float) -> None:
     """Credit what jobs held since the last look."""
     kinds = roll.kinds
     (rows,) = np.nonzero(kinds >= 0)
@@ -83,7 +83,7 @@ def rules_of(policy: str, parameters: Parameters) -> str:
     return f"{policy} {parameters.model_dump_json()}"
 
 
-def signature_of(snapshot: Snapshot, roll: Roll, field: View, policy: Policy) -> str:
+def signature_of(snapshot: Snapshot, roll: JobColumns, field: RoundView, policy: Policy) -> str:
     """Of all that a computation rests on but time: jobs, GPUs, throughputs and the policy itself."""
     assert isinstance(policy.parameters, Parameters)
     text = f"{rules_of(policy.name, policy.parameters)} {field.shape} {sorted(snapshot.prices.items())} {roll.digest}"
@@ -92,8 +92,8 @@ def signature_of(snapshot: Snapshot, roll: Roll, field: View, policy: Policy) ->
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def compute(ledger: Ledger, snapshot: Snapshot, policy: Policy, signature: str) -> None:
-    settle(ledger, snapshot)
+def compute(ledger: TimeShareState, snapshot: Snapshot, policy: Policy, signature: str) -> None:
+    forget_ended(ledger, snapshot)
     ledger.signature = signature
     try:
         answer = policy.allocate(snapshot)
@@ -110,7 +110,7 @@ def compute(ledger: Ledger, snapshot: Snapshot, policy: Policy, signature: str) 
     ledger.reasons, ledger.figures, ledger.policy = dict(answer.reasons), dict(answer.figures), dict(answer.memory)
 
 
-def settle(ledger: Ledger, snapshot: Snapshot) -> None:
+def forget_ended(ledger: TimeShareState, snapshot: Snapshot) -> None:
     """Count from now on. What live jobs had beyond what they were promised, negative where they are owed, goes over.
 
     At most FORGOTTEN_S of either: some promises cannot be kept, and what was given away for idle is soon forgiven.

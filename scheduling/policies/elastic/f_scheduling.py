@@ -17,15 +17,15 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from scheduling.capacity.cluster_view import Span, View, present_gang, view
-from scheduling.capacity.memo import fleet
-from scheduling.capacity.quota_headroom import Rooms
+from scheduling.capacity.cluster_view import RoundView, SizeRange, present_gang, view
+from scheduling.capacity.memo import cluster_index
+from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import Allocation, Gang, Job, Snapshot, plain_type
-from scheduling.domain.lazy_reasons import Told
+from scheduling.domain.lazy_reasons import LazyReasons
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.elastic.reasons import explain
-from scheduling.policies.elastic.variance_greedy import LARGEST_VARIANCE, NEVER, UNITS, Greedy, Kind, Seat, at
+from scheduling.policies.elastic.variance_greedy import LARGEST_VARIANCE, NEVER, UNITS, GangChoice, Greedy, JobKind, at
 
 #: Steps of the greedy that a settings form may wait for.
 _HINT_STEPS = 40_000
@@ -70,8 +70,8 @@ class Problem:
     """The greedy's input: who is in the plan, on which first gang, and how free GPUs are counted."""
 
     jobs: tuple[Job, ...]
-    kinds: tuple[Kind, ...]
-    seats: tuple[Seat, ...]
+    kinds: tuple[JobKind, ...]
+    seats: tuple[GangChoice, ...]
     free: tuple[int, ...]
     others: tuple[int, ...]  # S of the jobs that hold GPUs and take no part
     types: tuple[str, ...]
@@ -106,13 +106,13 @@ class FScheduling:
         return answer(snapshot, field, problem, seats, self.parameters.v_bound, {"variance": variance})
 
 
-def pose(snapshot: Snapshot, field: View, objective: str) -> Problem:
+def pose(snapshot: Snapshot, field: RoundView, objective: str) -> Problem:
     """Step 1 of Listing 1: minimums in queue order. Those of running jobs are set aside first."""
     free = [field.free[name] for name in field.types]
-    rooms = Rooms(field)
+    rooms = QuotaHeadroom(field)
     counted = [key for key in field.allowance if field.limits[key].kind != "running_jobs"]
     groups = {key: index for index, key in enumerate(counted)}
-    kinds, seats, left_out = dict[str, Kind](), dict[str, Seat](), list[Job]()
+    kinds, seats, left_out = dict[str, JobKind](), dict[str, GangChoice](), list[Job]()
     for job in (*field.running, *field.queued):
         kind = make_kind(field, job, objective, groups)
         seat = _first_seat(field, job, kind, free, rooms)
@@ -123,9 +123,9 @@ def pose(snapshot: Snapshot, field: View, objective: str) -> Problem:
         if job.limits:
             rooms.book(job, Gang(field.types[seat[0]], seat[1]))
         kinds[job.id], seats[job.id] = kind, seat
-    jobs = tuple(job for job in field.taking_part if job.id in seats)
-    types = fleet(snapshot.nodes).every_type
-    holding = [(job, gang) for job in field.fixed if (gang := present_gang(job, types)) is not None]
+    jobs = tuple(job for job in field.candidates if job.id in seats)
+    types = cluster_index(snapshot.nodes).every_type
+    holding = [(job, gang) for job in field.pinned if (gang := present_gang(job, types)) is not None]
     return Problem(
         jobs=jobs,
         kinds=tuple(kinds[job.id] for job in jobs),
@@ -142,10 +142,10 @@ def to_units(value: float) -> int:
     return round(value * UNITS)
 
 
-_NO_SPAN = Span(1, 0, (0.0,))
+_NO_SPAN = SizeRange(1, 0, (0.0,))
 
 
-def make_kind(field: View, job: Job, objective: str, groups: Mapping[str, int]) -> Kind:
+def make_kind(field: RoundView, job: Job, objective: str, groups: Mapping[str, int]) -> JobKind:
     spans = field.spans(job)
     # A running job stays on its type until all others are served; see `solve`.
     hurdle = float("inf") if job.gpu_ids else 1.0
@@ -157,7 +157,7 @@ def make_kind(field: View, job: Job, objective: str, groups: Mapping[str, int]) 
             for name in field.types
         )
     about = (objective, hurdle, bounds)
-    kind: Kind | None = spans.memo.get(about)
+    kind: JobKind | None = spans.memo.get(about)
     if kind is None:
         every = tuple(spans.get(name, _NO_SPAN) for name in field.types)
         kind = spans.memo[about] = _make_kind(every, objective, hurdle, bounds)
@@ -165,11 +165,15 @@ def make_kind(field: View, job: Job, objective: str, groups: Mapping[str, int]) 
 
 
 @lru_cache(maxsize=16384)
-def _make_kind(every: tuple[Span, ...], objective: str, hurdle: float, groups: tuple[tuple[int, ...], ...]) -> Kind:
+def _make_kind(
+    every: tuple[SizeRange, ...], objective: str, hurdle: float, groups: tuple[tuple[int, ...], ...]
+) -> JobKind:
     alone = max((span.at(span.high) for span in every), default=0.0)
     shares = tuple(_in_units(span.steps_per_s, alone) for span in every)
     values = tuple(_in_units(span.steps_per_s, 1.0) for span in every) if objective == "paper" else shares
-    return Kind(values, shares, tuple(span.low for span in every), tuple(span.high for span in every), hurdle, groups)
+    return JobKind(
+        values, shares, tuple(span.low for span in every), tuple(span.high for span in every), hurdle, groups
+    )
 
 
 @lru_cache(maxsize=16384)
@@ -177,7 +181,7 @@ def _in_units(steps_per_s: tuple[float, ...], of: float) -> tuple[int, ...]:
     return tuple(to_units(value / of) for value in steps_per_s) if of else (0,)
 
 
-def _first_seat(field: View, job: Job, kind: Kind, free: list[int], rooms: Rooms) -> Seat | None:
+def _first_seat(field: RoundView, job: Job, kind: JobKind, free: list[int], rooms: QuotaHeadroom) -> GangChoice | None:
     """The minimum gang: on the present type for a running job, else on the type where it is worth most."""
     if job.gang is not None and job.gang.type in field.types:
         t = field.types.index(job.gang.type)
@@ -192,7 +196,7 @@ def _first_seat(field: View, job: Job, kind: Kind, free: list[int], rooms: Rooms
     return max(fits, key=lambda seat: (at(kind.value[seat[0]], seat[1]), -seat[0]), default=None)
 
 
-def solve(snapshot: Snapshot, field: View, problem: Problem, bound: float) -> tuple[list[Seat], float]:
+def solve(snapshot: Snapshot, field: RoundView, problem: Problem, bound: float) -> tuple[list[GangChoice], float]:
     """Step 2 of Listing 1; with several types, then once more with changes of type allowed."""
     greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, bound, problem.rooms)
     seats = greedy.run()
@@ -210,7 +214,7 @@ def solve(snapshot: Snapshot, field: View, problem: Problem, bound: float) -> tu
     return seats, greedy.variance
 
 
-def _hurdle(snapshot: Snapshot, job: Job, kind: Kind) -> float:
+def _hurdle(snapshot: Snapshot, job: Job, kind: JobKind) -> float:
     """A change of type must win back, before the next expected event, the steps its restart costs."""
     if kind.hurdle != float("inf"):
         return kind.hurdle
@@ -219,7 +223,7 @@ def _hurdle(snapshot: Snapshot, job: Job, kind: Kind) -> float:
     return seconds / left if left > 0 else float("inf")
 
 
-def _somebody_finds_faster(snapshot: Snapshot, problem: Problem, seats: list[Seat], free: list[int]) -> bool:
+def _somebody_finds_faster(snapshot: Snapshot, problem: Problem, seats: list[GangChoice], free: list[int]) -> bool:
     """Of those that stayed on their type so far."""
     spare = [(t, count) for t, count in enumerate(free) if count]
     for job, kind, seat in zip(problem.jobs, problem.kinds, seats, strict=True):
@@ -235,12 +239,12 @@ def _somebody_finds_faster(snapshot: Snapshot, problem: Problem, seats: list[Sea
     return False
 
 
-def _finds_faster(kind: Kind, hurdle: float, seat: Seat, free: list[int]) -> bool:
+def _finds_faster(kind: JobKind, hurdle: float, seat: GangChoice, free: list[int]) -> bool:
     """Whether another type has free what would be faster; without any such job nothing is left to do."""
     return hurdle != float("inf") and any(map(int.__ge__, free, _faster(kind, hurdle, seat)))
 
 
-def _faster(kind: Kind, hurdle: float, seat: Seat) -> tuple[int, ...]:
+def _faster(kind: JobKind, hurdle: float, seat: GangChoice) -> tuple[int, ...]:
     """Of each other type the smallest gang that is worth more than `hurdle` times the present one; NEVER where none."""
     value, needs = int(at(kind.value[seat[0]], seat[1]) * hurdle), [NEVER] * len(kind.value)
     for t, values in enumerate(kind.value):
@@ -257,7 +261,7 @@ def horizon_s(snapshot: Snapshot, job: Job) -> float:
     return ends if snapshot.next_event_s is None else min(ends, snapshot.next_event_s)
 
 
-def useful(problem: Problem, index: int, seat: Seat) -> Seat:
+def useful(problem: Problem, index: int, seat: GangChoice) -> GangChoice:
     """Give back trailing GPUs that bring nothing, but none that the job holds already."""
     job, kind, (t, count) = problem.jobs[index], problem.kinds[index], seat
     held = job.gang.count if job.gang and job.gang.type == problem.types[t] else 0
@@ -268,12 +272,17 @@ def useful(problem: Problem, index: int, seat: Seat) -> Seat:
 
 
 def answer(
-    snapshot: Snapshot, field: View, problem: Problem, seats: list[Seat], bound: float, figures: dict[str, float]
+    snapshot: Snapshot,
+    field: RoundView,
+    problem: Problem,
+    seats: list[GangChoice],
+    bound: float,
+    figures: dict[str, float],
 ) -> Allocation:
     """The plan as an Allocation with its figures and reasons."""
-    types = fleet(snapshot.nodes).every_type
+    types = cluster_index(snapshot.nodes).every_type
     planned = {job.id: Gang(problem.types[t], n) for job, (t, n) in zip(problem.jobs, seats, strict=True)}
-    fixed = {job.id: gang for job in field.fixed if (gang := present_gang(job, types)) is not None}
+    fixed = {job.id: gang for job in field.pinned if (gang := present_gang(job, types)) is not None}
     counts = planned | fixed
     by_id = {job.id: job for job in snapshot.jobs}
     used = sum(gang.count for gang in planned.values())
@@ -290,7 +299,7 @@ def answer(
         **figures,
     }
     told = explain(field, problem.jobs, planned, problem.left_out, bound, figures["variance"])
-    reasons = Told((*field.reasons, *told), lambda key: told[key] if key in told else field.reasons[key])
+    reasons = LazyReasons((*field.reasons, *told), lambda key: told[key] if key in told else field.reasons[key])
     return Allocation(counts=counts, reasons=reasons, figures=figures)
 
 

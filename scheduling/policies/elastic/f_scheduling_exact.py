@@ -21,9 +21,9 @@ from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.elastic.f_scheduling import FScheduling, Problem, answer, pose, solve, useful
 from scheduling.policies.elastic.f_scheduling import Parameters as GreedyParameters
-from scheduling.policies.elastic.variance_greedy import UNITS, Seat, at
-from scheduling.policies.elastic.variance_program import Choice, Work, best_plan
-from scheduling.solvers.budget import seconds
+from scheduling.policies.elastic.variance_greedy import UNITS, GangChoice, at
+from scheduling.policies.elastic.variance_program import Choice, SearchBudget, best_plan
+from scheduling.solvers.budget import time_budget_s
 
 
 class Parameters(GreedyParameters):
@@ -49,7 +49,7 @@ class FSchedulingExact:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         settings = self.parameters
-        deadline = time.monotonic() + seconds(snapshot, settings.time_limit_s)
+        deadline = time.monotonic() + time_budget_s(snapshot, settings.time_limit_s)
         field = view(snapshot)
         problem = pose(snapshot, field, settings.objective)
         greedy, variance = solve(snapshot, field, problem, settings.v_bound)
@@ -57,7 +57,7 @@ class FSchedulingExact:
             return FScheduling(settings).allocate(snapshot)
         figures = {"greedy_sum": _sum(problem, greedy), "greedy_variance": variance}
         try:
-            work = Work(settings.most_programs, settings.most_nodes, deadline)
+            work = SearchBudget(settings.most_programs, settings.most_nodes, deadline)
             seats = best_plan(problem, greedy, settings.v_bound, work)
         except SolverError as error:
             return self._greedy_instead(snapshot, figures | {"solver_failed": 1.0}, str(error))
@@ -79,9 +79,9 @@ class FSchedulingExact:
         return Allocation(counts=plan.counts, reasons=reasons, figures={**figures, **plan.figures, "exact": 0.0})
 
 
-def _sum(problem: Problem, seats: list[Seat]) -> float:
+def _sum(problem: Problem, seats: list[GangChoice]) -> float:
     return sum(at(kind.value[t], n) for kind, (t, n) in zip(problem.kinds, seats, strict=True)) / UNITS
 
 
-def _variance(problem: Problem, seats: list[Seat]) -> float:
+def _variance(problem: Problem, seats: list[GangChoice]) -> float:
     return Choice.of(problem, seats).variance

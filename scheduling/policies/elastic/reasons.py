@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from scheduling.capacity.cluster_view import View
+from scheduling.capacity.cluster_view import RoundView
 from scheduling.capacity.free_capacity import no_type
-from scheduling.capacity.quota_headroom import Rooms
+from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import Gang, Job, Reason
-from scheduling.domain.lazy_reasons import Told
+from scheduling.domain.lazy_reasons import LazyReasons
 from scheduling.domain.wording import words
 
 
 def explain(
-    field: View,
+    field: RoundView,
     jobs: Iterable[Job],
     planned: Mapping[str, Gang],
     left_out: Iterable[Job],
@@ -25,7 +25,7 @@ def explain(
     for gang in planned.values():
         free[gang.type] -= gang.count
     ahead, behind = {job.id: job for job in jobs}, {job.id: job for job in left_out}
-    rooms = Rooms(field)
+    rooms = QuotaHeadroom(field)
     for job in ahead.values() if field.limits else ():
         rooms.book(job, planned[job.id])
 
@@ -34,10 +34,10 @@ def explain(
             return _left_out(field, behind[key], len(ahead), rooms)
         return _planned(field, ahead[key], planned[key], free, bound, variance)
 
-    return Told((*ahead, *behind), tell)
+    return LazyReasons((*ahead, *behind), tell)
 
 
-def _planned(field: View, job: Job, gang: Gang, free: Mapping[str, int], bound: float, variance: float) -> Reason:
+def _planned(field: RoundView, job: Job, gang: Gang, free: Mapping[str, int], bound: float, variance: float) -> Reason:
     share = field.relative(job, gang)
     holds = f"{words(gang)}, relative throughput {share:.2f}"
     detail = {"relative_throughput": share, "steps_per_s": field.steps_per_s(job, gang)}
@@ -55,7 +55,7 @@ def _planned(field: View, job: Job, gang: Gang, free: Mapping[str, int], bound: 
     return Reason("keeps", f"It keeps {holds}; {limit}.", detail)
 
 
-def _limit(field: View, job: Job, gang: Gang, free: Mapping[str, int], bound: float, variance: float) -> str:
+def _limit(field: RoundView, job: Job, gang: Gang, free: Mapping[str, int], bound: float, variance: float) -> str:
     """What keeps the job from more."""
     span = field.spans(job).get(gang.type)
     if job.max_gpus is not None and gang.count >= job.max_gpus:
@@ -70,7 +70,7 @@ def _limit(field: View, job: Job, gang: Gang, free: Mapping[str, int], bound: fl
     return "it grows when a job ends or gains less than this one"
 
 
-def _left_out(field: View, job: Job, ahead: int, rooms: Rooms) -> Reason:
+def _left_out(field: RoundView, job: Job, ahead: int, rooms: QuotaHeadroom) -> Reason:
     spans = field.spans(job)
     if not spans:
         return no_type(job)

@@ -24,15 +24,15 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from scheduling.capacity.cluster_view import Span, View, fixed_gangs, view
+from scheduling.capacity.cluster_view import RoundView, SizeRange, pinned_gangs, view
 from scheduling.capacity.free_capacity import no_type
-from scheduling.capacity.quota_headroom import Rooms
+from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.wording import words
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.elastic.gang_assignment import Option, ranked
-from scheduling.solvers.budget import seconds
+from scheduling.solvers.budget import time_budget_s
 from scheduling.solvers.lp import Engine
 
 #: Of a gang beyond the minimum a job has to have half, to be given all of it.
@@ -79,30 +79,30 @@ class ShortestRemainingTime:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
         hands = _Hands(field, self._weights(field, snapshot.now), snapshot.now)
-        limits = self.parameters.solver, seconds(snapshot, self.parameters.solver_time_limit_s)
-        for _, level in groupby(field.taking_part, key=lambda job: job.priority):
+        limits = self.parameters.solver, time_budget_s(snapshot, self.parameters.solver_time_limit_s)
+        for _, level in groupby(field.candidates, key=lambda job: job.priority):
             hands.choose(list(level), limits)
         hands.grow()
-        waiting = [job for job in field.taking_part if job.id not in hands.counts]
+        waiting = [job for job in field.candidates if job.id not in hands.counts]
         return Allocation(
-            counts=hands.counts | fixed_gangs(snapshot, field),
+            counts=hands.counts | pinned_gangs(snapshot, field),
             reasons={**field.reasons, **hands.reasons()},
             figures={"free_gpus": float(sum(hands.free.values()))},
             next_wake_at=self._review_at(field, waiting, snapshot.now) if waiting else None,
         )
 
-    def _review_at(self, field: View, waiting: Sequence[Job], now: float) -> float:
+    def _review_at(self, field: RoundView, waiting: Sequence[Job], now: float) -> float:
         soonest_s = min(now - job.submitted_at + _left_s(field, job) for job in waiting)
         return now + max(self.parameters.review_seconds, _CHANGE * soonest_s)
 
-    def _weights(self, field: View, now: float) -> dict[str, float]:
-        slowdowns = {job.id: _slowdown(field, job, now) for job in field.taking_part}
+    def _weights(self, field: RoundView, now: float) -> dict[str, float]:
+        slowdowns = {job.id: _slowdown(field, job, now) for job in field.candidates}
         typical = float(np.exp(np.mean(np.log([*slowdowns.values(), 1.0]))))
         bound = max(self.parameters.bound, _TYPICAL * typical)
-        return {job.id: job.weight * max(1.0, slowdowns[job.id] / bound) ** _STEEPNESS for job in field.taking_part}
+        return {job.id: job.weight * max(1.0, slowdowns[job.id] / bound) ** _STEEPNESS for job in field.candidates}
 
 
-def _slowdown(field: View, job: Job, now: float) -> float:
+def _slowdown(field: RoundView, job: Job, now: float) -> float:
     """If it ran on its fastest gang from now on."""
     alone, steps = field.alone(job), job.done_steps + job.remaining_steps
     if alone <= 0.0 or steps <= 0.0:
@@ -110,7 +110,7 @@ def _slowdown(field: View, job: Job, now: float) -> float:
     return max(1.0, float((now - job.submitted_at + _left_s(field, job)) / (steps / alone)))
 
 
-def _left_s(field: View, job: Job) -> float:
+def _left_s(field: RoundView, job: Job) -> float:
     """On its fastest gang; 0 where there is none."""
     alone = field.alone(job)
     return job.remaining_steps / alone if alone > 0.0 else 0.0
@@ -119,11 +119,11 @@ def _left_s(field: View, job: Job) -> float:
 class _Hands:
     """What is given out, within GPUs and limits."""
 
-    def __init__(self, field: View, weights: Mapping[str, float], now: float) -> None:
+    def __init__(self, field: RoundView, weights: Mapping[str, float], now: float) -> None:
         self.field, self.weights, self.now = field, weights, now
-        self.free, self.rooms = dict(field.free), Rooms(field)
+        self.free, self.rooms = dict(field.free), QuotaHeadroom(field)
         self.counts: dict[str, Gang] = {}
-        self._jobs = {job.id: job for job in field.taking_part}
+        self._jobs = {job.id: job for job in field.candidates}
 
     # Who runs, and on which type --------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class _Hands:
             options += [Option(job, Gang(kind, n), self._worth(job, kind, span, n)) for n in least if n > span.low]
         return options
 
-    def _worth(self, job: Job, kind: str, span: Span, count: int) -> float:
+    def _worth(self, job: Job, kind: str, span: SizeRange, count: int) -> float:
         staying = 1.0
         if job.gang is None:
             extra_s = job.launch_s
@@ -184,7 +184,7 @@ class _Hands:
         urgency = 1.0 / max(here_s + extra_s, _LEAST_S)
         return float(self.weights[job.id] * staying * relative_speed ** (1.0 - _BY_LENGTH) * urgency**_BY_LENGTH)
 
-    def _staying(self, job: Job, span: Span) -> float:
+    def _staying(self, job: Job, span: SizeRange) -> float:
         if span.high > span.low:
             return _STAYING_ELASTIC
         held_s = math.inf if job.held_since is None else max(self.now - job.held_since, 1.0)
@@ -284,7 +284,7 @@ class _Hands:
     # Words ------------------------------------------------------------------------------------------
 
     def reasons(self) -> dict[str, Reason]:
-        return {job.id: self._reason(job) for job in self.field.taking_part}
+        return {job.id: self._reason(job) for job in self.field.candidates}
 
     def _reason(self, job: Job) -> Reason:
         gang = self.counts.get(job.id)

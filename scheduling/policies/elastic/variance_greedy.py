@@ -27,14 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNITS = 10**9
-Seat = tuple[int, int]  # (type, count): a gang
+GangChoice = tuple[int, int]  # (type, count): a gang
 #: The variance of numbers in [0, 1] cannot be larger.
 LARGEST_VARIANCE = 0.25
 NEVER = _NO_LIMIT = 2**40
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class JobKind:
     """What makes jobs interchangeable: per type what n GPUs are worth, and the counts allowed.
 
     `value` is what is summed and maximised, `share` is S; both in UNITS, non-decreasing, constant beyond
@@ -49,11 +49,11 @@ class Kind:
     hurdle: float = 1.0
     groups: tuple[tuple[int, ...], ...] = ()  # per type, the limits that count its GPUs; empty: none
     #: What may follow each gang; the same in every round, so it is worked out once.
-    steps: dict[Seat, Steps] = field(default_factory=dict, init=False, compare=False, repr=False)
+    steps: dict[GangChoice, Steps] = field(default_factory=dict, init=False, compare=False, repr=False)
     #: Likewise the smallest gangs of other types that are faster than each.
-    faster: dict[Seat, tuple[int, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    faster: dict[GangChoice, tuple[int, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def steps_from(self, seat: Seat) -> Steps:
+    def steps_from(self, seat: GangChoice) -> Steps:
         known = self.steps.get(seat)
         if known is None:
             known = self.steps[seat] = _steps([_step(self, seat, t) for t in range(len(self.low))])
@@ -84,8 +84,8 @@ class Steps:
 
 @dataclass(slots=True)
 class Row:
-    kind: Kind
-    seat: Seat
+    kind: JobKind
+    seat: GangChoice
     steps: Steps
     jobs: list[int] = field(default_factory=list)  # heap of positions in queue order
 
@@ -99,8 +99,8 @@ class Greedy:
 
     def __init__(
         self,
-        kinds: Sequence[Kind],
-        seats: Sequence[Seat],
+        kinds: Sequence[JobKind],
+        seats: Sequence[GangChoice],
         free: Sequence[int],
         others: Sequence[int],
         bound: float,
@@ -139,7 +139,7 @@ class Greedy:
         types, size = len(self.free), max(1, len(self.seats))
         self.rows: list[Row | None] = [None] * size
         self.spare = list(range(size - 1, -1, -1))
-        self.row_of: dict[tuple[int, Seat], int] = {}
+        self.row_of: dict[tuple[int, GangChoice], int] = {}
         self.version = [0] * size  # of a row's entries in `best`
         self.best: list[list[tuple[int, int, int, int]]] = [[] for _ in range(types)]
         self.stale = set[int]()  # rows that the arrays do not show yet
@@ -153,7 +153,7 @@ class Greedy:
         self.bounds = np.full((size, types, self.deepest), -1, dtype=np.int64)
         self.adds = np.zeros((size, types, self.deepest), dtype=np.int64)
         self.largest_add = 1
-        unique, same = dict[Kind, Kind](), dict[int, Kind]()
+        unique, same = dict[JobKind, JobKind](), dict[int, JobKind]()
         for kind in self.kinds:
             if id(kind) not in same:
                 same[id(kind)] = unique.setdefault(kind, kind)
@@ -163,7 +163,7 @@ class Greedy:
         for index in self.row_of.values():
             self._offer(index)
 
-    def _row(self, kind: Kind, seat: Seat) -> tuple[int, Row]:
+    def _row(self, kind: JobKind, seat: GangChoice) -> tuple[int, Row]:
         key = (id(kind), seat)
         index = self.row_of.get(key)
         if index is None:
@@ -176,7 +176,7 @@ class Greedy:
         assert row is not None
         return index, row
 
-    def _join(self, job: int, kind: Kind, seat: Seat) -> None:
+    def _join(self, job: int, kind: JobKind, seat: GangChoice) -> None:
         index, row = self._row(kind, seat)
         heapq.heappush(row.jobs, job)
         if row.jobs[0] == job:
@@ -231,7 +231,7 @@ class Greedy:
 
     # Steps -----------------------------------------------------------------------------------------
 
-    def run(self) -> list[Seat]:
+    def run(self) -> list[GangChoice]:
         while True:
             choice = self._choose()
             if choice is None:
@@ -355,7 +355,7 @@ def _steps(by_type: Sequence[Step | None]) -> Steps:
     )
 
 
-def _step(kind: Kind, seat: Seat, t: int) -> Step | None:
+def _step(kind: JobKind, seat: GangChoice, t: int) -> Step | None:
     own, count = seat
     value, share = at(kind.value[own], count), at(kind.share[own], count)
     target = count + 1 if t == own else _faster(kind, t, value)
@@ -371,11 +371,11 @@ def _step(kind: Kind, seat: Seat, t: int) -> Step | None:
     )
 
 
-def groups_of(kind: Kind, t: int) -> tuple[int, ...]:
+def groups_of(kind: JobKind, t: int) -> tuple[int, ...]:
     return kind.groups[t] if kind.groups else ()
 
 
-def _adds(kind: Kind, seat: Seat, to: Seat) -> tuple[tuple[int, int], ...]:
+def _adds(kind: JobKind, seat: GangChoice, to: GangChoice) -> tuple[tuple[int, int], ...]:
     """How many GPUs a change of gang adds under each limit that counts the new type."""
     before = groups_of(kind, seat[0])
     return tuple((group, to[1] - (seat[1] if group in before else 0)) for group in groups_of(kind, to[0]))
@@ -385,7 +385,7 @@ def at(values: tuple[int, ...], count: int) -> int:
     return values[count] if count < len(values) else values[-1]
 
 
-def _faster(kind: Kind, t: int, value: int) -> int | None:
+def _faster(kind: JobKind, t: int, value: int) -> int | None:
     """The smallest gang of type t worth more than `value` times the hurdle."""
     if kind.hurdle == float("inf") or kind.high[t] < kind.low[t]:
         return None

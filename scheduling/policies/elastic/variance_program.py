@@ -14,7 +14,7 @@ import pulp
 
 from scheduling.errors import SolverError
 from scheduling.policies.elastic.f_scheduling import Problem
-from scheduling.policies.elastic.variance_greedy import LARGEST_VARIANCE, UNITS, Kind, Seat, at, groups_of
+from scheduling.policies.elastic.variance_greedy import LARGEST_VARIANCE, UNITS, GangChoice, JobKind, at, groups_of
 from scheduling.solvers.integer import solve_integers
 
 #: Sums closer than this are one; solvers work to about 1e-6.
@@ -26,13 +26,13 @@ _MOST_CELLS = 200_000
 class Choice:
     """A plan and its moments; S in whole units, so that "under the bound" means the same as for the greedy."""
 
-    seats: list[Seat]
+    seats: list[GangChoice]
     value: int
     mean: float
     variance: float
 
     @classmethod
-    def of(cls, problem: Problem, seats: list[Seat]) -> Choice:
+    def of(cls, problem: Problem, seats: list[GangChoice]) -> Choice:
         shares = [at(kind.share[t], n) for kind, (t, n) in zip(problem.kinds, seats, strict=True)]
         shares += problem.others
         jobs, total = len(shares), sum(shares)
@@ -44,7 +44,7 @@ class Choice:
 
 
 @dataclass(slots=True)
-class Work:
+class SearchBudget:
     """What may be done for one answer: programs, nodes of the search in each, and seconds by `time.monotonic`."""
 
     programs: int
@@ -62,7 +62,7 @@ class Work:
         return left
 
 
-def best_plan(problem: Problem, greedy: list[Seat], bound: float, work: Work) -> list[Seat] | None:
+def best_plan(problem: Problem, greedy: list[GangChoice], bound: float, work: SearchBudget) -> list[GangChoice] | None:
     """The plan of the largest value with variance < bound; None where there is none. Raises SolverError."""
     model = Model(problem, bound, work)
     best = Choice.of(problem, greedy)
@@ -93,9 +93,9 @@ def best_plan(problem: Problem, greedy: list[Seat], bound: float, work: Work) ->
 class Model:
     """Interchangeable jobs are one: how many of them sit on each (type, count)."""
 
-    def __init__(self, problem: Problem, bound: float, work: Work) -> None:
+    def __init__(self, problem: Problem, bound: float, work: SearchBudget) -> None:
         self.problem, self.bound, self.work = problem, bound, work
-        self.members: dict[tuple[Kind, int], list[int]] = {}
+        self.members: dict[tuple[JobKind, int], list[int]] = {}
         for job, (kind, seat) in enumerate(zip(problem.kinds, problem.seats, strict=True)):
             only = seat[0] if kind.hurdle == float("inf") else -1  # a running job stays on its type
             self.members.setdefault((kind, only), []).append(job)
@@ -131,7 +131,7 @@ class Model:
             self._fairness(program, used, shares, low, high)
         return program, used
 
-    def _capacity(self, program: pulp.LpProblem, used: list[Any], kinds: list[Kind]) -> None:
+    def _capacity(self, program: pulp.LpProblem, used: list[Any], kinds: list[JobKind]) -> None:
         problem = self.problem
         taken = Counter[int]()
         held = Counter[int]()
@@ -154,9 +154,9 @@ class Model:
         program += total >= low * jobs
         program += total <= high * jobs
 
-    def _seats(self, used: list[Any]) -> list[Seat]:
+    def _seats(self, used: list[Any]) -> list[GangChoice]:
         """Within a group the earlier jobs in queue order get the larger gangs: any order is as good."""
-        seats: dict[int, Seat] = {}
+        seats: dict[int, GangChoice] = {}
         waiting = [list(jobs) for jobs in self.members.values()]
         for x, (group, seat) in sorted(
             zip(used, self.cells, strict=True), key=lambda pair: (pair[1][0], -pair[1][1][1], pair[1][1][0])
@@ -166,7 +166,7 @@ class Model:
         return [seats[job] for job in range(len(self.problem.jobs))]
 
 
-def _counts(kind: Kind, t: int) -> list[int]:
+def _counts(kind: JobKind, t: int) -> list[int]:
     """Counts worth choosing: the smallest for each value. More for the same value only costs GPUs."""
     low, high = kind.low[t], kind.high[t]
     last = min(high, max(low, len(kind.value[t]) - 1))

@@ -20,17 +20,17 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, field_validator
 
-from scheduling.capacity.cluster_view import View
-from scheduling.capacity.node_capacity import Demand, Ints, Yard
+from scheduling.capacity.cluster_view import RoundView
+from scheduling.capacity.node_capacity import Demand, Ints, NodeCapacity
 from scheduling.domain import WHOLE, Allocation, Job, Reason, Snapshot
 from scheduling.domain.wording import counted, span
 from scheduling.errors import InvalidInput
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities, Needs
-from scheduling.policies.learned.colocation import HELD_BACK, Joining, held_back
+from scheduling.policies.learned.colocation import HELD_BACK, ColocationSearch, held_back
 from scheduling.policies.learned.images import MOST_OVERSUBSCRIPTION, MOST_WORTH, Bounds, Profile, Sight
 from scheduling.policies.learned.network import Model, load
-from scheduling.policies.learned.starvation import Kept, Waiting, is_part, keep_for_the_overdue
+from scheduling.policies.learned.starvation import Reservation, Waiting, is_part, reserve_for_starved
 from scheduling.policies.packing.base import PackingPolicy, Planned
 
 MODELS = Path(__file__).parent / "models"
@@ -110,13 +110,13 @@ class LearnedPolicy(PackingPolicy):
         every = self.parameters.look_again_s
         return replace(found, next_wake_at=(snapshot.now // every + 1) * every)
 
-    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
+    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
         jobs = {job.id: job for job in snapshot.jobs}
         queue = [Waiting(jobs[key], demand) for key, demand in wanted.items()]
         trial, parts = yard.copy(), [one for one in queue if one.is_part]
-        joining = Joining(self, trial, _holding(snapshot), parts)
+        joining = ColocationSearch(self, trial, _holding(snapshot), parts)
         found = dict[str, tuple[int, ...]]()
-        kept = keep_for_the_overdue(queue, snapshot, trial, self.parameters.patience_s, joining)
+        kept = reserve_for_starved(queue, snapshot, trial, self.parameters.patience_s, joining)
         if kept:
             one = kept.one
             started = joining.start(one) if one.is_part else self._start(one, trial, found)
@@ -136,7 +136,7 @@ class LearnedPolicy(PackingPolicy):
         reasons = joining.reasons() | self._waits_for_kept(kept, yard, trial, snapshot.now, queue, found)
         return Planned(found, reasons, (kept.one.demand, kept.gpus))
 
-    def _start(self, one: Waiting, yard: Yard, found: dict[str, tuple[int, ...]]) -> bool:
+    def _start(self, one: Waiting, yard: NodeCapacity, found: dict[str, tuple[int, ...]]) -> bool:
         rows = yard.fitting(one.demand)
         if len(rows):
             found[one.job.id] = self.choose(yard, one.demand, rows, None)
@@ -145,9 +145,9 @@ class LearnedPolicy(PackingPolicy):
 
     def _waits_for_kept(
         self,
-        kept: Kept,
-        yard: Yard,
-        after: Yard,
+        kept: Reservation,
+        yard: NodeCapacity,
+        after: NodeCapacity,
         now: float,
         queue: Sequence[Waiting],
         found: Mapping[str, tuple[int, ...]],
@@ -182,21 +182,21 @@ class LearnedPolicy(PackingPolicy):
         return int(seen.actions[np.argmax(self.model.scores(seen.inputs))])
 
     def _place(
-        self, yard: Yard, demand: Demand, planned: tuple[int, ...] | None, memory: Any
+        self, yard: NodeCapacity, demand: Demand, planned: tuple[int, ...] | None, memory: Any
     ) -> tuple[int, ...] | None:
         if planned is None and is_part(demand):
             return None
         return super()._place(yard, demand, planned, memory)
 
-    def why_not(self, yard: Yard, demand: Demand) -> Reason:
+    def why_not(self, yard: NodeCapacity, demand: Demand) -> Reason:
         if not is_part(demand) or not len(yard.fitting(demand)):
             return super().why_not(yard, demand)
         return held_back("None of the GPUs that are looked at first takes it now.", self.parameters.look_again_s)
 
-    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         return yard.tightest(int(rows[0]), demand)
 
-    def order(self, field: View, queue: Sequence[Job]) -> Sequence[Job]:
+    def order(self, field: RoundView, queue: Sequence[Job]) -> Sequence[Job]:
         return queue
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Yard
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, NodeCapacity
 from scheduling.domain import WHOLE, Job, Node, Reason
 from scheduling.domain.wording import span
 from scheduling.policies.learned.images import (
@@ -40,11 +40,15 @@ _BEHIND, _CAPACITY, _COMPANY = range(3)
 _NAMES = {"gpu": "GPU time", "gpu_memory": "GPU memory", "gpu_cores": "room on its cores", "pcie": "PCIe throughput"}
 
 
-class Joining:
+class ColocationSearch:
     """`holding`: by GPU who is there, in order of their numbers. Books in `yard`; whoever waits, here, wants a part."""
 
     def __init__(
-        self, policy: LearnedPolicy, yard: Yard, holding: Mapping[int, Sequence[Job]], waiting: Sequence[Waiting]
+        self,
+        policy: LearnedPolicy,
+        yard: NodeCapacity,
+        holding: Mapping[int, Sequence[Job]],
+        waiting: Sequence[Waiting],
     ) -> None:
         self.policy, self.yard, self.holding, self.waiting = policy, yard, holding, list(waiting)
         self.choices: Choices = policy.model.choices
@@ -211,7 +215,7 @@ def _alone(choices: Choices) -> tuple[int, ...]:
     return tuple(int(np.flatnonzero((members.sum(axis=1) == 1) & (members[:, n] > 0))[0]) for n in range(choices.slots))
 
 
-def _devices(yard: Yard, waiting: Sequence[Waiting]) -> list[int]:
+def _devices(yard: NodeCapacity, waiting: Sequence[Waiting]) -> list[int]:
     """Those on which one of them has room: shared ones first, the fullest of them first."""
     fits = np.zeros(yard.gpu.shape, dtype=bool)
     for demand in {one.demand for one in waiting}:
@@ -225,7 +229,7 @@ def _devices(yard: Yard, waiting: Sequence[Waiting]) -> list[int]:
     return [yard.nodes[row].gpu_ids[column] for row, column in zip(rows[order].tolist(), columns[order].tolist())]  # noqa: B905
 
 
-def _fits(yard: Yard, demand: Demand, row: int, column: int) -> bool:
+def _fits(yard: NodeCapacity, demand: Demand, row: int, column: int) -> bool:
     kind, gpu = yard.nodes[row].type, yard.nodes[row].gpu_ids[column]
     return (
         (not demand.types or kind in demand.types)
@@ -235,7 +239,7 @@ def _fits(yard: Yard, demand: Demand, row: int, column: int) -> bool:
     )
 
 
-def _room(yard: Yard, row: int, column: int, demands: Sequence[Demand], choices: Choices) -> Any:
+def _room(yard: NodeCapacity, row: int, column: int, demands: Sequence[Demand], choices: Choices) -> Any:
     """By action: whether what its jobs ask for is free on the device and its node."""
     asked = np.zeros((choices.slots, 4))
     for number, demand in enumerate(demands):

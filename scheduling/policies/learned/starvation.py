@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from scheduling.capacity.node_capacity import Demand, Yard
+from scheduling.capacity.node_capacity import Demand, NodeCapacity
 from scheduling.capacity.node_pools import latest_end
 from scheduling.domain import WHOLE, Job, Node, Snapshot
 
@@ -36,7 +36,7 @@ def is_part(demand: Demand) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class Reservation:
     """GPUs of one node that nobody else gets, and when they are empty; infinite: they are in use for who knows how
     long."""
 
@@ -55,9 +55,9 @@ class Ends(Protocol):
         """Of each that is on the node, with the processors and the memory that it has there."""
 
 
-def keep_for_the_overdue(
-    queue: Iterable[Waiting], snapshot: Snapshot, yard: Yard, patience_s: float, ends: Ends
-) -> Kept | None:
+def reserve_for_starved(
+    queue: Iterable[Waiting], snapshot: Snapshot, yard: NodeCapacity, patience_s: float, ends: Ends
+) -> Reservation | None:
     """For the first of the queue that has waited for longer than `patience_s`, and fits some node when that is empty:
     there where GPUs will be empty, and enough else free, soonest."""
     hopeless = set[Demand]()
@@ -71,7 +71,7 @@ def keep_for_the_overdue(
     return None
 
 
-def _soonest(one: Waiting, snapshot: Snapshot, yard: Yard, ends: Ends) -> Kept | None:
+def _soonest(one: Waiting, snapshot: Snapshot, yard: NodeCapacity, ends: Ends) -> Reservation | None:
     demand, best = one.demand, None
     for row in np.flatnonzero(yard.allowed(demand) & yard.holds_when_empty(demand)).tolist():
         node = yard.nodes[row]
@@ -83,11 +83,11 @@ def _soonest(one: Waiting, snapshot: Snapshot, yard: Yard, ends: Ends) -> Kept |
         # GPUs that are empty now would be idle for nobody knows how long.
         unknown = math.isinf(in_s) and soonest[0][0] <= 0.0
         if (best is None or in_s < best.empty_in_s) and not unknown and not _runs_into(one.job, snapshot, node, in_s):
-            best = Kept(one, tuple(sorted(gpus[number] for _, number in soonest)), in_s)
+            best = Reservation(one, tuple(sorted(gpus[number] for _, number in soonest)), in_s)
     return best
 
 
-def _enough_in_s(yard: Yard, row: int, demand: Demand, users: Sequence[tuple[float, int, int]]) -> float:
+def _enough_in_s(yard: NodeCapacity, row: int, demand: Demand, users: Sequence[tuple[float, int, int]]) -> float:
     """When the node has the processors and the memory."""
     cpu, memory, in_s = int(yard.cpu[row]), int(yard.memory[row]), 0.0
     for left_s, its_cpu, its_memory in sorted(users):

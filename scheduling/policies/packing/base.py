@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from scheduling.capacity.cluster_view import View, view
+from scheduling.capacity.cluster_view import RoundView, view
 from scheduling.capacity.free_capacity import TOO_LARGE, gpu_memory, host_memory, no_type, processors, size
-from scheduling.capacity.node_capacity import Demand, Ints, Mask, Yard
-from scheduling.capacity.quota_headroom import Rooms
+from scheduling.capacity.node_capacity import Demand, Ints, Mask, NodeCapacity
+from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import WHOLE, Allocation, Gang, Job, Reason, Snapshot, plain_type
 from scheduling.domain.wording import words
 from scheduling.errors import SolverError
@@ -67,7 +67,7 @@ class PackingPolicy(ABC):
             figures={"free_gpus": float((round_.yard.gpu == WHOLE).sum()), **round_.figures},
         )
 
-    def _place_all(self, snapshot: Snapshot, field: View, round_: _Round) -> None:
+    def _place_all(self, snapshot: Snapshot, field: RoundView, round_: _Round) -> None:
         yard = round_.yard
         strict = isinstance(self.parameters, Parameters) and self.parameters.strict
         memory = self.begin(snapshot, field, yard)
@@ -100,7 +100,7 @@ class PackingPolicy(ABC):
         round_.memory = self.end(memory)
 
     def _place(
-        self, yard: Yard, demand: Demand, planned: tuple[int, ...] | None, memory: Any
+        self, yard: NodeCapacity, demand: Demand, planned: tuple[int, ...] | None, memory: Any
     ) -> tuple[int, ...] | None:
         """As planned, where there still is room; else on one node; what no node is large enough for, on several."""
         rows = yard.fitting(demand)
@@ -111,14 +111,14 @@ class PackingPolicy(ABC):
             return self.choose(yard, demand, rows, memory)
         return yard.across(demand) if demand.count > 1 else None
 
-    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
+    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
         """For jobs of the queue, in its order; `choose` has the others.
 
         Raises SolverError: then `choose` has them all.
         """
         return Planned()
 
-    def begin(self, snapshot: Snapshot, field: View, yard: Yard) -> Any:
+    def begin(self, snapshot: Snapshot, field: RoundView, yard: NodeCapacity) -> Any:
         """What `choose` is given with each job of this round."""
         return None
 
@@ -126,24 +126,24 @@ class PackingPolicy(ABC):
         """What the next round finds by `remembered`."""
         return {}
 
-    def order(self, field: View, queue: Sequence[Job]) -> Sequence[Job]:
+    def order(self, field: RoundView, queue: Sequence[Job]) -> Sequence[Job]:
         return queue
 
-    def why_not(self, yard: Yard, demand: Demand) -> Reason:
+    def why_not(self, yard: NodeCapacity, demand: Demand) -> Reason:
         """Why whoever needs this was not placed."""
         return no_room(yard, demand)
 
     @abstractmethod
-    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         """Devices of one of the nodes `rows`, on which it fits."""
 
 
 class _Round:
     """Who starts where, and why others do not."""
 
-    def __init__(self, snapshot: Snapshot, field: View) -> None:
-        self.field, self.yard = field, Yard(snapshot, (*field.fixed, *field.running))
-        self.rooms = Rooms(field)
+    def __init__(self, snapshot: Snapshot, field: RoundView) -> None:
+        self.field, self.yard = field, NodeCapacity(snapshot, (*field.pinned, *field.running))
+        self.rooms = QuotaHeadroom(field)
         self.placements = {job.id: job.gpu_ids for job in field.running}
         self.reasons = dict(field.reasons)
         self.memory: dict[str, Any] = {}
@@ -208,7 +208,7 @@ def part(job: Job, gang: Gang) -> str:
     return words(gang) if job.gpu_milli == WHOLE else f"{job.gpu_milli / 10:g} % of a {gang.type}"
 
 
-def demands_of(field: View, job: Job) -> list[Demand]:
+def demands_of(field: RoundView, job: Job) -> list[Demand]:
     """Its least gangs, by size, each on the types that it is the least of."""
     types: dict[int, list[str]] = {}
     for kind, span in field.spans(job).items():
@@ -217,7 +217,7 @@ def demands_of(field: View, job: Job) -> list[Demand]:
     return [replace(plain, count=n, types=tuple(kinds), excluded=excluded) for n, kinds in sorted(types.items())]
 
 
-def no_room(yard: Yard, demand: Demand) -> Reason:
+def no_room(yard: NodeCapacity, demand: Demand) -> Reason:
     """What it is short of, on the nodes that it may use."""
     rows, several = yard.allowed(demand), demand.count > 1
     mine = [kind for kind in yard.types if not demand.types or kind in demand.types]
@@ -260,7 +260,7 @@ def no_room(yard: Yard, demand: Demand) -> Reason:
     return Reason("resources", text, detail | {"cpu_milli": demand.cpu, "memory_mib": demand.memory})
 
 
-def _no_room_across(yard: Yard, demand: Demand, large: Mask, gpu: str) -> Reason:
+def _no_room_across(yard: NodeCapacity, demand: Demand, large: Mask, gpu: str) -> Reason:
     """`large`: the nodes that are large enough for what it asks for of each, by row."""
     what = f"{demand.count} {_TIMES} {gpu}"
     if (

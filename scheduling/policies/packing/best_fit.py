@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Ints, Yard
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Ints, NodeCapacity
 from scheduling.policies.packing.base import PackingPolicy
 
 
@@ -19,7 +19,7 @@ class BestFit(PackingPolicy):
     name: ClassVar[str] = "best_fit"
     title: ClassVar[str] = "Best fit"
 
-    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         left = yard.free(rows) - demand.total
         capacity = yard.capacity[rows]
         parts = np.where((capacity > 0) & (capacity < UNBOUNDED), left / np.maximum(capacity, 1), 0.0)

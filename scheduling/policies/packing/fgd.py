@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from scheduling.capacity.cluster_view import View
-from scheduling.capacity.node_capacity import Demand, Ints, Yard
+from scheduling.capacity.cluster_view import RoundView
+from scheduling.capacity.node_capacity import Demand, Ints, NodeCapacity
 from scheduling.domain import WHOLE, Job, Snapshot, plain_type
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.packing.base import PackingPolicy, demands_of, remembered
@@ -37,7 +37,7 @@ class Parameters(PackingParameters):
 class Gradient:
     """By demand: how much each node's fragmentation would grow, worked out anew only where something was booked."""
 
-    def __init__(self, yard: Yard, classes: Classes) -> None:
+    def __init__(self, yard: NodeCapacity, classes: Classes) -> None:
         self.yard, self.classes = yard, classes
         self.before = classes.fragments(yard.kind, yard.cpu, yard.memory, yard.gpu)
         self._fresh = len(yard.booked)
@@ -103,7 +103,7 @@ class Fgd(PackingPolicy):
     title: ClassVar[str] = "Fragmentation gradient descent"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def begin(self, snapshot: Snapshot, field: View, yard: Yard) -> Seen:
+    def begin(self, snapshot: Snapshot, field: RoundView, yard: NodeCapacity) -> Seen:
         kept = remembered(snapshot)
         times = {Demand(key[0], key[1], key[2], key[3], key[4], tuple(key[5])): n for key, n in kept.get("classes", [])}
         at, number = kept.get("latest", (-math.inf, 0))
@@ -128,7 +128,7 @@ class Fgd(PackingPolicy):
         ]
         return {"classes": classes, "latest": list(memory.latest)}
 
-    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Seen) -> tuple[int, ...]:
+    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Seen) -> tuple[int, ...]:
         """Of nodes where it costs equally little, the one with the least left."""
         growth, column = memory.gradient.of(demand)
         least = np.flatnonzero(growth <= growth.min() + 1e-6)
@@ -138,7 +138,7 @@ class Fgd(PackingPolicy):
         return (yard.nodes[row].gpu_ids[int(column[row])],)
 
 
-def class_of(field: View, job: Job) -> Demand | None:
+def class_of(field: RoundView, job: Job) -> Demand | None:
     """Its least gang, types by their own names: pools of nodes come and go. None: nothing can run it."""
     demands = demands_of(field, job)
     if not demands:

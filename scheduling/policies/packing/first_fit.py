@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from scheduling.capacity.node_capacity import Demand, Ints, Yard
+from scheduling.capacity.node_capacity import Demand, Ints, NodeCapacity
 from scheduling.policies.packing.base import PackingPolicy
 
 
@@ -15,5 +15,5 @@ class FirstFit(PackingPolicy):
     name: ClassVar[str] = "first_fit"
     title: ClassVar[str] = "First fit"
 
-    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         return yard.first(int(rows[0]), demand)

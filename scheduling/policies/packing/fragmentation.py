@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduling.capacity.node_capacity import Demand, Ints, Yard
+from scheduling.capacity.node_capacity import Demand, Ints, NodeCapacity
 from scheduling.domain import WHOLE, plain_type
 
 Floats = NDArray[np.float64]
@@ -66,6 +66,6 @@ def _array(values: Iterable[int]) -> Ints:
     return np.fromiter(values, dtype=np.int64)
 
 
-def fragmentation(yard: Yard, classes: Classes) -> float:
+def fragmentation(yard: NodeCapacity, classes: Classes) -> float:
     """Thousandths of GPUs over all nodes."""
     return float(classes.fragments(yard.kind, yard.cpu, yard.memory, yard.gpu).sum())

@@ -22,12 +22,12 @@ import numpy as np
 import pygad
 from pydantic import Field
 
-from scheduling.capacity.node_capacity import Demand, Ints, Yard
+from scheduling.capacity.node_capacity import Demand, Ints, NodeCapacity
 from scheduling.domain import WHOLE, Snapshot
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.packing.base import PackingPolicy, Planned
-from scheduling.policies.packing.genetic_fitness import Trial
-from scheduling.solvers.budget import seconds
+from scheduling.policies.packing.genetic_fitness import FitnessTrial
+from scheduling.solvers.budget import time_budget_s
 
 
 class Parameters(BaseParameters):
@@ -52,9 +52,9 @@ class Genetic(PackingPolicy):
     title: ClassVar[str] = "Genetic packing"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
+    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
         settings: Parameters = self.parameters
-        deadline = time.monotonic() + seconds(snapshot, settings.time_limit_s)
+        deadline = time.monotonic() + time_budget_s(snapshot, settings.time_limit_s)
         fitting = (key for key, demand in wanted.items() if len(yard.fitting(demand)))
         window = list(islice(fitting, settings.window))
         if len(window) < 2:
@@ -63,14 +63,14 @@ class Genetic(PackingPolicy):
         found = search(yard.copy(), [wanted[key] for key in window], settings, snapshot.seed, deadline)
         return Planned({window[number]: gpus for number, gpus in found.items()})
 
-    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         return yard.tightest(int(rows[0]), demand)
 
 
 def _all_at_once(
-    yard: Yard, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
+    yard: NodeCapacity, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
 ) -> dict[int, tuple[int, ...]]:
-    trial = Trial(yard, demands, _useful(yard, demands))
+    trial = FitnessTrial(yard, demands, _useful(yard, demands))
     spaces = [np.flatnonzero(np.isin(trial.rows, yard.fitting(demand))).tolist() for demand in demands]
     gains = _gains(demands)
 
@@ -89,7 +89,7 @@ def _all_at_once(
 
 
 def _one_by_one(
-    yard: Yard, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
+    yard: NodeCapacity, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
 ) -> dict[int, tuple[int, ...]]:
     found, left = dict[int, tuple[int, ...]](), list(range(len(demands)))
     while left and time.monotonic() < deadline:
@@ -116,7 +116,7 @@ def _one_by_one(
     return found
 
 
-def _useful(yard: Yard, demands: Sequence[Demand]) -> Ints:
+def _useful(yard: NodeCapacity, demands: Sequence[Demand]) -> Ints:
     """Nodes that fit at least one of them."""
     return np.unique(np.concatenate([yard.fitting(demand) for demand in demands]))
 

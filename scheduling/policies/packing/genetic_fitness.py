@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scheduling.capacity.node_capacity import Demand, Ints, Mask, Yard
+from scheduling.capacity.node_capacity import Demand, Ints, Mask, NodeCapacity
 
 
-class Trial:
+class FitnessTrial:
     """Free capacities of `rows` of a yard, once for each guess."""
 
-    def __init__(self, yard: Yard, demands: Sequence[Demand], rows: Ints) -> None:
+    def __init__(self, yard: NodeCapacity, demands: Sequence[Demand], rows: Ints) -> None:
         self.yard, self.demands, self.rows = yard, demands, rows
         self.gpu, self.gpu_memory = yard.gpu[rows], yard.gpu_memory[rows]
         self.cpu, self.memory = yard.cpu[rows], yard.memory[rows]

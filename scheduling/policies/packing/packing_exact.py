@@ -17,13 +17,13 @@ import numpy as np
 import pulp
 from pydantic import Field
 
-from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Yard
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, NodeCapacity
 from scheduling.domain import Snapshot
 from scheduling.errors import SolverError
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.packing.base import Planned
 from scheduling.policies.packing.best_fit import BestFit
-from scheduling.solvers.budget import seconds
+from scheduling.solvers.budget import time_budget_s
 from scheduling.solvers.integer import solve_integers
 
 
@@ -42,19 +42,19 @@ class PackingExact(BestFit):
     title: ClassVar[str] = "Packing, exact"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
+    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
         cells = {key: int(yard.devices(demand)[yard.fitting(demand)].sum()) for key, demand in wanted.items()}
         demands = {key: wanted[key] for key, count in cells.items() if count}
         if not demands:
             return Planned()
         if sum(cells.values()) > self.parameters.most_cells:
             raise SolverError("too large for an exact answer")
-        limit_s = seconds(snapshot, self.parameters.time_limit_s)
+        limit_s = time_budget_s(snapshot, self.parameters.time_limit_s)
         return Planned(_Program(yard, demands).solve(limit_s, self.parameters.most_nodes))
 
 
 class _Program:
-    def __init__(self, yard: Yard, demands: Mapping[str, Demand]) -> None:
+    def __init__(self, yard: NodeCapacity, demands: Mapping[str, Demand]) -> None:
         self.yard, self.demands = yard, demands
         self.program = pulp.LpProblem("packing", pulp.LpMaximize)
         self.on = dict[tuple[str, int], Any]()  # x by job, node

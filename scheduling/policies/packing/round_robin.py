@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from scheduling.capacity.cluster_view import View
-from scheduling.capacity.node_capacity import Demand, Ints, Yard
+from scheduling.capacity.cluster_view import RoundView
+from scheduling.capacity.node_capacity import Demand, Ints, NodeCapacity
 from scheduling.domain import Snapshot
 from scheduling.policies.packing.base import PackingPolicy, remembered
 
@@ -18,10 +18,10 @@ class RoundRobin(PackingPolicy):
     name: ClassVar[str] = "round_robin"
     title: ClassVar[str] = "Round robin"
 
-    def begin(self, snapshot: Snapshot, field: View, yard: Yard) -> dict[str, str]:
+    def begin(self, snapshot: Snapshot, field: RoundView, yard: NodeCapacity) -> dict[str, str]:
         return {"last": str(remembered(snapshot).get("last", ""))}
 
-    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: dict[str, str]) -> tuple[int, ...]:
+    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: dict[str, str]) -> tuple[int, ...]:
         # By name, since nodes come and go between rounds.
         fitting = rows.tolist()
         later = [row for row in fitting if yard.nodes[row].name > memory["last"]]

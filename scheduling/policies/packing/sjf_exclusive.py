@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from scheduling.capacity.cluster_view import View
-from scheduling.capacity.node_capacity import Demand, Ints, Yard
+from scheduling.capacity.cluster_view import RoundView
+from scheduling.capacity.node_capacity import Demand, Ints, NodeCapacity
 from scheduling.domain import WHOLE, Allocation, Job, Snapshot
 from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.packing.base import PackingPolicy
@@ -28,14 +28,14 @@ class SjfExclusive(PackingPolicy):
         jobs = tuple(replace(job, gpu_milli=WHOLE) if job.gpu_milli < WHOLE else job for job in snapshot.jobs)
         return super().allocate(replace(snapshot, jobs=jobs))
 
-    def order(self, field: View, queue: Sequence[Job]) -> Sequence[Job]:
+    def order(self, field: RoundView, queue: Sequence[Job]) -> Sequence[Job]:
         return sorted(queue, key=lambda job: (-job.priority, seconds_left(field, job)))
 
-    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         return yard.tightest(int(rows[0]), demand)
 
 
-def seconds_left(field: View, job: Job) -> float:
+def seconds_left(field: RoundView, job: Job) -> float:
     """On its least gang where that is fastest; infinite where nothing can run it."""
     speeds = [span.at(span.low) for span in field.spans(job).values()]
     return min((job.remaining_steps / speed for speed in speeds if speed > 0), default=math.inf)

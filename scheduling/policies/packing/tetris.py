@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from scheduling.capacity.cluster_view import View, view
-from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Ints, Yard
+from scheduling.capacity.cluster_view import RoundView, view
+from scheduling.capacity.node_capacity import UNBOUNDED, Demand, Ints, NodeCapacity
 from scheduling.domain import Job, Snapshot
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.packing.base import PackingPolicy, Planned
@@ -41,12 +41,12 @@ class Tetris(PackingPolicy):
     title: ClassVar[str] = "Tetris"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def order(self, field: View, queue: Sequence[Job]) -> Sequence[Job]:
+    def order(self, field: RoundView, queue: Sequence[Job]) -> Sequence[Job]:
         if not self.parameters.shortest_first:
             return queue
         return sorted(queue, key=lambda job: (-job.priority, work(field, job)))
 
-    def plan(self, snapshot: Snapshot, yard: Yard, wanted: Mapping[str, Demand]) -> Planned:
+    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
         if not self.parameters.joint:
             return Planned()
         jobs = {job.id: job for job in snapshot.jobs}
@@ -66,14 +66,14 @@ class Tetris(PackingPolicy):
             found[key] = trial.tightest(best[key][1], left[key])
             trial.book(left.pop(key), found[key])
 
-    def choose(self, yard: Yard, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         capacity = yard.capacity[rows].astype(float)
         capacity[(capacity <= 0) | (capacity >= UNBOUNDED)] = np.inf
         row = int(rows[np.argmax((yard.free(rows) / capacity * (demand.total / capacity)).sum(axis=1))])
         return yard.tightest(row, demand)
 
 
-def best_aligned(yard: Yard, demand: Demand) -> tuple[float, int] | None:
+def best_aligned(yard: NodeCapacity, demand: Demand) -> tuple[float, int] | None:
     """(alignment, row) of the node where it is greatest; None where it fits nowhere. GPU memory counts by device."""
     rows = yard.fitting(demand)
     if not len(rows):
@@ -88,7 +88,7 @@ def best_aligned(yard: Yard, demand: Demand) -> tuple[float, int] | None:
     return float(fits[at]), int(rows[at])
 
 
-def work(field: View, job: Job) -> float:
+def work(field: RoundView, job: Job) -> float:
     """GPU-seconds left on its least gang where that is fastest; infinite where nothing can run it."""
     gangs = [(span.low, span.at(span.low)) for span in field.spans(job).values()]
     seconds = [job.remaining_steps / speed * count for count, speed in gangs if speed > 0]

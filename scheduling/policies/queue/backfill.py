@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from scheduling.capacity.cluster_view import View, present_gang
-from scheduling.capacity.free_capacity import Stock
-from scheduling.capacity.memo import fleet
+from scheduling.capacity.cluster_view import RoundView, present_gang
+from scheduling.capacity.free_capacity import FreeCapacity
+from scheduling.capacity.memo import cluster_index
 from scheduling.capacity.release_timetable import Timetable
 from scheduling.domain import WHOLE, Gang, Job, Reason, Snapshot
 from scheduling.domain.wording import span, words
@@ -42,8 +42,8 @@ class Backfill:
     """`default_s`: how long a job takes of which neither speed, time limit nor deadline is known."""
 
     snapshot: Snapshot
-    view: View
-    stock: Stock
+    view: RoundView
+    stock: FreeCapacity
     kind: Kind
     default_s: float
     sizes: Literal["min", "max"] = "min"
@@ -66,7 +66,7 @@ class Backfill:
         now, found = self.snapshot.now, dict[str, list[tuple[float, int, Job]]]()
         shared: dict[int, tuple[float, Job]] = {}  # a GPU in parts is free when the last of those on it has left
         types = self._type_of
-        for job in (*self.view.running, *self.view.fixed):
+        for job in (*self.view.running, *self.view.pinned):
             gang = job.gang or present_gang(job, types)
             if gang is not None:
                 left_s = self.duration_s(job, gang)
@@ -81,7 +81,7 @@ class Backfill:
 
     @property
     def _type_of(self) -> Mapping[int, str]:
-        return fleet(self.snapshot.nodes).every_type
+        return cluster_index(self.snapshot.nodes).every_type
 
     def _make_table(self, name: str) -> Timetable:
         """When somebody has to wait: a queue in which all fit needs none."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from scheduling.capacity.cluster_view import view
-from scheduling.capacity.free_capacity import Stock
+from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.domain import Allocation, Gang, Reason, Snapshot
 from scheduling.domain.wording import words
 
 
 def start_minimums(snapshot: Snapshot, why: str) -> Allocation:
     field = view(snapshot)
-    stock = Stock(snapshot, field)
+    stock = FreeCapacity(snapshot, field)
     kept = Reason("solver_failed", f"This round has no new split because {why}; the job keeps its GPUs.")
     reasons = field.reasons | {job.id: kept for job in field.running}
     for job in field.queued:

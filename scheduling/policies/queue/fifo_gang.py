@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from scheduling.capacity.cluster_view import View, view
-from scheduling.capacity.free_capacity import Stock
+from scheduling.capacity.cluster_view import RoundView, view
+from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.wording import words
 from scheduling.policies.base import Parameters as BaseParameters
@@ -38,7 +38,7 @@ class FifoGang:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        stock = Stock(snapshot, field)
+        stock = FreeCapacity(snapshot, field)
         reasons = dict(field.reasons)
         waits: dict[str, Job] = {}  # the first that does not fit, by partition
         for job in field.queued:
@@ -65,13 +65,13 @@ class FifoGang:
             reasons[job.id] = Reason("keeps", "This policy never resizes a job; it keeps its GPUs to its end.")
         return Allocation(counts=stock.counts, reasons=reasons, figures={"free_gpus": float(sum(stock.free.values()))})
 
-    def start_sizes(self, field: View, job: Job) -> dict[str, int]:
+    def start_sizes(self, field: RoundView, job: Job) -> dict[str, int]:
         """The gang on each type that can run the job."""
         whole = self.parameters.gang == "max" and job.max_gpus is not None
         return {name: span.high if whole else span.low for name, span in field.spans(job).items()}
 
 
-def _fastest(field: View, job: Job, sizes: dict[str, int], stock: Stock) -> Gang | None:
+def _fastest(field: RoundView, job: Job, sizes: dict[str, int], stock: FreeCapacity) -> Gang | None:
     """The fastest type on which the whole gang is free now and within the limits."""
     gangs = [Gang(name, n) for name, n in sizes.items() if n <= stock.free[name]]
     fits = [gang for gang in gangs if stock.allows(job, gang)]

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from scheduling.capacity.cluster_view import View, view
-from scheduling.capacity.free_capacity import Stock
+from scheduling.capacity.cluster_view import RoundView, view
+from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
-from scheduling.domain.lazy_reasons import Told
+from scheduling.domain.lazy_reasons import LazyReasons
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.queue.backfill import Backfill, Kind
@@ -136,7 +136,7 @@ class Multifactor:
         filling = Backfill(
             snapshot,
             field,
-            Stock(snapshot, field),
+            FreeCapacity(snapshot, field),
             self.parameters.backfill,
             self.parameters.default_duration_s,
             self.parameters.gang,
@@ -146,17 +146,17 @@ class Multifactor:
         keeps = Reason("keeps", "It keeps its GPUs to its end, unless a higher level of service needs them.")
         known |= dict.fromkeys((job.id for job in field.running), keeps)
         behind = filling.waits_behind
-        reasons = Told((*known, *behind), lambda key: filling.behind(key) if key in behind else known[key])
+        reasons = LazyReasons((*known, *behind), lambda key: filling.behind(key) if key in behind else known[key])
         return Allocation(
             counts=filling.stock.counts,
             reasons=reasons,
             figures={"free_gpus": float(sum(filling.stock.free.values())), "waiting": float(len(queue))},
         )
 
-    def _sizes(self, field: View) -> Any:
+    def _sizes(self, field: RoundView) -> Any:
         return lambda job: [Gang(name, count) for name, count in self.start_sizes(field, job).items()]
 
-    def start_sizes(self, field: View, job: Job) -> dict[str, int]:
+    def start_sizes(self, field: RoundView, job: Job) -> dict[str, int]:
         whole = self.parameters.gang == "max" and job.max_gpus is not None
         return {name: span.high if whole else span.low for name, span in field.spans(job).items()}
 

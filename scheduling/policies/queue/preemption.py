@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from scheduling.capacity.cluster_view import View
-from scheduling.capacity.free_capacity import Stock
-from scheduling.capacity.guarantee_usage import Book
+from scheduling.capacity.cluster_view import RoundView
+from scheduling.capacity.free_capacity import FreeCapacity
+from scheduling.capacity.guarantee_usage import GuaranteeUsage
 from scheduling.domain import Gang, Job, Qos, Reason, Snapshot
 from scheduling.domain.wording import words
 from scheduling.lifecycle import State
@@ -16,12 +16,12 @@ from scheduling.lifecycle import State
 #: (place in the order of priority, priority)
 Rank = Mapping[str, tuple[int, int]]
 #: What these are told.
-PUT_OUT = "preempted"
+PREEMPTED = "preempted"
 
 
 def make_room(
-    snapshot: Snapshot, field: View, queue: Sequence[Job], sizes: Callable[[Job], list[Gang]], rank: Rank
-) -> tuple[View, dict[str, Reason]]:
+    snapshot: Snapshot, field: RoundView, queue: Sequence[Job], sizes: Callable[[Job], list[Gang]], rank: Rank
+) -> tuple[RoundView, dict[str, Reason]]:
     """The view without those who are put out, with their reasons; the others plan in what they leave.
 
     For each waiting job whose level may put others out and whose gang is not free, as few GPUs as possible are taken
@@ -31,9 +31,9 @@ def make_room(
     levels = {key: set(qos.preempts) for key, qos in snapshot.qos.items() if qos.preempts}
     if not levels or not any(job.qos in levels for job in queue):
         return field, {}
-    stock, book, out = Stock(snapshot, field), Book(snapshot), dict[str, Reason]()
+    stock, book, out = FreeCapacity(snapshot, field), GuaranteeUsage(snapshot), dict[str, Reason]()
     users = Counter(gpu for job in snapshot.jobs for gpu in job.gpu_ids)  # who shares a GPU leaves it to the others
-    whole = (job for job in field.fixed if _only_as_a_whole(job) and users[job.gpu_ids[0]] == 1)
+    whole = (job for job in field.pinned if _only_as_a_whole(job) and users[job.gpu_ids[0]] == 1)
     candidates = [*field.running, *whole]
     for job in queue:
         gangs = [gang for gang in sizes(job) if stock.allows(job, gang)]
@@ -69,7 +69,7 @@ def _gpus(jobs: Sequence[Job]) -> int:
     return sum(job.gang.count for job in jobs if job.gang)
 
 
-def _fewest(stock: Stock, gang: Gang, victims: Sequence[Job], rank: Rank) -> list[Job]:
+def _fewest(stock: FreeCapacity, gang: Gang, victims: Sequence[Job], rank: Rank) -> list[Job]:
     """Enough of them for the gang, lowest priority first, without those that are not needed in the end."""
     missing = gang.count - stock.free[gang.type]
     chosen: list[Job] = []
@@ -91,4 +91,4 @@ def _put_out(victim: Job, job: Job, gang: Gang, levels: Mapping[str, Qos]) -> Re
     ends = levels[victim.qos].cancelled_when_put_out
     then = f"jobs of level {victim.qos} are then cancelled" if ends else "this job is checkpointed and queued again"
     text = f"#{job.number} of level {job.qos} needs {words(gang)}; {then}."
-    return Reason(PUT_OUT, text, {"by": job.id, "qos": job.qos} | ({"mode": "cancel"} if ends else {}))
+    return Reason(PREEMPTED, text, {"by": job.id, "qos": job.qos} | ({"mode": "cancel"} if ends else {}))

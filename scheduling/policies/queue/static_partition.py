@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from scheduling.capacity.cluster_view import View, view
-from scheduling.capacity.free_capacity import Stock, no_type
+from scheduling.capacity.cluster_view import RoundView, view
+from scheduling.capacity.free_capacity import FreeCapacity, no_type
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
-from scheduling.domain.lazy_reasons import Told
+from scheduling.domain.lazy_reasons import LazyReasons
 from scheduling.domain.wording import counted, words
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities
@@ -37,7 +37,7 @@ class StaticPartition:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        stock = Stock(snapshot, field)
+        stock = FreeCapacity(snapshot, field)
         slots = self._free_slots(snapshot, field, stock)
         reasons = dict(field.reasons)
         left: dict[str, Job] = {}  # no slot is large enough, or none was left: what is said of them does not change
@@ -60,9 +60,9 @@ class StaticPartition:
         def tell(key: str) -> Reason:
             return reasons[key] if key in reasons else self._why_not(field, left[key], stock)
 
-        return Allocation(counts=stock.counts, reasons=Told([*reasons, *left], tell), figures=figures)
+        return Allocation(counts=stock.counts, reasons=LazyReasons([*reasons, *left], tell), figures=figures)
 
-    def _free_slots(self, snapshot: Snapshot, field: View, stock: Stock) -> dict[str, int]:
+    def _free_slots(self, snapshot: Snapshot, field: RoundView, stock: FreeCapacity) -> dict[str, int]:
         """Slots lie within nodes where n allows it. A larger gang, left by another policy, counts as several."""
         n, slots = self.parameters.n, Counter[str](dict.fromkeys(field.types, 0))
         for name in field.types:
@@ -76,7 +76,7 @@ class StaticPartition:
             slots[gang.type] -= -(-gang.count // n)
         return {name: max(0, min(slots[name], stock.free[name] // n)) for name in field.types}
 
-    def _gang(self, field: View, job: Job, slots: dict[str, int], stock: Stock) -> Gang | None:
+    def _gang(self, field: RoundView, job: Job, slots: dict[str, int], stock: FreeCapacity) -> Gang | None:
         """The fastest type with a free slot that the job fits in."""
         n = self.parameters.n
         gangs = [
@@ -86,12 +86,12 @@ class StaticPartition:
         ]
         return max(gangs, key=lambda gang: field.steps_per_s(job, gang), default=None)
 
-    def start_sizes(self, field: View, job: Job) -> dict[str, int]:
+    def start_sizes(self, field: RoundView, job: Job) -> dict[str, int]:
         """What it takes of a slot, on each type where one is large enough."""
         n = self.parameters.n
         return {name: min(n, span.high) for name, span in field.spans(job).items() if span.low <= n}
 
-    def _why_not(self, field: View, job: Job, stock: Stock) -> Reason:
+    def _why_not(self, field: RoundView, job: Job, stock: FreeCapacity) -> Reason:
         n, spans = self.parameters.n, field.spans(job)
         if not spans:
             return no_type(job)

@@ -14,7 +14,7 @@ from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.gavel.objective import blind
 from scheduling.policies.time_shares.programs.groups import Fractions, build
 from scheduling.policies.time_shares.programs.ungroup import Shares
-from scheduling.solvers.budget import seconds
+from scheduling.solvers.budget import time_budget_s
 from scheduling.solvers.lp import Engine
 
 
@@ -86,7 +86,7 @@ class FractionPolicy(ABC):
 
     def limits(self, snapshot: Snapshot) -> tuple[Engine, float]:
         """The engine, and how many seconds it may take here."""
-        return self.parameters.solver, seconds(snapshot, self.parameters.solver_time_limit_s)
+        return self.parameters.solver, time_budget_s(snapshot, self.parameters.solver_time_limit_s)
 
     @abstractmethod
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]: ...

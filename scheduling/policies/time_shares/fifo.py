@@ -16,7 +16,7 @@ from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.gavel.fifo_queue import Queue
 from scheduling.policies.time_shares.programs.groups import Fractions, build
-from scheduling.policies.time_shares.programs.last_answer import promised, remembered
+from scheduling.policies.time_shares.programs.last_answer import last_shares, remembered
 from scheduling.policies.time_shares.programs.ungroup import Shares
 from scheduling.policies.time_shares.programs.weighted_sum import maximise_in_order
 
@@ -53,5 +53,5 @@ class Fifo(FractionPolicy):
         if self.parameters.variant != "agnostic":
             queue.by_speed()
             return queue, drawn
-        before = {job: next(iter(by_type)) for job, by_type in promised(snapshot).items() if by_type}
+        before = {job: next(iter(by_type)) for job, by_type in last_shares(snapshot).items() if by_type}
         return queue, queue.blindly(before, drawn)

@@ -15,7 +15,7 @@ from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.gavel.programs import least_late
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.policies.time_shares.programs.last_answer import remembered
-from scheduling.policies.time_shares.programs.max_min import Race, soonest
+from scheduling.policies.time_shares.programs.max_min import MakespanSearch, soonest
 from scheduling.policies.time_shares.programs.ungroup import Shares, expand
 from scheduling.solvers.lp import Floats
 
@@ -28,7 +28,7 @@ class FinishTimeFairness(FractionPolicy):
         isolated = _isolated(found)
         steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
         spent = np.array([max(0.0, snapshot.now - job.submitted_at) for job in found.jobs])
-        race = Race(steps, _needed(snapshot, found, isolated) + steps / isolated, spent)
+        race = MakespanSearch(steps, _needed(snapshot, found, isolated) + steps / isolated, spent)
         if self.parameters.compatible:
             return least_late(found, race)
         rho, values = soonest(found, race, *self.limits(snapshot))

@@ -18,10 +18,10 @@ from scheduling.domain import Entity, Job, Snapshot
 from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.max_min_fairness import steps_per_level
 from scheduling.policies.time_shares.programs.groups import Fractions
-from scheduling.policies.time_shares.programs.pricing_problem import Alike
+from scheduling.policies.time_shares.programs.pricing_problem import JobClass
 from scheduling.policies.time_shares.programs.ungroup import Shares, expand
 from scheduling.policies.time_shares.programs.water_filling import Active, raise_levels
-from scheduling.policies.time_shares.programs.water_levels import Vessel
+from scheduling.policies.time_shares.programs.water_levels import LevelNode
 from scheduling.solvers.lp import Floats, Ints
 
 _TOP = Entity()
@@ -81,7 +81,7 @@ def tree(jobs: Sequence[Job], entities: Mapping[str, Entity]) -> Node:
     return root
 
 
-def vessel_of(root: Node, found: Fractions, weights: Floats) -> tuple[Alike, Vessel]:
+def vessel_of(root: Node, found: Fractions, weights: Floats) -> tuple[JobClass, LevelNode]:
     """The tree as vessels. Members of a project with equal speeds and weights are alike, unless one comes first."""
     place = np.zeros(len(found.jobs))
 
@@ -94,13 +94,13 @@ def vessel_of(root: Node, found: Fractions, weights: Floats) -> tuple[Alike, Ves
         return first
 
     number(root, 0)
-    alike = Alike.by(found.group_of, place, weights)
+    alike = JobClass.by(found.group_of, place, weights)
 
-    def vessel(node: Node) -> Vessel:
+    def vessel(node: Node) -> LevelNode:
         units = alike.unit_of[node.jobs]
         in_order = node.inner == "fifo" and not node.children
         children = [vessel(child) for child in node.children]
-        return Vessel(node.weight, children, units if in_order else np.unique(units), in_order)
+        return LevelNode(node.weight, children, units if in_order else np.unique(units), in_order)
 
     return alike, vessel(root)
 

@@ -15,7 +15,7 @@ from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.gavel.programs import raised
 from scheduling.policies.time_shares.programs.groups import Fractions
-from scheduling.policies.time_shares.programs.max_min import Climb, highest
+from scheduling.policies.time_shares.programs.max_min import MaxMinSearch, highest
 from scheduling.policies.time_shares.programs.ungroup import Shares, expand
 from scheduling.solvers.lp import Floats
 
@@ -33,7 +33,7 @@ class MaxMinFairness(FractionPolicy):
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         per_level = steps_per_level(found) * np.array([job.weight for job in found.jobs])
         limits = self.limits(snapshot)
-        level, values = highest(found, Climb(per_level), *limits)
+        level, values = highest(found, MaxMinSearch(per_level), *limits)
         if self.parameters.compatible:
             return level, raised(found, per_level)
         return level, expand(found, values, per_level * level)

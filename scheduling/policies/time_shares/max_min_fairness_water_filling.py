@@ -16,10 +16,10 @@ from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.gavel.programs import raised
 from scheduling.policies.time_shares.max_min_fairness import steps_per_level
 from scheduling.policies.time_shares.programs.groups import Fractions
-from scheduling.policies.time_shares.programs.pricing_problem import Alike
+from scheduling.policies.time_shares.programs.pricing_problem import JobClass
 from scheduling.policies.time_shares.programs.ungroup import Shares, expand
 from scheduling.policies.time_shares.programs.water_filling import Active, fill, raise_levels
-from scheduling.policies.time_shares.programs.water_levels import Vessel
+from scheduling.policies.time_shares.programs.water_levels import LevelNode
 from scheduling.solvers.lp import Floats
 
 
@@ -43,6 +43,6 @@ class MaxMinFairnessWaterFilling(FractionPolicy):
         return float((level / weights).min()), expand(found, values, level * per_level)
 
 
-def _one_vessel(found: Fractions, weights: Floats) -> tuple[Alike, Vessel]:
-    alike = Alike.by(found.group_of, weights)
-    return alike, Vessel(1.0, units=np.arange(len(alike.first)))
+def _one_vessel(found: Fractions, weights: Floats) -> tuple[JobClass, LevelNode]:
+    alike = JobClass.by(found.group_of, weights)
+    return alike, LevelNode(1.0, units=np.arange(len(alike.first)))

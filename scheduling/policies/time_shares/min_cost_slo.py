@@ -14,7 +14,7 @@ import numpy as np
 from scheduling.domain import Allocation, Job, Reason, Snapshot
 from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.min_cost import MinCost
-from scheduling.policies.time_shares.programs.cutting_planes import Tangents, optimise
+from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, optimise
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.policies.time_shares.programs.throughput_per_cost import best_ratio, cost_of_columns
 from scheduling.policies.time_shares.programs.ungroup import Shares, achieved, expand
@@ -43,7 +43,7 @@ class MinCostSlo(MinCost):
         program = found.program(extra=1)
         per_step = 1.0 / found.fastest if self.parameters.normalised else np.ones(len(found.gang))
         worth, cost = found.worth_of_columns(per_step), cost_of_columns(found, dict(snapshot.prices))
-        tangents = Tangents(found, program)
+        tangents = CuttingPlanes(found, program)
         no_slope = np.zeros(len(needs))
 
         def constant(_: float) -> tuple[Floats, Floats]:
@@ -73,7 +73,7 @@ class MinCostSlo(MinCost):
         program = found.program(costs, extra=1)
         program.add_row([len(found.columns)], [1.0], -INFINITY, 1.0)
         limits = self.limits(snapshot)
-        part, _, _ = optimise(Tangents(found, program), lambda t: (needs * t, needs), 1.0, *limits)
+        part, _, _ = optimise(CuttingPlanes(found, program), lambda t: (needs * t, needs), 1.0, *limits)
         return part
 
     def _missed(self, snapshot: Snapshot, shares: Shares) -> dict[str, Reason]:

@@ -15,7 +15,7 @@ from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.gavel.objective import searched
 from scheduling.policies.time_shares.gavel.programs import met
 from scheduling.policies.time_shares.programs.groups import Fractions
-from scheduling.policies.time_shares.programs.max_min import Climb, highest
+from scheduling.policies.time_shares.programs.max_min import MaxMinSearch, highest
 from scheduling.policies.time_shares.programs.ungroup import Shares, expand
 
 
@@ -26,7 +26,7 @@ class MinMakespan(FractionPolicy):
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]:
         steps = np.array([max(job.remaining_steps, 1.0) for job in found.jobs])
         alone = float(np.max(steps / found.fastest[found.group_of]))
-        level, values = highest(found, Climb(steps / alone), *self.limits(snapshot))
+        level, values = highest(found, MaxMinSearch(steps / alone), *self.limits(snapshot))
         makespan = alone / level
         if self.parameters.compatible:
             makespan = searched(makespan)

@@ -18,7 +18,7 @@ from scheduling.domain import Snapshot
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.time_shares.base import FractionParameters, FractionPolicy
 from scheduling.policies.time_shares.programs.groups import Fractions
-from scheduling.policies.time_shares.programs.last_answer import promised
+from scheduling.policies.time_shares.programs.last_answer import last_shares
 from scheduling.policies.time_shares.programs.ungroup import Shares
 from scheduling.solvers.lp import Floats, Ints
 
@@ -57,7 +57,7 @@ class MinMeanJct(FractionPolicy):
         """(job, type) of those that keep what they have: under the reference's rules whoever was started."""
         if not self.parameters.compatible:
             return []
-        number, before = {kind: n for n, kind in enumerate(found.types)}, promised(snapshot)
+        number, before = {kind: n for n, kind in enumerate(found.types)}, last_shares(snapshot)
         return [
             (n, number[kind])
             for n, job in enumerate(found.jobs)

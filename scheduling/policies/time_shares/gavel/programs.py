@@ -12,7 +12,7 @@ import numpy as np
 
 from scheduling.policies.time_shares.gavel.objective import everywhere
 from scheduling.policies.time_shares.programs.groups import NO_PARTNER, Fractions
-from scheduling.policies.time_shares.programs.max_min import Race
+from scheduling.policies.time_shares.programs.max_min import MakespanSearch
 from scheduling.policies.time_shares.programs.ungroup import Shares, expand
 from scheduling.solvers.interior_point import centre
 from scheduling.solvers.lp import Floats
@@ -61,7 +61,7 @@ def best(found: Fractions, speed_worth: Floats) -> Shares:
     return table.solve(-(speed_worth @ table.speeds), np.zeros((0, table.variables)), np.zeros(0))[1]
 
 
-def least_late(found: Fractions, race: Race) -> tuple[float, Shares]:
+def least_late(found: Fractions, race: MakespanSearch) -> tuple[float, Shares]:
     """(theta, shares) with the least theta that all reach: spent + steps * u <= rate * theta with u * speed >= 1."""
     count = len(found.gang)
     table = _Table(found, extra=1 + count)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduling.errors import SolverError
-from scheduling.policies.time_shares.programs.pricing_problem import Choice, Choices
+from scheduling.policies.time_shares.programs.pricing_problem import Choice, PricingProblem
 from scheduling.solvers.lp import INFINITY, Engine, Floats, LinearProgram
 
 #: theta -> (what each job needs in steps/s, how fast that changes with theta)
@@ -38,10 +38,12 @@ class Reached:
     prices: Floats
 
 
-class Market:
+class ColumnPrices:
     """Prices are those of all GPUs of a type; they sum to 1. `bound` is a theta that nobody can pass."""
 
-    def __init__(self, choices: Choices, needs: Needs, bound: float, *, least: float = 0.0, maximise: bool) -> None:
+    def __init__(
+        self, choices: PricingProblem, needs: Needs, bound: float, *, least: float = 0.0, maximise: bool
+    ) -> None:
         self.choices, self._needs = choices, needs
         self._at: tuple[float, tuple[Floats, Floats]] | None = None
         self.bound, self.least, self.maximise = bound, least, maximise
@@ -84,7 +86,7 @@ class Market:
         return theta, slope, choice
 
 
-def optimise_market(market: Market, engine: Engine, time_limit_s: float, prices: Floats | None = None) -> Reached:
+def optimise_market(market: ColumnPrices, engine: Engine, time_limit_s: float, prices: Floats | None = None) -> Reached:
     """The best theta and who gets what there. Raises SolverError where the rounds do not suffice."""
     theta, seen = _coarse(market, engine, time_limit_s, prices)
     tightest = seen[0]
@@ -105,7 +107,9 @@ def optimise_market(market: Market, engine: Engine, time_limit_s: float, prices:
     raise SolverError("no convergence")
 
 
-def _coarse(market: Market, engine: Engine, time_limit_s: float, start: Floats | None) -> tuple[float, list[Floats]]:
+def _coarse(
+    market: ColumnPrices, engine: Engine, time_limit_s: float, start: Floats | None
+) -> tuple[float, list[Floats]]:
     """A bound of theta, and prices around those that tighten it most, to about _COARSE; the best first."""
     kinds = len(market.choices.capacity)
     prices, theta = (np.full(kinds, 1.0 / kinds) if start is None else start), market.bound
@@ -141,7 +145,12 @@ def _master(kinds: int) -> LinearProgram:
 
 
 def _share_out(
-    market: Market, folded: Choice, is_open: NDArray[np.bool_], wanted: Floats, engine: Engine, time_limit_s: float
+    market: ColumnPrices,
+    folded: Choice,
+    is_open: NDArray[np.bool_],
+    wanted: Floats,
+    engine: Engine,
+    time_limit_s: float,
 ) -> tuple[float, Floats, Floats]:
     """(overload of the types, prices, shares[type, job]) with the least overload that the open jobs allow."""
     choices, capacity, kinds = market.choices, market.choices.capacity, len(market.choices.capacity)

@@ -52,7 +52,7 @@ def flat(rows: Sequence[Row]) -> tuple[Ints, Ints, Floats, Floats]:
 
 
 @dataclass
-class Tangents:
+class CuttingPlanes:
     """Rows of `program` that hold the members' needs; theta is its last variable, in units of `unit`."""
 
     found: Fractions
@@ -171,7 +171,7 @@ def _sums(values: Floats, first: Ints, end: Ints) -> Floats:
 
 
 def optimise(
-    tangents: Tangents, needs: Needs, theta: float, engine: Engine, time_limit_s: float
+    tangents: CuttingPlanes, needs: Needs, theta: float, engine: Engine, time_limit_s: float
 ) -> tuple[float, Floats, Floats]:
     """(theta, value of each column, dual values) at the best theta; `theta` is a start, near it or beyond."""
     program = tangents.program

@@ -20,7 +20,7 @@ _DOUBLE = np.dtype("<f8")
 
 
 @dataclass(frozen=True, eq=False)
-class Books:
+class DeficitTable:
     """[job, type]: `shares` are parts of time, `had` seconds. Nothing in it is changed: what changes is new."""
 
     jobs: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Books:
     had: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
-    def load(cls, kept: dict[str, Any]) -> Books:
+    def load(cls, kept: dict[str, Any]) -> DeficitTable:
         """What `dump` made."""
         latest, books = _Latest.entry
         if latest is not kept:
@@ -80,7 +80,7 @@ class Books:
         """Seconds that the jobs were promised on all types in so many, less those that they had."""
         return _sum(self.shares[rows]) * since_s - _sum(self.had[rows])
 
-    def of(self, jobs: Sequence[str], types: Collection[str] = ()) -> Books:
+    def of(self, jobs: Sequence[str], types: Collection[str] = ()) -> DeficitTable:
         """Of these jobs in this order, new ones with nothing, and of these types beside those that are here."""
         names = tuple(jobs)
         every = self.types if self.columns.keys() >= set(types) else tuple(sorted({*self.types, *types}))
@@ -91,28 +91,28 @@ class Books:
         figures: Floats = np.zeros((2, len(names), len(every)))
         if len(there):
             figures[:, there[:, None], columns] = np.stack((self.shares, self.had))[:, rows[there]]
-        return Books(names, every, *figures)
+        return DeficitTable(names, every, *figures)
 
-    def credited(self, rows: Ints, columns: Ints, since: Floats, now: float) -> Books:
+    def credited(self, rows: Ints, columns: Ints, since: Floats, now: float) -> DeficitTable:
         """The jobs of these rows, once each, have had these types since then."""
         had = self.had.copy()
         had[rows, columns] = had[rows, columns] + now - since
         return self._with(had=had)
 
-    def settled(self, since_s: float, most_s: float) -> Books:
+    def settled(self, since_s: float, most_s: float) -> DeficitTable:
         """What they had beyond what they were promised in so many seconds, within `most_s` of 0."""
         beyond = np.clip(self.had - self.shares * since_s, -most_s, most_s)
         (used,) = np.nonzero(self.shares.any(axis=0) | beyond.any(axis=0))
         if len(used) == len(self.types):
             return self._with(had=beyond)
         types = tuple(self.types[column] for column in used.tolist())  # pools come and go
-        return Books(self.jobs, types, self.shares[:, used], beyond[:, used])
+        return DeficitTable(self.jobs, types, self.shares[:, used], beyond[:, used])
 
-    def forgetting(self) -> Books:
+    def forgetting(self) -> DeficitTable:
         """Nobody has had anything."""
         return self._with(had=np.zeros_like(self.had))
 
-    def promising(self, shares: Shares) -> Books:
+    def promising(self, shares: Shares) -> DeficitTable:
         """These instead of what was promised before."""
         found = shares if isinstance(shares, ByNumber) else _in_turns(shares)
         books = self.of((*self.jobs, *(job for job in found.jobs if job not in self.rows)), found.types)
@@ -121,9 +121,9 @@ class Books:
         promised[books.rows_of(found.jobs)[:, None], columns] = found.parts
         return books._with(shares=promised)
 
-    def _with(self, *, shares: Floats | None = None, had: Floats | None = None) -> Books:
+    def _with(self, *, shares: Floats | None = None, had: Floats | None = None) -> DeficitTable:
         """Other figures of the same jobs."""
-        books = Books(
+        books = DeficitTable(
             self.jobs, self.types, self.shares if shares is None else shares, self.had if had is None else had
         )
         if "rows" in self.__dict__:
@@ -134,7 +134,7 @@ class Books:
 class _Latest:
     """The newest that was dumped or loaded: mostly the next round's."""
 
-    entry: tuple[dict[str, Any], Books] = {}, Books()
+    entry: tuple[dict[str, Any], DeficitTable] = {}, DeficitTable()
 
 
 def _in_turns(shares: Shares) -> ByNumber:

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from scheduling.capacity.cluster_view import queue_of
-from scheduling.capacity.memo import fleet
+from scheduling.capacity.memo import cluster_index
 from scheduling.domain import Curve, Job, Reason, Snapshot
 from scheduling.domain.wording import counted
 from scheduling.lifecycle import State
@@ -259,7 +259,7 @@ def participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
 
 def room_of(snapshot: Snapshot, part: set[str]) -> tuple[Mapping[str, int], dict[str, int]]:
     """The largest node by type, and the GPUs that those that take part may share."""
-    found = fleet(snapshot.nodes)
+    found = cluster_index(snapshot.nodes)
     capacity = dict(found.total)
     others = [job for job in snapshot.jobs if job.id not in part] if len(part) < len(snapshot.jobs) else ()
     for gpu in {gpu for job in others for gpu in job.gpu_ids} | snapshot.others.gpus.keys():

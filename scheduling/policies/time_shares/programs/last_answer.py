@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduling.domain import Snapshot
-from scheduling.policies.time_shares.programs.deficits import Books
+from scheduling.policies.time_shares.programs.deficits import DeficitTable
 
 #: The key of the rounds' memory, of which the policy's is a part.
 MEMORY = "time_sharing"
@@ -18,10 +18,10 @@ def remembered(snapshot: Snapshot) -> Mapping[str, Any]:
     return found
 
 
-def promised(snapshot: Snapshot) -> Mapping[str, Mapping[str, float]]:
+def last_shares(snapshot: Snapshot) -> Mapping[str, Mapping[str, float]]:
     """The last fractions of jobs: {job: {type: fraction}}."""
     kept = snapshot.memory.get(MEMORY, {})
     if "books" in kept:
-        return Books.load(kept["books"]).by_job()
+        return DeficitTable.load(kept["books"]).by_job()
     shares = kept.get("shares", {})  # as a case for `solve` has them
     return shares if isinstance(shares, Mapping) else {}

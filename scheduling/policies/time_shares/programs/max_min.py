@@ -11,10 +11,10 @@ from typing import Protocol, Self
 import numpy as np
 
 from scheduling.errors import SolverError
-from scheduling.policies.time_shares.programs.column_prices import Market, optimise_market
-from scheduling.policies.time_shares.programs.cutting_planes import Tangents, optimise
+from scheduling.policies.time_shares.programs.column_prices import ColumnPrices, optimise_market
+from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, optimise
 from scheduling.policies.time_shares.programs.groups import ByJob, Fractions
-from scheduling.policies.time_shares.programs.pricing_problem import MOST_TYPES, Alike, Choices
+from scheduling.policies.time_shares.programs.pricing_problem import MOST_TYPES, JobClass, PricingProblem
 from scheduling.policies.time_shares.programs.ungroup import even
 from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints, LinearProgram
 
@@ -41,7 +41,7 @@ class Demand(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Climb:
+class MaxMinSearch:
     """By job: `per_level` * theta steps/s reach the level theta."""
 
     per_level: Floats
@@ -50,8 +50,8 @@ class Climb:
     def keys(self) -> tuple[Floats, ...]:
         return (self.per_level,)
 
-    def of(self, jobs: Ints) -> Climb:
-        return Climb(self.per_level[jobs])
+    def of(self, jobs: Ints) -> MaxMinSearch:
+        return MaxMinSearch(self.per_level[jobs])
 
     def needs(self, theta: float) -> tuple[Floats, Floats]:
         return self.per_level * theta, self.per_level
@@ -61,7 +61,7 @@ class Climb:
 
 
 @dataclass(frozen=True, slots=True)
-class Race:
+class MakespanSearch:
     """By job: `steps` / (`rate` * theta - `spent`) steps/s reach theta."""
 
     steps: Floats
@@ -72,8 +72,8 @@ class Race:
     def keys(self) -> tuple[Floats, ...]:
         return self.steps, self.rate, self.spent
 
-    def of(self, jobs: Ints) -> Race:
-        return Race(self.steps[jobs], self.rate[jobs], self.spent[jobs])
+    def of(self, jobs: Ints) -> MakespanSearch:
+        return MakespanSearch(self.steps[jobs], self.rate[jobs], self.spent[jobs])
 
     def needs(self, theta: float) -> tuple[Floats, Floats]:
         left = self.rate * theta - self.spent
@@ -83,11 +83,11 @@ class Race:
         return float(np.max((self.steps / fastest + self.spent) / self.rate, initial=0.0))
 
 
-def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
+def highest(found: Fractions, climb: MaxMinSearch, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
     """(level, who gets what) with the highest level that everybody reaches."""
     fastest = found.fastest[found.group_of]
     alone = climb.alone(fastest)
-    climb = Climb(np.maximum(climb.per_level, _LEAST * fastest / alone))
+    climb = MaxMinSearch(np.maximum(climb.per_level, _LEAST * fastest / alone))
     start, priced = _unshared(found, climb, alone, engine, time_limit_s, maximise=True)
     if priced is not None:
         return priced
@@ -100,7 +100,7 @@ def highest(found: Fractions, climb: Climb, engine: Engine, time_limit_s: float)
         solution = program.solve(engine, time_limit_s)
         return float(solution.values[width]), solution.values[:width]
     program.add_row([width], [1.0], 0.0, alone)
-    level, values, _ = optimise(Tangents(found, program), climb.needs, start, engine, time_limit_s)
+    level, values, _ = optimise(CuttingPlanes(found, program), climb.needs, start, engine, time_limit_s)
     return level, values
 
 
@@ -117,7 +117,9 @@ def _let_all_reach(found: Fractions, per_level: Floats, program: LinearProgram, 
     program.add_rows(starts, columns, values, np.zeros(groups), np.full(groups, INFINITY))
 
 
-def soonest(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
+def soonest(
+    found: Fractions, race: MakespanSearch, engine: Engine, time_limit_s: float
+) -> tuple[float, Floats | ByJob]:
     """(theta, who gets what) with the least theta that everybody reaches."""
     alone = race.alone(found.fastest[found.group_of])
     start, priced = _unshared(found, race, alone, engine, time_limit_s, maximise=False)
@@ -128,7 +130,7 @@ def soonest(found: Fractions, race: Race, engine: Engine, time_limit_s: float) -
     costs[width] = 1.0
     program = found.program(costs, extra=1, maximise=False)
     program.add_row([width], [1.0], 1.0, INFINITY)
-    theta, values, _ = optimise(Tangents(found, program, alone), race.needs, start, engine, time_limit_s)
+    theta, values, _ = optimise(CuttingPlanes(found, program, alone), race.needs, start, engine, time_limit_s)
     return theta, values
 
 
@@ -151,14 +153,16 @@ def _unshared(
     return start, priced
 
 
-def _market(found: Fractions, demand: Demand, *, maximise: bool) -> tuple[Alike, Market]:
+def _market(found: Fractions, demand: Demand, *, maximise: bool) -> tuple[JobClass, ColumnPrices]:
     """Of the jobs without partners."""
-    alike = Alike.by(found.group_of, *demand.keys)
-    choices, units = Choices(found, alike), demand.of(alike.first)
-    return alike, Market(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
+    alike = JobClass.by(found.group_of, *demand.keys)
+    choices, units = PricingProblem(found, alike), demand.of(alike.first)
+    return alike, ColumnPrices(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
 
 
-def _by_prices(alike: Alike, market: Market, engine: Engine, time_limit_s: float) -> tuple[float, ByJob] | None:
+def _by_prices(
+    alike: JobClass, market: ColumnPrices, engine: Engine, time_limit_s: float
+) -> tuple[float, ByJob] | None:
     """None where prices do not suffice, and rows decide."""
     try:
         reached = optimise_market(market, engine, time_limit_s)

@@ -35,7 +35,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class JobClass:
     """Jobs of which nothing tells one from the other are one unit: a job of each, each job's unit, and how many."""
 
     first: Ints
@@ -43,7 +43,7 @@ class Alike:
     count: Ints
 
     @classmethod
-    def by(cls, *keys: Floats | Ints) -> Alike:
+    def by(cls, *keys: Floats | Ints) -> JobClass:
         number = np.zeros(len(keys[0]), dtype=np.int64)
         for key in keys:
             values, place = np.unique(key, return_inverse=True)
@@ -52,11 +52,11 @@ class Alike:
         return cls(first, unit_of, count)
 
 
-class Choices:
+class PricingProblem:
     """Units of jobs without partners, on types with a price for a GPU. What is said of a unit is the sum over it, but
     needs and shares are each member's."""
 
-    def __init__(self, found: Fractions, alike: Alike) -> None:
+    def __init__(self, found: Fractions, alike: JobClass) -> None:
         if len(found.types) > MOST_TYPES:
             raise SolverError("too many types for prices")
         group = found.group_of[alike.first]

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduling.errors import SolverError
-from scheduling.policies.time_shares.programs.cutting_planes import Needs, Tangents, optimise
+from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, Needs, optimise
 from scheduling.policies.time_shares.programs.groups import ByJob, Fractions
-from scheduling.policies.time_shares.programs.pricing_problem import Alike
-from scheduling.policies.time_shares.programs.water_filling_by_price import pour
-from scheduling.policies.time_shares.programs.water_levels import Vessel
+from scheduling.policies.time_shares.programs.pricing_problem import JobClass
+from scheduling.policies.time_shares.programs.water_filling_by_price import fill_by_price
+from scheduling.policies.time_shares.programs.water_levels import LevelNode
 from scheduling.solvers.lp import Engine, Floats
 
 Active = NDArray[np.bool_]
@@ -28,7 +28,7 @@ _MANY = 512
 
 def raise_levels(
     found: Fractions,
-    vessel_of: Callable[[], tuple[Alike, Vessel]],
+    vessel_of: Callable[[], tuple[JobClass, LevelNode]],
     per_level: Floats,
     weights: Floats,
     rates: Callable[[Active], Floats],
@@ -40,7 +40,7 @@ def raise_levels(
 
     def closed() -> tuple[Floats, Floats | ByJob]:
         alike, vessel = vessel_of()
-        return pour(found, alike, vessel, per_level[alike.first], weights[alike.first], engine, time_limit_s)
+        return fill_by_price(found, alike, vessel, per_level[alike.first], weights[alike.first], engine, time_limit_s)
 
     def steps() -> tuple[Floats, Floats | ByJob]:
         return fill(found, per_level, rates, engine, time_limit_s)
@@ -69,7 +69,7 @@ def fill(
         rate = np.where(active, rates(active), 0.0)
         rising = rate > 0
         room = float(np.min((highest - level)[rising] / rate[rising]))
-        tangents = Tangents(found, program, max(room, 1e-9))
+        tangents = CuttingPlanes(found, program, max(room, 1e-9))
         room, values, duals = optimise(tangents, _needs(per_level, level, rate), room, engine, time_limit_s)
         level = level + rate * max(room, 0.0)
         stuck = _stuck(tangents, duals, per_level * level, rising) & active
@@ -86,7 +86,7 @@ def _needs(per_level: Floats, level: Floats, rate: Floats) -> Needs:
     return lambda step: (per_level * (level + rate * step), per_level * rate)
 
 
-def _stuck(tangents: Tangents, duals: Floats, needs: Floats, rising: Active) -> Active:
+def _stuck(tangents: CuttingPlanes, duals: Floats, needs: Floats, rising: Active) -> Active:
     """Jobs that can rise no more: all of a group whose total is a bottleneck, else those above the level of a row."""
     found = tangents.found
     stuck = np.zeros(len(found.jobs), dtype=bool)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduling.errors import SolverError
-from scheduling.policies.time_shares.programs.column_prices import Market, Needs, optimise_market
+from scheduling.policies.time_shares.programs.column_prices import ColumnPrices, Needs, optimise_market
 from scheduling.policies.time_shares.programs.groups import ByJob, Fractions
-from scheduling.policies.time_shares.programs.pricing_problem import Alike, Choices
+from scheduling.policies.time_shares.programs.pricing_problem import JobClass, PricingProblem
 from scheduling.policies.time_shares.programs.water_filling_pairs import Bounding
-from scheduling.policies.time_shares.programs.water_levels import Vessel
+from scheduling.policies.time_shares.programs.water_levels import LevelNode
 from scheduling.solvers.lp import Engine, Floats
 
 _BINDS, _SAME = 1e-9, 1e-9
@@ -34,10 +34,10 @@ class Poured:
     most: Floats
 
 
-def pour(
+def fill_by_price(
     found: Fractions,
-    alike: Alike,
-    vessel: Vessel,
+    alike: JobClass,
+    vessel: LevelNode,
     per_level: Floats,
     weights: Floats,
     engine: Engine,
@@ -59,13 +59,13 @@ def pour(
     raise SolverError("water filling did not end")
 
 
-def _by_prices(found: Fractions, alike: Alike, engine: Engine, time_limit_s: float) -> RaiseTo:
-    choices = Choices(found, alike)
+def _by_prices(found: Fractions, alike: JobClass, engine: Engine, time_limit_s: float) -> RaiseTo:
+    choices = PricingProblem(found, alike)
     prices: Floats | None = None
 
     def raise_to(needs: Needs, full: float, volume: float) -> Poured:
         nonlocal prices
-        market = Market(choices, needs, full, least=volume, maximise=True)
+        market = ColumnPrices(choices, needs, full, least=volume, maximise=True)
         reached = optimise_market(market, engine, time_limit_s, prices)
         prices = reached.prices
         most = _free_of_charge(choices, prices, needs(reached.theta)[0])
@@ -74,7 +74,7 @@ def _by_prices(found: Fractions, alike: Alike, engine: Engine, time_limit_s: flo
     return raise_to
 
 
-def _by_rows(found: Fractions, alike: Alike, engine: Engine, time_limit_s: float) -> RaiseTo:
+def _by_rows(found: Fractions, alike: JobClass, engine: Engine, time_limit_s: float) -> RaiseTo:
     bounding, fastest = Bounding(found, alike, engine, time_limit_s), found.fastest[found.group_of[alike.first]]
 
     def raise_to(needs: Needs, full: float, volume: float) -> Poured:
@@ -85,7 +85,7 @@ def _by_rows(found: Fractions, alike: Alike, engine: Engine, time_limit_s: float
     return raise_to
 
 
-def _free_of_charge(choices: Choices, prices: Floats, wanted: Floats) -> Floats:
+def _free_of_charge(choices: PricingProblem, prices: Floats, wanted: Floats) -> Floats:
     """The most steps/s of each unit that cost no more than what it has, where all the money is spent."""
     per_gpu = prices / choices.capacity
     more = np.maximum(wanted * (1 + _SAME), _SAME * choices.fastest)
@@ -95,7 +95,7 @@ def _free_of_charge(choices: Choices, prices: Floats, wanted: Floats) -> Floats:
     return np.where(dear > _BINDS * dear.max(), wanted, most)
 
 
-def _needs(vessel: Vessel, tops: Floats, per_level: Floats) -> Needs:
+def _needs(vessel: LevelNode, tops: Floats, per_level: Floats) -> Needs:
     def needs(volume: float) -> tuple[Floats, Floats]:
         level, rise = tops.copy(), np.zeros(len(tops))
         vessel.pour(volume, 1.0, level, rise)

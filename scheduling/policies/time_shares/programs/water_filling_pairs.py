@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduling.errors import SolverError
-from scheduling.policies.time_shares.programs.cutting_planes import Needs, Tangents, flat
+from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, Needs, flat
 from scheduling.policies.time_shares.programs.groups import Fractions
-from scheduling.policies.time_shares.programs.pricing_problem import Alike
+from scheduling.policies.time_shares.programs.pricing_problem import JobClass
 from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints
 
 _ROUNDS, _STEPS = 200, 100
@@ -45,14 +45,14 @@ class Bound:
 class Bounding:
     """The program of one problem, kept between volumes."""
 
-    def __init__(self, found: Fractions, alike: Alike, engine: Engine, time_limit_s: float) -> None:
+    def __init__(self, found: Fractions, alike: JobClass, engine: Engine, time_limit_s: float) -> None:
         self.found, self.alike, self.limits = found, alike, (engine, time_limit_s)
         width = len(found.columns)
         self.program = found.program((np.arange(width + 1) == width).astype(float), extra=1)
         self.program.options = {"presolve": "off"}  # it is solved again and again from its last basis
         self.program.add_row([width], [1.0], -INFINITY, 1.0)
         self.fixed = self.program.rows
-        self.tangents = Tangents(found, self.program)
+        self.tangents = CuttingPlanes(found, self.program)
 
     def reach(self, needs: Needs, most: float, least: float) -> tuple[float, Floats, Bound | None]:
         """(volume, value of each column, what keeps it from being more): at most `most`; `least` can be met."""

@@ -15,11 +15,11 @@ from scheduling.solvers.lp import Floats, Ints
 
 
 @dataclass
-class Vessel:
+class LevelNode:
     """Either has children or `units` (of interchangeable jobs), served one after the other if `in_order`."""
 
     weight: float
-    children: Sequence[Vessel] = ()
+    children: Sequence[LevelNode] = ()
     units: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     in_order: bool = False
     volume: float = field(default=0.0, init=False)
