@@ -105,4 +105,4 @@ def _rolled_back() -> Iterator[None]:
 
 
 def _is_of_the_world(value: object) -> bool:
-    return isinstance(value, Model) or type(value).__module__ in ("tests.portal.world", "tests.portal.api")
+    return isinstance(value, Model) or type(value).__module__ in ("tests.portal.world", "tests.portal.api_calls")

@@ -5,7 +5,7 @@ ahead of it. A round therefore needs the head of the queue alone, and of the nod
 can choose: it takes the tightest node with room, the first of equals, so of the nodes with equally many
 free GPUs only the first few can be chosen. The rest of the cluster is left out of the snapshot but for
 what keeps each type's size, as far as it matters, and its largest node. The plan is the same as that of
-the whole snapshot (tests/scheduling/test_simulator_excerpt.py); only reasons count fewer free GPUs.
+the whole snapshot (tests/scheduling/simulator/test_simulator_excerpt.py); only reasons count fewer free GPUs.
 """
 
 from __future__ import annotations

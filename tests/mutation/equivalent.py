@@ -151,8 +151,8 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
         "scheduling/engine/rounds.py",
         "_beyond_limits",
-        "not field.limits or not broken(field, layout.gangs)",
-        "(not broken(field, layout.gangs))",
+        "not field.limits or not exceeds_quota(field, layout.gangs)",
+        "(not exceeds_quota(field, layout.gangs))",
     ): "Without limits none is broken; the first condition saves the time to find that out.",
     (
         "portal/lifecycle/launch_queue.py",
@@ -408,7 +408,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "Where no GPU is left the job may have none either way.",
     (
         "scheduling/capacity/quota_headroom.py",
-        "broken",
+        "exceeds_quota",
         "job.gang is not None and job.gpu_ids",
         "(job.gpu_ids)",
     ): "Who takes part and holds GPUs has a gang; for the type checker.",
@@ -445,8 +445,8 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
         "scheduling/engine/rounds.py",
         "_within_limits",
-        "not field.limits or allocation.counts is None or not broken(field, allocation.counts)",
-        "(allocation.counts is None or not broken(field, allocation.counts))",
+        "not field.limits or allocation.counts is None or not exceeds_quota(field, allocation.counts)",
+        "(allocation.counts is None or not exceeds_quota(field, allocation.counts))",
     ): "Without limits none is broken; the first condition saves the time to find that out.",
     (
         "scheduling/simulator/engine.py",

@@ -67,8 +67,8 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ),
     (
         "portal/submission/submit.py",
-        "    store_dependencies([job, *others], wish.dependencies)\n    transaction.on_commit(wake.wake)",
-        "    store_dependencies([job, *others], wish.dependencies)\n    wake.wake()",
+        "    store_dependencies([job, *others], wish.dependencies)\n    transaction.on_commit(wake.schedule_round)",
+        "    store_dependencies([job, *others], wish.dependencies)\n    wake.schedule_round()",
         "the scheduler is woken before the commit",
     ),
     (

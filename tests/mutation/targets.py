@@ -42,7 +42,10 @@ GROUPS = {
         servers=False,
         without=tuple(
             f"tests/scheduling/{name}"
-            for name in ("test_placement_training.py", "test_simulate_outputs.py", "test_trace_readers.py", "forecast")
+            for name in (
+                *("learning", "forecast", "simulator/test_simulate_outputs.py"),
+                "simulator/test_trace_readers.py",
+            )
         ),
     ),
     "accounts": Group(
@@ -55,13 +58,13 @@ GROUPS = {
         ),
         (
             "tests/accounts",
-            "tests/portal/test_api_people.py",
-            "tests/portal/test_api_prices.py",
-            "tests/portal/test_api_quotas.py",
-            "tests/portal/test_api_scopes.py",
-            "tests/portal/test_api_usage.py",
-            "tests/portal/test_budgets.py",
-            "tests/portal/test_race_guards.py",
+            "tests/portal/api/test_api_people.py",
+            "tests/portal/api/test_api_prices.py",
+            "tests/portal/api/test_api_quotas.py",
+            "tests/portal/api/test_api_scopes.py",
+            "tests/portal/api/test_api_usage.py",
+            "tests/portal/accounting/test_budgets.py",
+            "tests/portal/lifecycle/test_race_guards.py",
         ),
         without=("tests/accounts/test_upgrade.py",),
     ),
@@ -91,8 +94,11 @@ GROUPS = {
         ),
         ("tests/portal", "tests/client/test_web_address.py"),
         without=tuple(
-            f"tests/portal/test_{name}.py"
-            for name in ("admin", "api_document", "api_openapi", "checkpoint_store", "rollouts", "simulations")
+            f"tests/portal/{name}"
+            for name in (
+                *("operations/test_admin.py", "api/test_api_document.py", "api/test_api_openapi.py"),
+                *("storage/test_checkpoint_store.py", "rollouts", "lab/test_simulations.py"),
+            )
         ),
     ),
     "engine": Group(

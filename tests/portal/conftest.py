@@ -11,7 +11,7 @@ from django.core.cache import cache
 from django.db import transaction
 
 from accounts.models import User
-from tests.portal.api import Api
+from tests.portal.api_calls import Api
 from tests.portal.things import Things
 from tests.portal.world import World
 

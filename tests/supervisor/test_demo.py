@@ -13,7 +13,7 @@ from accounts.tokens import DEFAULT_SCOPES
 from portal.supervisor import demo as demo_module
 from portal.supervisor.demo import Demo, fitting_speedup, verdict
 from portal.supervisor.demo_report import report
-from tests.portal.api import Api
+from tests.portal.api_calls import Api
 from tests.portal.world import World
 from tests.supervisor.running import ROOT, free_port
 

@@ -18,7 +18,7 @@ from portal.supervisor.control_plane import ControlPlane
 from portal.supervisor.lock import DirectoryLock
 from portal.supervisor.process import alive
 from portal.web import __main__
-from tests.portal.test_listening import has_ipv6
+from tests.portal.web.test_listening import has_ipv6
 from tests.supervisor.running import ROOT, RunningPortal, free_port, portal_env
 
 PARTS = ("web", "worker", "commands", "forecasts", "lab", "shadow", "beat", "valkey", "postgres")
