@@ -15,8 +15,7 @@ from evenkeel.runner.grace import KILL_AFTER_S
 
 from portal.core import job_log, wake
 from portal.core.locks import engine_slot, project_slot
-from portal.execution import launch_request
-from portal.execution.executors import executor_for
+from portal.execution import executors, launch_request
 from portal.execution.handover import give_files, give_stored
 from portal.jobs.clusters import active_clusters, engine_of
 from portal.jobs.models import Cluster, Command, Run
@@ -86,7 +85,7 @@ def _claim_and_send(command: Command, cluster: Cluster) -> None:
     )
     if claimed:
         with job_log.about({**job_log.of_run(command.run), "epoch": command.epoch}):
-            _send(command, executor_for(cluster))
+            _send(command, executors.executor_for(cluster))
         if command.verb == Command.Verb.KILL:
             wake.schedule_round(0.1, cluster.pk)
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 from evenkeel.store import StoreError
 
 from portal.core import job_log
-from portal.execution.executors import executor_for
+from portal.execution import executors
 from portal.jobs.loops import Loop, LoopName, in_a_sentence, of_job, savepoint
 from portal.jobs.models import Handover, Job
 from portal.storage import checkpoints, handovers
@@ -28,7 +28,7 @@ def hand_over(job_id: str) -> None:
         return
     try:
         with savepoint():
-            give_files(executor_for(handover.job.cluster), handover.job.pk)
+            give_files(executors.executor_for(handover.job.cluster), handover.job.pk)
     except ExecutorError as error:
         about = job_log.of_job(handover.job)
         logger.warning("files of job %s, attempt %s: %s", job_id, handover.attempts + 1, error, extra=about)

@@ -14,7 +14,7 @@ from django.utils import timezone
 from evenkeel.store import StoreError
 
 from accounts.models import Project
-from portal.execution.executors import executor_for
+from portal.execution import executors
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import Item, Loop, LoopName, of_cluster, of_project, of_run, step
 from portal.jobs.models import Cluster, Handover, Run
@@ -41,7 +41,7 @@ def collect_artifacts() -> None:
 
 
 def _collect_of(cluster: Cluster) -> None:
-    executor, loop = executor_for(cluster), Loop(LoopName.ARTIFACTS, cluster.pk)
+    executor, loop = executors.executor_for(cluster), Loop(LoopName.ARTIFACTS, cluster.pk)
     if not executor.supports_artifacts:
         return
     for run in artifacts.uncollected(cluster.pk, timezone.now()):
@@ -176,7 +176,7 @@ def discard_paths(cluster_id: int, owner: str, paths: list[str]) -> None:
 def _discard(cluster_id: int, owner: str, paths: Iterable[str]) -> bool:
     """True once the files are gone."""
     try:
-        executor_for(Cluster.objects.get(pk=cluster_id)).discard(owner, list(paths))
+        executors.executor_for(Cluster.objects.get(pk=cluster_id)).discard(owner, list(paths))
     except ExecutorError as error:
         logger.warning("%s", error)
         return error.permanent

@@ -14,8 +14,7 @@ from django.utils import timezone
 
 from portal.cluster import engine_contact, inventory
 from portal.core import job_log
-from portal.execution import preparation
-from portal.execution.executors import executor_for
+from portal.execution import executors, preparation
 from portal.execution.prepare import prepare_run, warm_up
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import Item, Loop, LoopName, of_cluster, of_run_id, raise_what_is_no_items, savepoint, step
@@ -162,7 +161,7 @@ def _reap_orphans(cluster: Cluster) -> None:
     try:
         held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
         known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch")}
-        for run_id, epoch in executor_for(cluster).reap_orphans(known):
+        for run_id, epoch in executors.executor_for(cluster).reap_orphans(known):
             about = {"run_id": run_id, "epoch": epoch}
             logger.warning("ended run %s epoch %s, which nobody knows", run_id, epoch, extra=about)
     except ExecutorError as error:

@@ -11,8 +11,7 @@ from django.utils import timezone
 from accounts.models import Project
 from portal.core import wake
 from portal.core.locks import project_slot
-from portal.execution import preparation
-from portal.execution.executors import executor_for
+from portal.execution import executors, preparation
 from portal.jobs.loops import Loop, LoopName, of_run
 from portal.jobs.models import Cluster, Run
 from scheduling.errors import ExecutorError
@@ -27,7 +26,7 @@ def warm_up(cluster_id: int, project_id: int) -> None:
         if mine:
             cluster, project = Cluster.objects.get(pk=cluster_id), Project.objects.get(pk=project_id)
             try:
-                executor_for(cluster).warm_up({project.key})
+                executors.executor_for(cluster).warm_up({project.key})
             except ExecutorError as error:
                 logger.warning("warm start of project %s: %s", project.key, error)
 
@@ -45,7 +44,7 @@ def prepare_run(run_id: str) -> None:
 
 
 def _prepare(run: Run) -> None:
-    executor, working = executor_for(run.job.cluster), False
+    executor, working = executors.executor_for(run.job.cluster), False
     try:
         for wish in preparation.wishes(run):
             progress = executor.prepare(wish.preparation)

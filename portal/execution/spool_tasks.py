@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from portal.core import job_log
 from portal.core.locks import project_slot, spool_lock
 from portal.core.times import from_posix
-from portal.execution.executors import executor_for
+from portal.execution import executors
 from portal.execution.observe import fact_from, take_in
 from portal.jobs.models import Cluster, Hold, Run
 from portal.lifecycle import spooled_runs
@@ -61,7 +61,7 @@ def _take_all(cluster_id: int, fact: Fact) -> None:
 def _take_reports(cluster: Cluster, fact: Fact) -> None:
     """What goes wrong here costs reports, never the exit."""
     try:
-        dropped = _record(fact, executor_for(cluster).spooled(fact.run_id, fact.epoch))
+        dropped = _record(fact, executors.executor_for(cluster).spooled(fact.run_id, fact.epoch))
     except Exception:
         logger.exception("reports that run %s left behind", fact.run_id)
         observation.note_dropped(fact, "some of the reports that its runner left behind could not be read")

@@ -16,8 +16,8 @@ from portal.accounting import budgets
 from portal.cluster import engine_contact, node_checks
 from portal.core import wake
 from portal.core.locks import cluster_lock, planning_lock
+from portal.execution import executors
 from portal.execution.commands import dispatch_commands, has_others
-from portal.execution.executors import executor_for
 from portal.execution.observe import accept, observation_loop, observe
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import step
@@ -70,7 +70,7 @@ def _round_alone(cluster_id: int) -> int:
 
 def _round(cluster: Cluster) -> None:
     try:
-        executor = executor_for(cluster)
+        executor = executors.executor_for(cluster)
     except ExecutorError as error:
         logger.warning("cluster %s has no executor: %s", cluster, error)
         engine_contact.note_away(cluster, str(error), timezone.now())

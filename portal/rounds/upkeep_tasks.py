@@ -8,7 +8,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from portal.core import wake
-from portal.execution.executors import executor_for
+from portal.execution import executors
 from portal.history import audit_heads
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import Loop, LoopName, of_cluster
@@ -50,7 +50,7 @@ def read_site_shares() -> None:
 def _read_site_shares(cluster: Cluster) -> None:
     if site_shares.are_read(cluster):
         try:
-            site_shares.note(cluster.pk, executor_for(cluster).site_shares())
+            site_shares.note(cluster.pk, executors.executor_for(cluster).site_shares())
         except ExecutorError as error:
             logger.warning("fair share of cluster %s: %s", cluster, error)
 

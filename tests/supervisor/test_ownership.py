@@ -168,7 +168,7 @@ def test_all_but_the_audit_log_belongs_to_the_application(prepared: Layout) -> N
 
 def test_event_months_are_made_and_dropped_by_the_application(prepared: Layout) -> None:
     code = (
-        "from datetime import UTC, datetime; from portal.jobs import partitions as p;"
+        "from datetime import UTC, datetime; from portal.jobs import event_months as p;"
         "p.ensure(datetime(2031, 5, 9, tzinfo=UTC)); print(len(p.existing()));"
         "p.drop_before(datetime(2031, 6, 9, tzinfo=UTC)); print(sorted(p.existing()))"
     )

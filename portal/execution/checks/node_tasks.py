@@ -13,7 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from portal.cluster import node_checks
-from portal.execution.executors import executor_for
+from portal.execution import executors
 from portal.jobs.loops import Loop, LoopName
 from portal.jobs.models import Cluster, NodeCheck
 from scheduling.errors import ExecutorError
@@ -29,7 +29,7 @@ def check_nodes(cluster_id: int) -> None:
     """Begin some of what is due, and take each result in as it comes. Whatever has none in time has failed. Those
     that are left come next, in a task of their own."""
     try:
-        executor = executor_for(Cluster.objects.get(pk=cluster_id))
+        executor = executors.executor_for(Cluster.objects.get(pk=cluster_id))
     except ExecutorError as error:
         logger.warning("nodes of cluster %s are not checked: %s", cluster_id, error)
         return

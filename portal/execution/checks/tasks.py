@@ -8,11 +8,11 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
+from portal.execution import executors
 from portal.execution.checks.access import examine_access, kept_from_jobs
 from portal.execution.checks.costs import examine_api_url, examine_prices
 from portal.execution.checks.probes import examine_data, examine_loops, examine_material, examine_stores
 from portal.execution.checks.stored import Seen, conclude, last_examination
-from portal.execution.executors import executor_for
 from portal.jobs.models import Cluster
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding
@@ -24,7 +24,7 @@ def examine_cluster(cluster: Cluster) -> list[Finding]:
     """Connection, versions, GPUs, clocks, shared storage, checkpoints, and what jobs may bring. May take a minute."""
     found: list[Finding] = []
     try:
-        executor = executor_for(cluster)
+        executor = executors.executor_for(cluster)
         found += executor.examine(settings.EVENKEEL_API_URL, kept_from_jobs())
         found += examine_material(executor)
     except ExecutorError as error:

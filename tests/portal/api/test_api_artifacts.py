@@ -15,7 +15,7 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Membership, User
-from portal.execution import material_tasks
+from portal.execution import executors, material_tasks
 from portal.jobs.models import Checkpoint, FailingItem, Job, JobEvent
 from portal.material import artifacts, checkpoints
 from portal.material.models import Artifact, RunMaterial, StorageQuota
@@ -60,7 +60,7 @@ def world(settings: Any, tmp_path: Path) -> World:
 @pytest.fixture
 def remover(monkeypatch: pytest.MonkeyPatch) -> Remover:
     made = Remover()
-    monkeypatch.setattr(material_tasks, "executor_for", lambda name: made)
+    monkeypatch.setattr(executors, "executor_for", lambda name: made)
     return made
 
 

@@ -122,7 +122,7 @@ def _noted(made: list[Any], name: str, options: dict[str, Any]) -> object:
 def test_executors_are_made_per_cluster(named: Any, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     named("a", "b")
     made: list[Any] = []
-    monkeypatch.setattr(tasks, "load_executor", lambda name, options: _noted(made, name, options))
+    monkeypatch.setattr(executors, "load_executor", lambda name, options: _noted(made, name, options))
     one, other = (executors.executor_for(row) for row in active_clusters())
     assert one is not other
     assert [options for _, options in made] == [engine.options for engine in settings.EVENKEEL_CLUSTERS.values()]

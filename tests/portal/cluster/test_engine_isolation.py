@@ -96,7 +96,7 @@ def test_keys_that_were_left_in_the_shared_directory_are_seen(tmp_path: Path, na
 BOUND = """
 import sys
 from pathlib import Path
-from portal.jobs import engine_isolation
+from portal.cluster import engine_isolation
 print(engine_isolation._how_it_lies(Path(sys.argv[1]), Path(sys.argv[2])))
 """
 

@@ -16,7 +16,7 @@ from accounts.models import AuditEntry, Membership, Project, User
 from portal.accounting import admission
 from portal.cluster.policy import set_policy
 from portal.jobs.models import Cluster, Job, Partition
-from portal.lifecycle import cancel
+from portal.submission import submit
 from tests.portal.api_calls import Api
 from tests.portal.world import World, check_invariants
 
@@ -113,7 +113,7 @@ def test_one_is_removed_while_a_job_is_submitted(
             removed.append(_removed_elsewhere(parts)())
         admit(**given)
 
-    monkeypatch.setattr(cancel, "admit", removing)
+    monkeypatch.setattr(submit, "admit", removing)
     made = api.post("jobs", BODY | ({"partition": "day"} if named else {}))
     assert removed == [204]
     if named:

@@ -98,7 +98,7 @@ class Examined:
 def test_the_doctor_says_what_to_put_right(monkeypatch: pytest.MonkeyPatch, ok: bool) -> None:
     Cluster.objects.create(name="here")
     finding = Finding("clocks", ok, "at most 40.0 s apart", "run chrony")
-    monkeypatch.setattr("portal.execution.checks.tasks.executor_for", lambda name: Examined(finding))
+    monkeypatch.setattr("portal.execution.executors.executor_for", lambda name: Examined(finding))
     said = StringIO()
     if ok:
         call_command("doctor", stdout=said)

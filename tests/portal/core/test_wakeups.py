@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from django.core.cache import cache
 
-from portal.core import wake
+from portal.core import task_queue, wake
 from portal.jobs.models import Cluster
 from portal.rounds import tasks
 from tests.portal.world import World
@@ -43,10 +43,10 @@ def test_a_burst_asks_at_once_and_once_more_for_all_that_follows(monkeypatch: py
     asked: list[float] = []
     monkeypatch.setattr(wake._Burst, "_known", {})
 
-    def ask(_arguments: tuple[int, ...], countdown: float = 0.0, **_options: object) -> None:
+    def ask(_name: str, *_arguments: object, countdown: float = 0.0) -> None:
         asked.append(countdown)
 
-    monkeypatch.setattr(tasks.run_round, "apply_async", ask)
+    monkeypatch.setattr(task_queue, "send", ask)
     monkeypatch.setattr(wake, "_BURST_S", 30.0)
     for _ in range(50):
         cache.delete(wake.ROUND_KEY)  # as the round does that begins

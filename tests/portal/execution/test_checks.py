@@ -398,7 +398,7 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalExecutor:
     executor = LocalExecutor(tmp_path / "data", "one=k1:2,two=k1:2", isolation="none", warm_start=False)
     Cluster.objects.create(name="real")
     monkeypatch.setattr(executors, "executor_for", lambda name: executor)
-    monkeypatch.setattr(node_tasks, "executor_for", lambda name: executor)
+    monkeypatch.setattr(executors, "executor_for", lambda name: executor)
     observe.observe(Cluster.objects.get(), executor)
     return executor
 

@@ -292,7 +292,7 @@ def test_stores_of_all_projects_are_in_a_private_file(read: Any, tmp_path: Path)
 
 
 def doctor(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr("portal.execution.checks.tasks.executor_for", lambda name: Examined())
+    monkeypatch.setattr("portal.execution.executors.executor_for", lambda name: Examined())
     said = StringIO()
     call_command("doctor", stdout=said)
     return said.getvalue()

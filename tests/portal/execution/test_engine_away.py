@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from portal.execution import commands, executors
+from portal.execution import executors
 from portal.execution import observe as observe_module
 from portal.jobs.models import Cluster, Command, JobEvent, Run
 from portal.lifecycle.suspend import hold_job
@@ -114,8 +114,8 @@ def test_no_engine_is_asked_while_other_clusters_wait_to_plan(
         return real(*given)
 
     monkeypatch.setattr(tasks, "planning_lock", lock)
-    monkeypatch.setattr(commands, "has_others", lambda cluster: True)
-    monkeypatch.setattr(observe_module, "observe", observe)
+    monkeypatch.setattr(tasks, "has_others", lambda cluster: True)
+    monkeypatch.setattr(tasks, "observe", observe)
     engine.remembers = True
     job = world.submit(gpus={"min": 1, "max": 4})
     tasks.run_round()

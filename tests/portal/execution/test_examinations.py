@@ -14,6 +14,7 @@ from django.core.management.base import CommandError
 from django.db import OperationalError
 from django.utils import timezone
 
+from portal.execution import executors
 from portal.execution.checks import stored, tasks
 from portal.jobs.models import Cluster
 from scheduling.errors import ExecutorError
@@ -54,7 +55,7 @@ def admin(sent: list[Any]) -> Api:
 
 
 def examine(monkeypatch: pytest.MonkeyPatch, sent: list[Any], said: list[Finding] | Exception) -> None:
-    monkeypatch.setattr(tasks, "executor_for", lambda cluster: Engine(said))
+    monkeypatch.setattr(executors, "executor_for", lambda cluster: Engine(said))
     name, cluster_id, began_at = sent[-1]
     assert name == tasks.examine.name
     tasks.examine(cluster_id, began_at)

@@ -85,7 +85,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 def left(world: World, monkeypatch: pytest.MonkeyPatch) -> Left:
     made = Left(world)
     monkeypatch.setattr(executors, "executor_for", lambda cluster: made)
-    monkeypatch.setattr(spool_tasks, "executor_for", lambda cluster: made)
+    monkeypatch.setattr(executors, "executor_for", lambda cluster: made)
     return made
 
 

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from accounts.models import Membership, Project, Quota, User
 from portal.cluster.policy import set_policy
+from portal.core import task_queue
 from portal.forecasts import basis, preview_tasks, previews
 from portal.forecasts.basis import basis_of
 from portal.jobfile.parsing import parse_job_file
@@ -305,7 +306,7 @@ def test_a_snapshot_that_takes_long_is_renewed_beside_the_answer(monkeypatch: py
     monkeypatch.setattr(basis, "_TIMES_MADE", 1e9)
     world = World()
     asked: list[Any] = []
-    monkeypatch.setattr(preview_tasks.renew_basis, "apply_async", lambda args, **_: asked.append(args))
+    monkeypatch.setattr(task_queue, "send", lambda _name, *arguments, **_: asked.append(arguments))
     first = basis_of(world.cluster)
     now = timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: now + timedelta(seconds=6))

@@ -14,7 +14,7 @@ from django.utils import timezone
 from portal.jobs import access, events
 from portal.jobs.loops import LEFT_OUT
 from portal.jobs.models import Assignment, Cluster, Command, FailingItem, Hold, Job, JobEvent, Run
-from portal.lifecycle import commit_plan, end_run, launch_queue, transitions
+from portal.lifecycle import commit_plan, launch_queue, transitions
 from portal.lifecycle.cancel import cancel_job
 from portal.lifecycle.suspend import hold_job
 from portal.lifecycle.transitions import Why
@@ -175,7 +175,7 @@ def test_who_could_not_move_while_the_engine_was_away_has_its_whole_time(
 def test_a_checkpoint_that_goes_into_a_store_may_take_longer(
     world: World, job: Job, monkeypatch: pytest.MonkeyPatch, upload_s: float, late: bool
 ) -> None:
-    monkeypatch.setattr(end_run, "upload_s", lambda cluster_id: upload_s)
+    monkeypatch.setattr(timeouts, "upload_s", lambda cluster_id: upload_s)
     transitions.move(world.run(job), Event.REALLOCATED, at=timezone.now(), text="goes")
     limit_s = TIME_LIMIT_S[State.CHECKPOINTING] or 0.0
     now = timezone.now()

@@ -73,7 +73,7 @@ NO_LOOP = {
     "evenkeel.foresee_preview": "one preview",
     "evenkeel.foresee_what_if": "one question",
     "evenkeel.examine_cluster": "one examination, which says what failed",
-    "evenkeel.take_spooled": "the reports of one run, each of which fails alone: tests/portal/execution/test_spooled.py",
+    "evenkeel.take_spooled": "the reports of one run, each of which fails alone: portal/execution/test_spooled.py",
     "evenkeel.discard": "one call of the executor",
     "evenkeel.replay_round": "one replay",
     "evenkeel.shadow_round": "one round of one candidate, which says what failed",
@@ -90,8 +90,6 @@ class Planted:
         self.patch, self.fail, self.world = patch, fail, World({"a": 4, "b": 4})
         self.executor = Executor(self.world)
         patch.setattr(executors, "executor_for", lambda cluster: self.executor)
-        for module in ("portal.execution.material_tasks", "portal.execution.checks.node_tasks"):
-            patch.setattr(importlib.import_module(module), "executor_for", lambda cluster: self.executor)
 
     def refuse(self, target: str, is_bad: Callable[..., bool] = lambda *_, **__: True) -> None:
         """`target` fails where `is_bad` says so of its arguments."""

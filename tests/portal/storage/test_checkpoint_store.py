@@ -170,7 +170,7 @@ class Discarding:
 @pytest.fixture
 def executor(monkeypatch: pytest.MonkeyPatch) -> Discarding:
     made = Discarding()
-    monkeypatch.setattr(material_tasks, "executor_for", lambda name: made)
+    monkeypatch.setattr(executors, "executor_for", lambda name: made)
     monkeypatch.setattr(executors, "executor_for", lambda name: made)
     return made
 
@@ -246,7 +246,7 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> str:
         def examine(self, api_url: str, kept: Kept) -> list[Finding]:
             return []
 
-    monkeypatch.setattr("portal.execution.checks.tasks.executor_for", lambda name: Fine())
+    monkeypatch.setattr("portal.execution.executors.executor_for", lambda name: Fine())
     said = StringIO()
     try:
         call_command("doctor", stdout=said)

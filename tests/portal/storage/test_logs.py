@@ -105,7 +105,7 @@ def test_a_command_that_fails_names_its_job_and_launch(lines: Lines) -> None:
     executor = mock.Mock(**{"kill.side_effect": ExecutorError("no answer", permanent=False)})
     with mock.patch.object(executors, "executor_for", return_value=executor):
         commands.send_command(command.pk)
-    line = lines.one("portal.rounds.tasks")
+    line = lines.one("portal.execution.commands")
     assert (line["job"], line["run_id"], line["epoch"]) == (run.job.number, str(run.pk), 3)
     assert line["task"] == "evenkeel.send_command"
 
