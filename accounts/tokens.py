@@ -1,6 +1,6 @@
 """API tokens: `ek_<prefix>_<secret>`, the secret with 256 bits of entropy, kept as SHA-256.
 
-A token does at most what its user may do: its scopes bound what for (portal.api.operations.HasScope), its project
+A token does at most what its user may do: its scopes bound what for (portal.api.http.operations.HasScope), its project
 bounds where (accounts.selectors), and without the scope `admin`, or bound to a project, its user is no administrator.
 """
 

@@ -142,7 +142,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "accounts.sessions.SessionSeen",
-    "portal.api.denials.PageDenials",
+    "portal.api.http.denials.PageDenials",
     "django.contrib.messages.middleware.MessageMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -369,13 +369,16 @@ REST_FRAMEWORK = {
         "accounts.tokens.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated", "portal.api.permissions.HasScope"],
-    "DEFAULT_THROTTLE_CLASSES": ["portal.api.rates.RateThrottle"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "rest_framework.permissions.IsAuthenticated",
+        "portal.api.http.permissions.HasScope",
+    ],
+    "DEFAULT_THROTTLE_CLASSES": ["portal.api.http.rates.RateThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["portal.api.parsing.JsonParser"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.parsing.AlwaysJson",
+    "DEFAULT_PARSER_CLASSES": ["portal.api.http.parsing.JsonParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.http.parsing.AlwaysJson",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "portal.api.errors.problem_exception_handler",
+    "EXCEPTION_HANDLER": "portal.api.http.errors.problem_exception_handler",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 SPECTACULAR_SETTINGS = {
@@ -386,9 +389,9 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1/",
     "POSTPROCESSING_HOOKS": [
-        "portal.api.editing.document_editing",
-        "portal.api.rates.document_rates",
-        "portal.api.examples.add_examples",
+        "portal.api.http.editing.document_editing",
+        "portal.api.http.rates.document_rates",
+        "portal.api.http.examples.add_examples",
     ],
 }
 UNFOLD = {

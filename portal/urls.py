@@ -1,7 +1,7 @@
 from django.contrib import admin
 from django.urls import include, path, re_path
 
-from portal.api import errors
+from portal.api.http import errors
 from portal.web import monitoring, views
 
 urlpatterns = [

@@ -13,7 +13,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from portal.api.errors import handler404
+from portal.api.http.errors import handler404
 
 FILE = Path(__file__).with_name("openapi.yaml")
 

@@ -2,53 +2,48 @@
 
 from django.urls import path, re_path, register_converter
 
-from portal.api import (
-    arrays,
-    artifacts,
-    audit,
-    browsers,
-    bulk,
-    bundles,
+from portal.api.cluster import (
     checks,
     clusters,
     drains,
-    environments,
-    estimates,
     failing_items,
     fairness,
     guarantees,
     idleness,
-    invitations,
-    job_export,
-    jobs,
     levels,
+    partitions,
+    shares,
+    windows,
+)
+from portal.api.jobs import (
+    arrays,
+    bulk,
+    estimates,
+    export,
+    jobs,
     logs,
     looks,
+    previews,
+    reports,
+    saved_views,
+    templates,
+    what_if,
+)
+from portal.api.lab import rollouts, rounds, simulation_results, simulations
+from portal.api.material import artifacts, bundles, environments, secrets, storage
+from portal.api.money import prices, quotas, usage
+from portal.api.people import (
+    audit,
+    browsers,
+    invitations,
     members,
     notice_deliveries,
     notices,
-    partitions,
     people,
-    previews,
-    prices,
     projects,
-    quotas,
-    reports,
-    rollouts,
-    rounds,
-    saved_views,
-    secrets,
     service_accounts,
     sessions,
-    shares,
-    simulation_results,
-    simulations,
-    storage,
-    templates,
     tokens,
-    usage,
-    what_if,
-    windows,
 )
 from portal.api.schema import SchemaView, unknown
 
@@ -70,7 +65,7 @@ urlpatterns = [
     path("session", sessions.SessionView.as_view()),
     path("jobs", jobs.JobsView.as_view()),
     path("jobs/bulk", bulk.BulkView.as_view()),
-    path("jobs/export", job_export.JobsExportView.as_view()),
+    path("jobs/export", export.JobsExportView.as_view()),
     path("jobs/estimate", estimates.EstimateView.as_view()),
     path("jobs/preview", previews.PreviewView.as_view()),
     path("jobs/what-if", what_if.DraftWhatIfView.as_view()),

@@ -16,10 +16,11 @@ from portal.cluster import engine_contact, inventory
 from portal.core import job_log
 from portal.execution import executors, preparation
 from portal.execution.prepare import prepare_run, warm_up
+from portal.jobs import spooled_runs
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import Item, Loop, LoopName, of_cluster, of_run_id, raise_what_is_no_items, savepoint, step
 from portal.jobs.models import Cluster, Hold
-from portal.lifecycle import engine_waits, spooled_runs
+from portal.lifecycle import engine_waits
 from portal.reporting import acceptance, observation, timeouts
 from portal.snapshot.engine_limits import note_limits
 from scheduling.errors import ExecutorError

@@ -18,8 +18,8 @@ from portal.core.locks import project_slot, spool_lock
 from portal.core.times import from_posix
 from portal.execution import executors
 from portal.execution.observe import fact_from, take_in
+from portal.jobs import spooled_runs
 from portal.jobs.models import Cluster, Hold, Run
-from portal.lifecycle import spooled_runs
 from portal.reporting import observation
 from portal.reporting.reports import Report, StaleEpoch, record_report
 from scheduling.executors.base import Fact, Spooled

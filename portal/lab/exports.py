@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from portal.core.packed_json import unpack
 from portal.lab.describe import describe_simulation
 from portal.lab.models import Simulation
-from portal.lab.packing import unpack
 from portal.lab.results import job_rows
 from scheduling.simulator.readers.own import SCHEMA
 from scheduling.simulator.sweeps import JOB_KEYS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
+from portal.core.packed_json import unpack
 from portal.lab.models import Simulation
-from portal.lab.packing import unpack
 from portal.lab.results import cdf, job_rows
 from portal.lab.services import policy_then
 from portal.lab.spec import HistoryWorkload, Spec

@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from accounts.ledger import current_prices
 from accounts.pricing import from_micro
+from portal.core.packed_json import unpack
 from portal.jobs.models import Cluster, Hold, Job, Run
 from portal.lab.models import Simulation, Trace
-from portal.lab.packing import unpack
 from portal.lab.spec import Edited, HistoryWorkload, Spec, SyntheticWorkload, TraceWorkload
 from portal.lab.traces import gpu_hours
 from portal.readmodels.jobs.trace_export import export_jobs

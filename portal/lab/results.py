@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from portal.core.packed_json import unpack
 from portal.lab.models import Simulation, Trial
-from portal.lab.packing import unpack
 from scheduling.simulator.sweeps import JOB_KEYS, MOST_POINTS
 
 Row = dict[str, Any]

@@ -13,10 +13,10 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from portal.core.packed_json import pack, unpack
 from portal.jobs.loops import Item, Loop, LoopName
 from portal.lab.inputs import Inputs, build
 from portal.lab.models import Simulation, State, Trial
-from portal.lab.packing import pack, unpack
 from portal.lab.services import finish
 from scheduling.errors import InvalidInput
 from scheduling.policies import policy_class

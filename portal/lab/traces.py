@@ -10,9 +10,9 @@ from django.db import transaction
 
 from accounts.audit import record_audit
 from accounts.models import User
+from portal.core.packed_json import pack
 from portal.core.problems import FieldProblem, Problems
 from portal.lab.models import Trace
-from portal.lab.packing import pack
 from portal.lab.spec import MOST_JOBS
 from portal.readmodels.cluster.catalogue import known_accelerator_types
 from portal.submission.saved import check_unbound

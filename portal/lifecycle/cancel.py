@@ -5,30 +5,20 @@ from __future__ import annotations
 import contextlib
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from accounts.models import User
+from accounts.services import record_audit
 from portal.core import wake
+from portal.jobs.access import in_states
 from portal.jobs.loops import Loop, LoopName, of_job
-from portal.jobs.models import Job, Run
+from portal.jobs.models import Job, JobArray, Run
 from portal.lifecycle.allocations import end_assignments, end_processes
 from portal.lifecycle.locking import audit_for_others
 from portal.lifecycle.transitions import StaleRun, move
 from portal.snapshot.dependencies import waits_of
 from scheduling.lifecycle import LIVE, Event, State
-
-
-def cancel_unsatisfiable(*, cluster_id: int) -> None:
-    """Each with the sentence that says why; who waits for these in turn is found in the next round."""
-    never, loop = waits_of(cluster_id).never, Loop(LoopName.UNSCHEDULABLE, cluster_id)
-    for job in Job.objects.filter(pk__in=never).order_by("number"):
-        loop.run(of_job(job), _cancel, job, never[job.pk])
-
-
-def _cancel(job: Job, reason: str) -> None:
-    with contextlib.suppress(JobHasEnded, StaleRun):  # somebody was faster
-        cancel_job(user=None, job=job, reason=reason)
 
 
 class JobHasEnded(Exception):
@@ -58,3 +48,35 @@ def cancel_job(*, user: User | None, job: Job, reason: str = "") -> Job:
         job.run = run
         return job
     raise StaleRun(f"#{job.number} keeps changing; try again")
+
+
+def _cancel(job: Job, reason: str) -> None:
+    with contextlib.suppress(JobHasEnded, StaleRun):  # somebody was faster
+        cancel_job(user=None, job=job, reason=reason)
+
+
+def cancel_unsatisfiable(*, cluster_id: int) -> None:
+    """Each with the sentence that says why; who waits for these in turn is found in the next round."""
+    never, loop = waits_of(cluster_id).never, Loop(LoopName.UNSCHEDULABLE, cluster_id)
+    for job in Job.objects.filter(pk__in=never).order_by("number"):
+        loop.run(of_job(job), _cancel, job, never[job.pk])
+
+
+def cancel_array(*, actor: User, jobs: QuerySet[Job]) -> int:
+    """End those of the jobs that have not ended, last index first, so that none starts meanwhile; how many."""
+    cancelled = 0
+    for job in jobs.filter(in_states(LIVE)).order_by("-array_index"):
+        with contextlib.suppress(JobHasEnded, StaleRun):  # somebody was faster
+            cancel_job(user=actor, job=job)
+            cancelled += 1
+    return cancelled
+
+
+def limit_array(*, actor: User, array: JobArray, max_running: int | None) -> None:
+    """How many of its jobs may hold GPUs at once, effective with the next round; nobody is stopped for it."""
+    with transaction.atomic():
+        array.max_running = max_running
+        array.save(update_fields=["max_running"])
+        detail = {"max_running": max_running}
+        record_audit(actor=actor, action="array.limit", target=f"array {array.number}", detail=detail)
+        transaction.on_commit(wake.schedule_round)

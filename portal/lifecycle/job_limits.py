@@ -14,12 +14,12 @@ from django.db.models import Q, Sum
 from accounts.pricing import PRODUCTS_PER_UNIT, amount
 from portal.accounting.running_cost import CostFacts, cost_facts, so_far_products
 from portal.core.money import CURRENCY
-from portal.jobs import events
+from portal.jobs import events, spooled_runs
 from portal.jobs.access import in_states
 from portal.jobs.job_deadline import deadline_of
 from portal.jobs.loops import Item, Loop, LoopName, of_job
 from portal.jobs.models import HoldKind, Job, JobEvent, Run
-from portal.lifecycle import report_interval, spooled_runs
+from portal.lifecycle import report_interval
 from portal.lifecycle.end_run import fail, upload_s
 from portal.lifecycle.locking import lock_job_and_run
 from portal.lifecycle.suspend import place_hold

@@ -7,4 +7,4 @@ class NoticesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from portal.notices import connecting  # noqa: F401 - it hears of accounts that are connected
+        from portal.notices.transport import connecting  # noqa: F401 - it hears of accounts that are connected

@@ -21,9 +21,10 @@ from django.db.models.functions import RowNumber
 from accounts.audit import record_audit
 from portal.jobs.loops import Item, Loop, LoopName
 from portal.material.encryption import CannotDecrypt, decrypt
-from portal.notices import mailing, messages, signing
+from portal.notices import messages
 from portal.notices.models import Delivery, Destination
-from portal.notices.sending import Outcome, Request, send_all, send_one
+from portal.notices.transport import mailing, signing
+from portal.notices.transport.sending import Outcome, Request, send_all, send_one
 
 MAX_ATTEMPTS = 8
 #: 30 s, then three and a half times as long each time: the eighth attempt is most of a day after the first.

@@ -12,9 +12,10 @@ from accounts.audit import record_audit
 from accounts.models import User
 from portal.core.problems import FieldProblem, Problems
 from portal.material.encryption import encrypt
-from portal.notices import addresses, kinds, mailing, messages, signing
+from portal.notices import addresses, kinds, messages
 from portal.notices.deliveries import CLAIM, audited, give_up_waiting, record, send_now
 from portal.notices.models import Delivery, Destination
+from portal.notices.transport import mailing, signing
 
 MAX_DESTINATIONS = 20
 #: How long a secret that was replaced signs too.

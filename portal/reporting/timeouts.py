@@ -9,9 +9,9 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
 from portal.core import job_log
+from portal.jobs import spooled_runs
 from portal.jobs.loops import Loop, LoopName, of_run
 from portal.jobs.models import Cluster, Hold, Run
-from portal.lifecycle import spooled_runs
 from portal.lifecycle.allocations import end_assignments, end_processes
 from portal.lifecycle.end_run import fail, upload_s
 from portal.lifecycle.transitions import StaleRun, Transition, kept_why, move, move_who_can

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from accounts.models import AuditEntry
+from portal.core.packed_json import unpack
 from portal.core.times import iso
 from portal.jobs.models import Job
-from portal.lab.packing import unpack
 from portal.rollouts.models import GuardCheck, Rollout, ShadowDecision
 
 MOST_STEPS = 50

@@ -21,10 +21,10 @@ from django.db import connection
 from django.db.models import Avg, Count, F, Value, Variance
 from django.db.models.functions import Coalesce, Least
 
+from portal.core.packed_json import unpack
 from portal.jobs.clusters import speedup
 from portal.jobs.models import Cluster, ClusterSample, Run
 from portal.lab.models import Simulation, Trial
-from portal.lab.packing import unpack
 from portal.lab.results import Row, job_rows
 from scheduling.lifecycle import LIVE, QUEUED
 from scheduling.simulator.report import percentile

@@ -20,9 +20,9 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from portal.core import task_queue
+from portal.core.packed_json import pack
 from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import Cluster
-from portal.lab.packing import pack
 from portal.rollouts.comparing import Comparison, compare_plans
 from portal.rollouts.models import Phase, Rollout, ShadowDecision
 from portal.snapshot.for_policy import complete

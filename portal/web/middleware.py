@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
-from portal.api.rates import Standing
+from portal.api.http.rates import Standing
 
 #: The administration's own pages evaluate attributes as scripts (Alpine); only staff reach them.
 _ADMINISTRATION = {"script-src": [SELF, UNSAFE_INLINE, UNSAFE_EVAL]}

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from portal.api.permissions import ADMINISTRATORS
+from portal.api.http.permissions import ADMINISTRATORS
 from portal.jobs.access import in_states
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import OF_CLUSTERS, LoopName, failing_now

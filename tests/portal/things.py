@@ -24,10 +24,11 @@ from accounts.models import ApiToken, Discount, Guarantee, Invitation, Membershi
 from accounts.people import create_service_account
 from accounts.services import record_audit
 from accounts.tokens import ALL_SCOPES, create_token
-from portal.api.access import Access
-from portal.api.examples import METHODS
+from portal.api.http.access import Access
+from portal.api.http.examples import METHODS
 from portal.api.schema import document
 from portal.cluster.policy import set_policy
+from portal.core.packed_json import pack
 from portal.forecasts.previews import Question, keep_question
 from portal.forecasts.what_if import NodeQuestion, keep
 from portal.jobs import events
@@ -47,13 +48,12 @@ from portal.jobs.models import (
     SavedView,
 )
 from portal.lab.models import Simulation, Trial
-from portal.lab.packing import pack
 from portal.lab.replays import ask_replay
 from portal.lab.spec import Spec
 from portal.material.encryption import encrypt
 from portal.material.models import Artifact, Bundle, Environment, Secret
 from portal.notices.models import Delivery, Destination
-from portal.notices.signing import new_secret
+from portal.notices.transport.signing import new_secret
 from portal.reporting.run_tokens import run_token
 from portal.rollouts.models import Rollout, ShadowDecision
 from scheduling.lifecycle import State

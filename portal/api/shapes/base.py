@@ -9,10 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from scheduling.lifecycle import State
 
 Money = Annotated[str, Field(pattern=r"^-?\d+(\.\d+)?$", description="An amount in the currency.", examples=["12.50"])]
+
 JobState = Literal["queued", "starting", "running", "rescaling", "succeeded", "failed", "cancelled"]
+
 RunState = Annotated[str, Field(json_schema_extra={"enum": [s.value for s in State]})]
+
 Source = Literal["measured", "user", "catalogue", "estimated", "trial"]
+
 Role = Literal["viewer", "member", "manager"]
+
 Detail = dict[str, Any]
 
 
@@ -42,3 +47,17 @@ class OthersJob(JobRef):
     """As much as everybody signed in may know of a job."""
 
     project: str = Field(description="Name of the project.")
+
+
+class ProblemField(Shape):
+    field: str = Field(examples=["gpus.max"])
+    message: str
+    code: str
+
+
+class Problem(Shape):
+    type: str = Field(examples=["about:blank"])
+    title: str
+    status: int
+    detail: str
+    errors: list[ProblemField]

@@ -11,7 +11,9 @@ from portal.api.shapes.base import Money, Page, Shape, Source
 from portal.api.shapes.jobs import Price
 
 QuotaKind = Literal["gpus", "running_jobs", "queued_jobs", "gpu_hours", "money"]
+
 Period = Literal["day", "week", "month"]
+
 Number = Money
 
 
@@ -136,3 +138,23 @@ class Estimate(Shape):
     waits_for: list[str] = Field(
         description="What soft limits lack that it, or some of the array, would wait for now, by limit."
     )
+
+
+class GuaranteedType(Shape):
+    type: str
+    gpus: int
+    used: int
+
+
+class Guarantee(Shape):
+    project: str = Field(description="Key of the project; the jobs of all below it count too.")
+    gpus: int = Field(description="Of all types together.")
+    by_type: list[GuaranteedType] = Field(description="How many of them are of one type.")
+    reclaim_within_s: int = Field(description="After so long protection keeps borrowers no longer.", examples=[300])
+    used: int = Field(description="GPUs that its jobs have now.")
+    borrowed: int = Field(description="How many of these are more than it is guaranteed.")
+    unused: int = Field(description="Of what it is guaranteed; others may have borrowed it.")
+
+
+class GuaranteePage(Page):
+    results: list[Guarantee]

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, AuditEntry, Membership, Project, User
 from accounts.tokens import create_token
-from portal.api import sessions
+from portal.api.people import sessions
 from tests.portal.api_calls import Api, check_documented
 from tests.portal.world import World
 

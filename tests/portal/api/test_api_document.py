@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from portal.api.access import Access
-from portal.api.examples import METHODS
+from portal.api.http.access import Access
+from portal.api.http.examples import METHODS
 from portal.api.schema import document
 from tests.cases import in_turn
 

@@ -221,7 +221,7 @@ def test_a_bug_is_a_problem_without_its_traceback(
     def broken(*args: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("portal.api.jobs.describe_jobs", broken)
+    monkeypatch.setattr("portal.api.jobs.jobs.describe_jobs", broken)
     response = api.client.get("/api/v1/jobs", headers=api.headers)
     assert response.status_code == 500
     assert response["Content-Type"] == "application/problem+json"
@@ -235,7 +235,7 @@ def test_a_database_that_is_away_is_503(world: World, api: Api, monkeypatch: pyt
     def away(*args: object) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr("portal.api.jobs.describe_jobs", away)
+    monkeypatch.setattr("portal.api.jobs.jobs.describe_jobs", away)
     response = api.client.get("/api/v1/jobs", headers=api.headers)
     assert (response.status_code, response["Retry-After"]) == (503, "5")
     assert Job.objects.count() == 0

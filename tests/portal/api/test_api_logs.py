@@ -16,7 +16,7 @@ from django.test import AsyncClient
 from accounts.models import ApiToken, Membership, User
 from accounts.sessions import end_sessions
 from accounts.tokens import create_token, revoke_token
-from portal.api import standing
+from portal.api.http import standing
 from portal.jobs.models import Job, Run
 from portal.lifecycle.cancel import cancel_job
 from portal.storage import log_files as files

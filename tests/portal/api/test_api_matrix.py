@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 
-from portal.api.access import Access
+from portal.api.http.access import Access
 from tests.cases import in_turn
 from tests.portal.things import OPERATIONS, UNKNOWN, Operation, Things
 

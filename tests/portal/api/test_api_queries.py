@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from portal.api.access import Access
+from portal.api.http.access import Access
 from portal.api.schema import document
 from tests.portal.things import OPERATIONS, Operation, Things
 

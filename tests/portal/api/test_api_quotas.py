@@ -14,7 +14,7 @@ from django.utils import timezone
 from accounts.models import AuditEntry, BudgetNotice, Membership, Project, Quota, User
 from accounts.quotas import amount, period_of, refusal, spent_sentence
 from portal.accounting.budgets import give_notices
-from portal.api import quotas
+from portal.api.money import quotas
 from portal.jobs.models import Hold, Job, JobEvent
 from scheduling.lifecycle import State
 from tests.cases import in_turn

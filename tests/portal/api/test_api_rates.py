@@ -10,7 +10,7 @@ import pytest
 from django.core.cache import cache
 
 from accounts.models import User
-from portal.api import rates
+from portal.api.http import rates
 from portal.jobs.models import JobEvent
 from portal.reporting.run_tokens import run_token
 from tests.portal.api_calls import Api
@@ -30,7 +30,7 @@ def world(settings: Any) -> World:
 
 @pytest.fixture(autouse=True)
 def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portal.api.rates.time.time", lambda: 1_000_000_020.0)
+    monkeypatch.setattr("portal.api.http.rates.time.time", lambda: 1_000_000_020.0)
 
 
 def test_each_token_has_its_own_count(world: World) -> None:

@@ -10,8 +10,8 @@ from django.urls import URLPattern, get_resolver
 from accounts.models import User
 from accounts.tokens import TokenAuthentication, create_token
 from portal.api import urls
-from portal.api.access import Access
-from portal.api.permissions import HasScope
+from portal.api.http.access import Access
+from portal.api.http.permissions import HasScope
 from tests.portal.api_calls import Api
 from tests.portal.world import World
 

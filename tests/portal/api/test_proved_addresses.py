@@ -258,7 +258,7 @@ def test_a_link_that_cannot_be_mailed_is_shown_to_nobody(
         raise OSError("550 no such mailbox")
 
     settings.EVENKEEL_EMAIL_URL = "smtp://mail.example.org"
-    monkeypatch.setattr("portal.api.invitations.send_mail", refuse)
+    monkeypatch.setattr("portal.api.people.invitations.send_mail", refuse)
     answer = places["acme"].post("projects/acme/invitations", {"email": CEO})
     assert (answer.status, "link" in answer.json) == (503, False)
     assert Invitation.objects.get().revoked_at is not None

@@ -13,7 +13,7 @@ import pytest
 from pydantic import AwareDatetime, BaseModel, ValidationError
 
 import portal.api
-from portal.api.inputs import Body, Query
+from portal.api.http.inputs import Body, Query
 from portal.core.problems import Problems
 from portal.jobfile.fields import Part
 from portal.jobfile.parsing import parse_job_file

@@ -98,29 +98,33 @@ def test_others_texts_are_cut_to_what_fits() -> None:
 
 #: Field of an input -> why it takes what is not seen.
 FREE = {
-    "portal.api.sessions.Credentials.password": "a secret: no answer shows it",
-    "portal.api.invitations.Acceptance.password": "a secret: no answer shows it",
-    "portal.api.invitations.Acceptance.secret": "compared with a digest",
-    "portal.api.invitations.Look.secret": "compared with a digest",
-    "portal.api.reports.CarriedReport.token": "compared with a digest",
-    "portal.api.logs.LogsQuery.search": "finds what programs wrote, tabs too",
+    "portal.api.people.sessions.Credentials.password": "a secret: no answer shows it",
+    "portal.api.people.invitations.Acceptance.password": "a secret: no answer shows it",
+    "portal.api.people.invitations.Acceptance.secret": "compared with a digest",
+    "portal.api.people.invitations.Look.secret": "compared with a digest",
+    "portal.api.jobs.reports.CarriedReport.token": "compared with a digest",
+    "portal.api.jobs.logs.LogsQuery.search": "finds what programs wrote, tabs too",
     "portal.jobfile.schema.JobFile.command": "has several lines",
     "portal.jobfile.schema.JobFile.env": "has several lines",
     "portal.jobfile.code.EnvironmentRule.requirements": "has several lines",
-    "portal.api.secrets.SecretWish.value": "is never shown",
-    "portal.api.clusters.PolicyChoice.parameters": "checked by the policy",
-    "portal.api.rounds.ReplayWish.parameters": "checked by the policy",
+    "portal.api.material.secrets.SecretWish.value": "is never shown",
+    "portal.api.cluster.clusters.PolicyChoice.parameters": "checked by the policy",
+    "portal.api.lab.rounds.ReplayWish.parameters": "checked by the policy",
     "portal.lab.spec.PolicyWish.parameters": "checked by the policy",
     "portal.rollouts.spec.RolloutWish.parameters": "checked by the policy",
-    "portal.api.jobs.JobChanges.root": "checked as a job file",
-    "portal.api.bulk.BulkRequest.changes": "checked as a job file",
-    "portal.api.templates.TemplateWish.file": "checked as a job file",
-    "portal.api.templates.TemplateChange.file": "checked as a job file",
-    "portal.api.reports.CarriedReport.report": "checked as a report",
+    "portal.api.jobs.jobs.JobChanges.root": "checked as a job file",
+    "portal.api.jobs.bulk.BulkRequest.changes": "checked as a job file",
+    "portal.api.jobs.templates.TemplateWish.file": "checked as a job file",
+    "portal.api.jobs.templates.TemplateChange.file": "checked as a job file",
+    "portal.api.jobs.reports.CarriedReport.report": "checked as a report",
 }
 #: Of answers, and what a runner says: it is cleaned, as nothing it says may be lost for a character.
-NOT_GIVEN = ("portal.api.bulk.BulkResult", "portal.api.reports.Orders", "portal.api.reports.ReportAnswer")
-REPORTS = ("portal.api.reports.NodeReport", "portal.reporting.reports.")
+NOT_GIVEN = (
+    "portal.api.jobs.bulk.BulkResult",
+    "portal.api.jobs.reports.Orders",
+    "portal.api.jobs.reports.ReportAnswer",
+)
+REPORTS = ("portal.api.jobs.reports.NodeReport", "portal.reporting.reports.")
 
 
 def _inputs() -> Iterator[type[BaseModel]]:

@@ -16,8 +16,9 @@ from django.utils import timezone
 
 from portal.execution import executors, spool_tasks
 from portal.execution import observe as observe_module
+from portal.jobs import spooled_runs
 from portal.jobs.models import Checkpoint, Hold, Job, JobEvent, MetricPoint
-from portal.lifecycle import job_limits, spooled_runs
+from portal.lifecycle import job_limits
 from portal.reporting.notice_limits import MAX_PER_HOUR
 from scheduling.executors.base import Executor, ExitInfo, Fact, NodeInfo, Spooled
 from scheduling.lifecycle import State

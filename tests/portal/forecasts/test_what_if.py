@@ -10,7 +10,7 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from accounts.models import Membership, Project, Quota, User
-from portal.api import rates
+from portal.api.http import rates
 from portal.forecasts import basis, what_if_tasks
 from portal.jobfile.parsing import parse_job_file
 from portal.jobs.models import Accelerator, Cluster, Job, Node, Partition

@@ -13,11 +13,11 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
 from accounts.models import AuditEntry
+from portal.core.packed_json import pack, unpack
 from portal.jobs.models import Job, Run
 from portal.lab import running
 from portal.lab.inputs import Inputs, build
 from portal.lab.models import Simulation, State, Trial
-from portal.lab.packing import pack, unpack
 from portal.lab.tasks import prune_simulations, run_simulations
 from scheduling import lifecycle
 from scheduling.simulator import Options, run_policy

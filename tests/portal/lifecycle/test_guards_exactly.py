@@ -154,7 +154,7 @@ def test_nothing_is_overdue_whose_report_is_still_to_be_taken_in(
         asked.append(key)
         return pending
 
-    monkeypatch.setattr("portal.lifecycle.spooled_runs.is_pending", is_pending)
+    monkeypatch.setattr("portal.jobs.spooled_runs.is_pending", is_pending)
     timeouts.advance_clock(cluster_id=world.cluster.pk, now=timezone.now())
     assert world.state(job) is (State.FAILED if ended else State.LAUNCHING)
     assert asked[0] == (run.pk, run.epoch)

@@ -19,7 +19,7 @@ from portal.notices.deliveries import deliver_due
 from portal.notices.models import Delivery, Destination
 from portal.notices.outbox import take_in
 from portal.notices.services import MAX_DESTINATIONS
-from portal.notices.signing import sign
+from portal.notices.transport.signing import sign
 from tests.portal.api_calls import Answer, Api
 from tests.portal.receiver import Receiver, receiving
 from tests.portal.world import World

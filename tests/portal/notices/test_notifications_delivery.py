@@ -253,7 +253,7 @@ class TestDelivering:
         def refuse(*_: object) -> None:
             raise ConnectionRefusedError("refused")
 
-        monkeypatch.setattr("portal.notices.mailing.send_mail", refuse)
+        monkeypatch.setattr("portal.notices.transport.mailing.send_mail", refuse)
         cancel_job(user=world.user, job=world.submit())
         take_in(timezone.now())
         send()

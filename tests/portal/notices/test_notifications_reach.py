@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from portal.config import env
-from portal.notices import addresses, sending
-from portal.notices.sending import Outcome, Request, send_all, send_one
+from portal.notices import addresses
+from portal.notices.transport import sending
+from portal.notices.transport.sending import Outcome, Request, send_all, send_one
 from tests.portal.receiver import Receiver, receiving
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import Membership, Project, User
 from accounts.tokens import create_token
-from portal.api import job_export
+from portal.api.jobs import export
 from portal.jobs.access import visible_jobs
 from portal.jobs.models import Job
 from tests.portal.api_calls import Api
@@ -52,10 +52,10 @@ def test_it_has_what_the_list_with_the_same_filters_has(world: World) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_batches_follow_each_other_up_to_the_most(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [world.submit().number for _ in range(7)]
-    monkeypatch.setattr(job_export, "_BATCH", 3)
+    monkeypatch.setattr(export, "_BATCH", 3)
     assert [int(line["number"]) for line in lines(world.user)] == made[::-1]
     assert [int(line["number"]) for line in lines(world.user, "ordering=number")] == made
-    monkeypatch.setattr(job_export, "MAX_ROWS", 5)
+    monkeypatch.setattr(export, "MAX_ROWS", 5)
     assert [int(line["number"]) for line in lines(world.user)] == made[:1:-1]
 
 
@@ -87,8 +87,8 @@ def test_statements_of_a_batch_do_not_grow_with_its_rows(world: World, django_as
     now = world.submit().submitted_at
     rows = visible_jobs(member)
     with CaptureQueriesContext(connection) as few:
-        assert job_export._batch(rows.all(), None, 100, True, now)[2] == 2
+        assert export._batch(rows.all(), None, 100, True, now)[2] == 2
     for _ in range(10):
         world.submit()
     with django_assert_num_queries(len(few)):
-        assert job_export._batch(rows.all(), None, 100, True, now)[2] == 12
+        assert export._batch(rows.all(), None, 100, True, now)[2] == 12

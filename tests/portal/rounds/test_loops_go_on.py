@@ -851,7 +851,7 @@ def _of_kind(kind: str) -> Plant:
         p.patch.setattr(django_settings, "EVENKEEL_EMAIL_URL", "smtp://mail.example.org")
         _two_told(p, kind=kind, url=None if kind == "email" else "https://hooks.slack.com/services/x")
         sent = list[str]()
-        p.patch.setattr("portal.notices.mailing.send", lambda some: _sent(sent, some))
+        p.patch.setattr("portal.notices.transport.mailing.send", lambda some: _sent(sent, some))
         p.patch.setattr("portal.notices.deliveries.send_all", lambda queues: [[_good() for _ in q] for q in queues])
         writers = {"webhook": "as_json", "slack": "as_chat", "email": "as_mail"}
 
@@ -871,7 +871,7 @@ def _of_kind(kind: str) -> Plant:
 
 
 def _good() -> Any:
-    from portal.notices.sending import Outcome
+    from portal.notices.transport.sending import Outcome
 
     return Outcome(True, 200)
 

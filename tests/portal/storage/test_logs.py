@@ -87,10 +87,10 @@ def test_a_request_names_itself_and_the_job_it_is_about(lines: Lines) -> None:
     job = world.submit()
     browser = Client()
     browser.force_login(world.user)
-    with mock.patch("portal.api.jobs.describe_detail", side_effect=RuntimeError("on purpose")):
+    with mock.patch("portal.api.jobs.jobs.describe_detail", side_effect=RuntimeError("on purpose")):
         answer = browser.get(f"/api/v1/jobs/{job.number}")
     assert answer.status_code == 500
-    line = lines.one("portal.api.errors")
+    line = lines.one("portal.api.http.errors")
     assert (line["job"], line["job_id"]) == (job.number, str(job.pk))
     assert line["request_id"] == answer.headers["X-Request-ID"]
     assert "on purpose" in line["exception"]

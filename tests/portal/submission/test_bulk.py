@@ -64,7 +64,7 @@ def test_a_filter_takes_what_its_list_shows(world: World, api: Api) -> None:
 
 def test_more_than_a_thousand_are_refused(world: World, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bulk(api, "cancel", list(range(1_001))).fields == ["ids"]
-    monkeypatch.setattr("portal.api.bulk.MAX_JOBS", 2)
+    monkeypatch.setattr("portal.api.jobs.bulk.MAX_JOBS", 2)
     for _ in range(3):
         world.submit()
     assert bulk(api, "cancel", filter={}).fields == ["filter"]

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand
 from accounts.services import record_audit
 from portal.material import encryption
 from portal.material.models import Secret
-from portal.notices.reencryption import reencrypt_destinations
+from portal.notices.transport.reencryption import reencrypt_destinations
 
 
 class Command(BaseCommand):
