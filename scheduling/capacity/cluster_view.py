@@ -8,7 +8,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from scheduling.capacity.memo import CurveCache, Seen, cluster_index
+from scheduling.capacity.memo import CurveCache, Newest, Seen, cluster_index
 from scheduling.domain import WHOLE, Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.throughput.curves import effective, trial_curve
@@ -138,11 +138,7 @@ def in_queue_order(jobs: Iterable[Job]) -> list[Job]:
 
 def queue_of(snapshot: Snapshot) -> tuple[Job, ...]:
     """All its jobs in queue order."""
-    known, queue = _Latest.queue
-    if known is not snapshot:
-        queue = tuple(in_queue_order(snapshot.jobs))
-        _Latest.queue = snapshot, queue
-    return queue
+    return _queues.of(snapshot)
 
 
 def is_pinned(job: Job) -> bool:
@@ -165,19 +161,9 @@ def pinned_gangs(snapshot: Snapshot, field: RoundView) -> dict[str, Gang]:
     return {job.id: gang for job in field.pinned if (gang := present_gang(job, type_of))}
 
 
-class _Latest:
-    """The newest of both: within a round the policy and the round itself look at one snapshot. Threads may replace
-    them at any time, so each is read and written as one."""
-
-    queue: tuple[Snapshot | None, tuple[Job, ...]] = None, ()
-    view: tuple[Snapshot, RoundView] | None = None
-
-
 def view(snapshot: Snapshot) -> RoundView:
-    latest = _Latest.view
-    if latest is None or latest[0] is not snapshot:
-        latest = _Latest.view = snapshot, _view(snapshot)
-    return latest[1]
+    """Made once for each snapshot."""
+    return _views.of(snapshot)
 
 
 def _view(snapshot: Snapshot) -> RoundView:
@@ -205,6 +191,10 @@ def _view(snapshot: Snapshot) -> RoundView:
     part = part if whole else [job for job in part if job.state is State.RUNNING or job.state in QUEUED]
     told = tuple(part), fixed, reasons, multi_node, snapshot.limits, _allowance(snapshot, fixed, running), shape
     return RoundView(types, total, largest, free, running, queued, *told, base.known)
+
+
+_queues = Newest[Snapshot, tuple[Job, ...]](lambda snapshot: tuple(in_queue_order(snapshot.jobs)))
+_views = Newest(_view)
 
 
 def limited(limit: Limit, gang: Gang) -> int:

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from scheduling.domain import Curve, Job, Node, plain_type
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -45,6 +46,28 @@ class CurveCache(Generic[T]):
         value = make(job)
         self._entries[key] = curves, value
         return value
+
+
+class Latest(Generic[T]):
+    """One value that the next round starts from. Threads may replace it at any time, as one."""
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+class Newest(Generic[K, T]):
+    """The answer for the newest key, by its identity: within a round the policy and the round itself look at one
+    snapshot. Threads may replace it at any time, so it is read and written as one."""
+
+    def __init__(self, make: Callable[[K], T]) -> None:
+        self._make = make
+        self._latest: tuple[K, T] | None = None
+
+    def of(self, key: K) -> T:
+        latest = self._latest
+        if latest is None or latest[0] is not key:
+            latest = self._latest = key, self._make(key)
+        return latest[1]
 
 
 class ShapeCache(Generic[T]):

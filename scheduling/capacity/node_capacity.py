@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduling.capacity.memo import ClusterIndex, cluster_index
+from scheduling.capacity.memo import ClusterIndex, Newest, cluster_index
 from scheduling.domain import WHOLE, Job, Node, Snapshot
 
 Ints = NDArray[np.int64]
@@ -51,7 +51,7 @@ class NodeCapacity:
 
     def __init__(self, snapshot: Snapshot, holding: Iterable[Job]) -> None:
         """`holding`: jobs that keep what they have. GPUs that are still occupied by what leaves are nobody's."""
-        ground = _ground(cluster_index(snapshot.nodes))
+        ground = _grounds.of(cluster_index(snapshot.nodes))
         self.nodes, self.types, self.kind, self.size = ground.nodes, ground.types, ground.kind, ground.size
         self.capacity, self.place, self.of_each = ground.capacity, ground.place, ground.of_each
         self.multi_node = snapshot.multi_node
@@ -206,19 +206,6 @@ class _Ground:
     shared: Sequence[tuple[int, int, int]]  # row, processors and memory that jobs have which are not ours
 
 
-class _Latest:
-    """The newest: rounds mostly see the nodes of the round before."""
-
-    cluster_index: ClusterIndex | None = None
-    ground: _Ground | None = None
-
-
-def _ground(known: ClusterIndex) -> _Ground:
-    if _Latest.cluster_index is not known or _Latest.ground is None:
-        _Latest.ground, _Latest.cluster_index = _survey(known), known
-    return _Latest.ground
-
-
 def _survey(known: ClusterIndex) -> _Ground:
     nodes = known.usable
     number = {kind: n for n, kind in enumerate(known.types)}
@@ -243,6 +230,10 @@ def _survey(known: ClusterIndex) -> _Ground:
             if node.others
         ],
     )
+
+
+#: Rounds mostly see the nodes of the round before.
+_grounds = Newest(_survey)
 
 
 def _known(value: int | None) -> int:

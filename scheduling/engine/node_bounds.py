@@ -8,27 +8,27 @@ from dataclasses import replace
 
 from scheduling.capacity.cluster_view import RoundView
 from scheduling.domain import Gang, Job, Reason, Snapshot
-from scheduling.engine.explain.outcome import Layout
+from scheduling.engine.state import Placement
 
 
-def keep_to_nodes(snapshot: Snapshot, field: RoundView, layout: Layout) -> tuple[Layout, Reason | None]:
+def keep_to_nodes(snapshot: Snapshot, field: RoundView, placement: Placement) -> tuple[Placement, Reason | None]:
     """Without starts on more nodes than their jobs may have, or on fewer; the reason where a job that runs would have
     to change so: then nobody moves."""
-    bounded = [job for job in field.candidates if job.on_nodes is not None and layout.gpus.get(job.id)]
+    bounded = [job for job in field.candidates if job.on_nodes is not None and placement.gpus.get(job.id)]
     if not bounded:
-        return layout, None
+        return placement, None
     node_of = {gpu: node.name for node in snapshot.nodes for gpu in node.gpu_ids}
-    broken = [job for job in bounded if _breaks(job, layout.gpus[job.id], node_of)]
+    broken = [job for job in bounded if _breaks(job, placement.gpus[job.id], node_of)]
     stuck = next((job for job in broken if job.gpu_ids), None)
     if stuck is not None and stuck.on_nodes is not None:
         text = (
             f"The plan of this round would have passed what {stuck.on_nodes.where} allows, so GPUs stay where they are."
         )
-        return layout, Reason("limits", text)
+        return placement, Reason("limits", text)
     starts = {job.id for job in broken}
-    gpus: Mapping[str, tuple[int, ...]] = {key: ids for key, ids in layout.gpus.items() if key not in starts}
-    gangs: Mapping[str, Gang] = {key: gang for key, gang in layout.gangs.items() if key not in starts}
-    return replace(layout, gpus=gpus, gangs=gangs), None
+    gpus: Mapping[str, tuple[int, ...]] = {key: ids for key, ids in placement.gpus.items() if key not in starts}
+    gangs: Mapping[str, Gang] = {key: gang for key, gang in placement.gangs.items() if key not in starts}
+    return replace(placement, gpus=gpus, gangs=gangs), None
 
 
 def _breaks(job: Job, gpus: tuple[int, ...], node_of: Mapping[int, str]) -> bool:

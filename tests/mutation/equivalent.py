@@ -377,7 +377,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "(allocation.counts)",
     ): "What is worked out without the policy are counts; for the type checker.",
     (
-        "scheduling/engine/rounds.py",
+        "scheduling/engine/place.py",
         "_lay_out",
         "allocation.counts or {}",
         "(allocation.counts)",

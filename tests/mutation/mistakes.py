@@ -6,8 +6,8 @@ The text that was must be in its module once.
 
 MISTAKES: list[tuple[str, str, str, str]] = [
     (
-        "scheduling/engine/rounds.py",
-        "rejected = _beyond_limits(field, layout) or _not_worth_it(",
+        "scheduling/engine/accept.py",
+        "rejected = _beyond_limits(field, placement) or _not_worth_it(",
         "rejected = _not_worth_it(",
         "last word on limits",
     ),

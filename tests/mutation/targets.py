@@ -29,7 +29,13 @@ def _client_tests(*names: str) -> tuple[str, ...]:
 GROUPS = {
     "scheduling": Group(
         (
-            "scheduling/engine/rounds.py",
+            "scheduling/engine/accept.py",
+            "scheduling/engine/add_starts.py",
+            "scheduling/engine/ask_policy.py",
+            "scheduling/engine/check_answer.py",
+            "scheduling/engine/enforce_quota.py",
+            "scheduling/engine/place.py",
+            "scheduling/engine/to_plan.py",
             "scheduling/engine/placement.py",
             "scheduling/engine/time_sharing/rounds.py",
             "scheduling/engine/reclaim/reclaim.py",

@@ -3,31 +3,24 @@ others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from scheduling.capacity.cluster_view import RoundView, view
 from scheduling.capacity.guarantee_usage import GuaranteeUsage
 from scheduling.domain import WHOLE, Gang, Guarantee, Job, Reason, Snapshot, plain_type
 from scheduling.domain.wording import counted
+from scheduling.engine.state import Effect
 from scheduling.policies.base import Policy
 
 
-@dataclass
-class Kept:
-    """Waiting jobs as a policy may see them, None: not at all; and the reasons of these."""
-
-    changed: dict[str, Job | None] = field(default_factory=dict)
-    reasons: dict[str, Reason] = field(default_factory=dict)
-
-
-def block_nonpreemptible_borrowers(snapshot: Snapshot, policy: Policy) -> Kept:
-    kept = Kept()
+def block_nonpreemptible_borrowers(snapshot: Snapshot, policy: Policy) -> Effect:
+    changed, reasons = dict[str, Job | None](), dict[str, Reason]()
     if policy.capabilities.shares_time or not snapshot.guarantees:
-        return kept
+        return Effect()
     field = view(snapshot)
     waiting = [job for job in field.queued if _is_rigid(job)]
     if not waiting:
-        return kept
+        return Effect()
     book = GuaranteeUsage(snapshot)
     spare = _spare(field, book)
     for job in waiting:
@@ -36,19 +29,19 @@ def block_nonpreemptible_borrowers(snapshot: Snapshot, policy: Policy) -> Kept:
         if gang is None or book.claim(job, gang):
             if gang is not None:
                 book.book(job, gang)
-                kept.changed[job.id] = replace(job, max_gpus=gang.count)
+                changed[job.id] = replace(job, max_gpus=gang.count)
             continue
         room = min(spare["", ""], max(spare.get(("", plain_type(name)), 0) for name in spans))
         if room < spans.least:
-            kept.changed[job.id], kept.reasons[job.id] = None, _reason(job, max(0, room), spans.least)
+            changed[job.id], reasons[job.id] = None, _reason(job, max(0, room), spans.least)
             continue
         types = tuple(name for name, span in spans.items() if span.low <= spare["", plain_type(name)])
         most = min(room, job.max_gpus or room)
-        kept.changed[job.id] = replace(job, types=types, max_gpus=most)
+        changed[job.id] = replace(job, types=types, max_gpus=most)
         spare["", ""] -= most
         for name in {plain_type(name) for name in types}:
             spare["", name] -= most
-    return kept
+    return Effect(changed, reasons)
 
 
 def _is_rigid(job: Job) -> bool:

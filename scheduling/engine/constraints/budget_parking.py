@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from scheduling.domain import Job, Limit, Reason, Snapshot
+from scheduling.engine.state import Effect
 from scheduling.lifecycle import State
 
 _LEAVES = frozenset({State.LAUNCHING, State.RUNNING_PROTECTED, State.RUNNING})
 
 
-@dataclass
-class Parked:
-    changed: dict[str, Job] = field(default_factory=dict)
-    reasons: dict[str, Reason] = field(default_factory=dict)
-
-
-def park_over_budget(snapshot: Snapshot) -> Parked:
+def park_over_budget(snapshot: Snapshot) -> Effect:
     """Whoever cannot write a checkpoint stays: parked, it would be lost."""
-    parked = Parked()
+    changed, reasons = dict[str, Job | None](), dict[str, Reason]()
     spent = {key: limit for key, limit in snapshot.limits.items() if limit.kind == "spent" and limit.parks}
     if not spent:
-        return parked
+        return Effect()
     for job in snapshot.jobs:
         limit = next((spent[key] for key in job.limits if key in spent), None)
         if limit is None or not job.gpu_ids or not job.restartable or job.held:
             continue
         if job.state in _LEAVES or job.state is State.STANDBY:
-            parked.changed[job.id] = replace(
+            changed[job.id] = replace(
                 job, state=State.WAITING_FOR_RESOURCE, gpu_ids=(), gang=None, protected_until=None
             )
-            parked.reasons[job.id] = _reason(limit)
-    return parked
+            reasons[job.id] = _reason(limit)
+    return Effect(changed, reasons)
 
 
 def _reason(limit: Limit) -> Reason:

@@ -22,8 +22,8 @@ from scheduling.capacity.node_capacity import UNBOUNDED, Demand, NodeCapacity
 from scheduling.capacity.node_pools import latest_end
 from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import WHOLE, Curve, Gang, Job, Node, Reason, Snapshot
-from scheduling.engine.explain.outcome import Layout
 from scheduling.engine.reclaim.reclaim import in_order
+from scheduling.engine.state import Placement
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 from scheduling.policies.packing.base import demands_of, part
@@ -110,14 +110,14 @@ class SharedGpus:
             changed |= {job.id: job for job in bundle.others}
         return self if len(bundles) == len(self.bundles) else replace(self, bundles=tuple(bundles), changed=changed)
 
-    def complete(self, layout: Layout, told: Mapping[str, Reason]) -> tuple[Layout, dict[str, Reason]]:
+    def complete(self, placement: Placement, told: Mapping[str, Reason]) -> tuple[Placement, dict[str, Reason]]:
         """With those who start beside others, and why jobs that wait for parts start or do not. `told`: by the policy,
         which takes the first of a bundle for one that needs a GPU of its own."""
         if not self.joined and not self.bundles:
-            return layout, {}
+            return placement, {}
         kinds = cluster_index(self.snapshot.nodes).type_of
         rooms, jobs = QuotaHeadroom(self.seen), {job.id: job for job in self.seen.candidates}
-        gpus, gangs, reasons = dict(layout.gpus), dict(layout.gangs), dict[str, Reason]()
+        gpus, gangs, reasons = dict(placement.gpus), dict(placement.gangs), dict[str, Reason]()
         for key, gpu in self.joined.items():
             gpus[key], gangs[key] = (gpu,), Gang(kinds[gpu], 1)
             reasons[key] = _joins(jobs[key], gangs[key])
@@ -144,7 +144,7 @@ class SharedGpus:
                     gpus[job.id], gangs[job.id] = where, gang
                     rooms.book(job, gang)
                     yard.book(demand, where)
-        return Layout(gpus, gangs), reasons
+        return Placement(gpus, gangs), reasons
 
     def _with(self, gpus: Mapping[str, tuple[int, ...]]) -> Iterator[Job]:
         """All who hold GPUs once these are given."""

@@ -8,7 +8,6 @@ each node that it is on. Nothing is done where no job asks for any.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from scheduling.capacity.cluster_view import RoundView, view
@@ -16,6 +15,7 @@ from scheduling.capacity.free_capacity import TOO_LARGE, host_memory, processors
 from scheduling.capacity.memo import cluster_index
 from scheduling.capacity.node_capacity import UNBOUNDED
 from scheduling.domain import Job, Node, Reason, Snapshot
+from scheduling.engine.state import Effect
 from scheduling.policies.base import Policy
 
 #: Why a job waits whom no node has processors and memory for.
@@ -62,24 +62,13 @@ class FreeHostResources:
         return self.cpu[index] >= job.cpu_milli and self.memory[index] >= job.memory_mib
 
 
-@dataclass(frozen=True)
-class Crowded:
-    """Who is not shown to the policy, and why."""
-
-    changed: Mapping[str, Job | None] = field(default_factory=dict)
-    reasons: Mapping[str, Reason] = field(default_factory=dict)
-
-    def and_of(self, other: Crowded) -> Crowded:
-        return Crowded({**self.changed, **other.changed}, {**self.reasons, **other.reasons})
-
-
-def hide_short_of_host_resources(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> Crowded:
+def hide_short_of_host_resources(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> Effect:
     """Those that wait and fit no node beside whoever keeps GPUs. What a job may put out, and what takes turns, is in
     nobody's way: the policy decides on that. `may_stay`: those that keep what they have unless they are moved."""
     if policy.capabilities.places_gpu_parts or not any(
         requests_host_resources(job) and not job.gpu_ids for job in snapshot.jobs
     ):
-        return Crowded()
+        return Effect()
     seen, known = view(snapshot), cluster_index(snapshot.nodes)
     found: dict[tuple[object, ...], Reason | None] = {}
     hosts: dict[str, FreeHostResources] = {}  # by level of service
@@ -97,7 +86,7 @@ def hide_short_of_host_resources(snapshot: Snapshot, policy: Policy, may_stay: C
             found[key] = _too_little(job, kinds, known.usable, hosts[job.qos])
         if (reason := found[key]) is not None:
             reasons[job.id] = reason
-    return Crowded(dict.fromkeys(reasons), reasons)
+    return Effect(dict.fromkeys(reasons), reasons)
 
 
 def _in_the_way(seen: RoundView, snapshot: Snapshot, job: Job, policy: Policy) -> Iterable[Job]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from scheduling.capacity.cluster_view import RoundView, queue_key
 from scheduling.capacity.draining import moments
 from scheduling.capacity.free_capacity import NO_TYPE, TOO_LARGE
 from scheduling.capacity.memo import cluster_index
-from scheduling.domain import Allocation, Gang, Job, Move, Reason, Snapshot
+from scheduling.domain import Allocation, Job, Move, Reason, Snapshot
 from scheduling.domain.lazy_reasons import LazyReasons
 from scheduling.engine.constraints.host_resources import requests_host_resources
 from scheduling.engine.constraints.unavailable_nodes import Unavailable
@@ -18,6 +18,7 @@ from scheduling.engine.explain.engine_jobs import OthersWords
 from scheduling.engine.explain.partition_reasons import PartitionReasons
 from scheduling.engine.explain.unschedulable import UnschedulableDiagnosis
 from scheduling.engine.reclaim.reclaim import ReclaimDecision
+from scheduling.engine.state import Placement
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 
@@ -25,19 +26,11 @@ from scheduling.policies.base import Policy
 NO_LAYOUT = "no_layout"
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The policy's answer on concrete accelerators; a job that is missing holds nothing."""
-
-    gpus: Mapping[str, tuple[int, ...]]
-    gangs: Mapping[str, Gang]
-
-
 def explain_round(
     displaced: Unavailable,
     field: RoundView,
     allocation: Allocation,
-    layout: Layout,
+    placement: Placement,
     rejected: Reason | None,
     own: Mapping[str, Reason],
     words: PartitionReasons | None,
@@ -46,7 +39,7 @@ def explain_round(
     special: dict[str, Reason] = {}
     given = allocation.counts or allocation.placements or {}
     for job in field.queued:
-        if job.id not in layout.gpus and job.id in given:
+        if job.id not in placement.gpus and job.id in given:
             beside = ", with the processors and memory that it asks for" if requests_host_resources(job) else ""
             text = f"Enough GPUs are free, but not together on nodes that this job may use{beside}"
             text += "; it starts when they are."
@@ -55,7 +48,7 @@ def explain_round(
             special[job.id] = Reason(NO_LAYOUT, text)
     if rejected:
         special |= {job.id: rejected for job in field.running}
-    special |= displaced.reasons(layout.gpus)
+    special |= displaced.reasons(placement.gpus)
     special |= own
     unable = UnschedulableDiagnosis(displaced.original, words.pools if words else None)
     # Where no node is in service, policies that divide time say of nobody why.
@@ -63,7 +56,7 @@ def explain_round(
     vague |= set() if cluster_index(displaced.original.nodes).usable else {"next_round", "waits"}
     every = (special, allocation.reasons, field.reasons)
     waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
-    full, beside_others = _where_others_are(displaced.original, layout), OthersWords(displaced.original)
+    full, beside_others = _where_others_are(displaced.original, placement), OthersWords(displaced.original)
 
     def tell(key: str) -> Reason:
         known = waiting
@@ -79,17 +72,17 @@ def explain_round(
     return LazyReasons((job.id for job in displaced.original.jobs), tell)
 
 
-def _where_others_are(snapshot: Snapshot, layout: Layout) -> Mapping[str, Job]:
+def _where_others_are(snapshot: Snapshot, placement: Placement) -> Mapping[str, Job]:
     """Waiting jobs by id, where the engine's other jobs use some of the nodes."""
     if not (snapshot.others.gpus or any(node.others for node in snapshot.nodes)):
         return {}
-    return {job.id: job for job in snapshot.jobs if not job.gpu_ids and job.id not in layout.gpus}
+    return {job.id: job for job in snapshot.jobs if not job.gpu_ids and job.id not in placement.gpus}
 
 
 def diff_moves(
-    snapshot: Snapshot, displaced: Unavailable, field: RoundView, layout: Layout, reasons: Mapping[str, Reason]
+    snapshot: Snapshot, displaced: Unavailable, field: RoundView, placement: Placement, reasons: Mapping[str, Reason]
 ) -> tuple[Move, ...]:
-    gpus, back = layout.gpus, displaced.give_back
+    gpus, back = placement.gpus, displaced.give_back
     given = ((job, gpus.get(job.id, ())) for job in snapshot.jobs)
     changed = [job for job, ids in given if (ids is not job.gpu_ids and ids != job.gpu_ids) or job.id in back]
     if not changed:
@@ -99,7 +92,7 @@ def diff_moves(
         if job.id in displaced.give_back:
             moves.append(Move(job.id, "preempt", (), None, job.gang, reasons[job.id]))
         elif job.id in part or job.id in displaced.leaving:
-            move = _move(job, layout, reasons[job.id])
+            move = _move(job, placement, reasons[job.id])
             moves += [move] if move else []
     held = {job.id: job.gpu_ids for job in changed}
     gets: dict[int, list[str]] = defaultdict(list)
@@ -116,12 +109,12 @@ def _takers(had: tuple[int, ...], move: Move, gets: Mapping[int, list[str]]) -> 
     return tuple(key for key, _ in Counter(takers).most_common()) if len(takers) > 1 else tuple(takers)
 
 
-def _move(job: Job, layout: Layout, reason: Reason) -> Move | None:
-    gpus = layout.gpus.get(job.id, ())
+def _move(job: Job, placement: Placement, reason: Reason) -> Move | None:
+    gpus = placement.gpus.get(job.id, ())
     if set(gpus) == set(job.gpu_ids):
         return None
     kind = "preempt" if not gpus else "rescale" if job.gpu_ids else "start"
-    return Move(job.id, kind, gpus, layout.gangs.get(job.id), job.gang, reason)
+    return Move(job.id, kind, gpus, placement.gangs.get(job.id), job.gang, reason)
 
 
 def next_wake_at(

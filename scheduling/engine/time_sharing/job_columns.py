@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduling.capacity.cluster_view import RoundView
+from scheduling.capacity.memo import Latest
 from scheduling.domain import Job, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies.time_shares.programs.groups import steps_per_s
@@ -59,12 +60,11 @@ def _empty(jobs: int) -> tuple[Ints, Floats, Floats, _Words]:
     return np.full(jobs, -1), np.zeros(jobs), np.full(jobs, -1.0), np.zeros((2, jobs), dtype=np.uint64)
 
 
-class _Latest:
-    roll = JobColumns((), (), *_empty(0), True, ())
+_latest = Latest(JobColumns((), (), *_empty(0), True, ()))
 
 
 def columns_of(snapshot: Snapshot, field: RoundView) -> JobColumns:
-    before, jobs = _Latest.roll, snapshot.jobs
+    before, jobs = _latest.value, snapshot.jobs
     alike = before.shape == field.shape
     if alike and before.lasts and len(jobs) == len(before.jobs) and all(map(is_, jobs, before.jobs)):
         return before
@@ -85,7 +85,7 @@ def columns_of(snapshot: Snapshot, field: RoundView) -> JobColumns:
             digests[:, n] = _digest(job.id, job.weight, job.priority, _row(job, field))
     lasts = all(job.not_before is None for job in jobs)
     roll = JobColumns(jobs, tuple(types), kinds, submitted_at, restart_cost_s, digests, lasts, field.shape)
-    _Latest.roll = roll
+    _latest.value = roll
     return roll
 
 

@@ -13,10 +13,11 @@ from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.capacity.quota_headroom import _least, trim_to_quota
 from scheduling.domain import WHOLE, Curve, Gang, Job, Snapshot
 from scheduling.domain.wording import span
-from scheduling.engine import rounds
-from scheduling.engine.explain.outcome import Layout
+from scheduling.engine import accept
+from scheduling.engine.state import Placement
 from scheduling.engine.time_sharing import rounds as timesharing
 from scheduling.engine.time_sharing.allocation_builder import AllocationBuilder
+from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.queue.backfill import Backfill
 from scheduling.simulator.meter import Meter
 from tests.builders import make_job, make_nodes, make_snapshot
@@ -117,10 +118,10 @@ def test_who_waits_goes_where_it_ends_first_after_those_ahead(ahead_s: float, ki
 # Worth it ---------------------------------------------------------------------------------------------------
 
 
-def worth(*jobs: Job, layout: Layout, parameters: Any, **more: Any) -> Any:
+def worth(*jobs: Job, layout: Placement, parameters: Any, **more: Any) -> Any:
     snapshot = make_snapshot(*jobs, **more)
-    policy: Any = SimpleNamespace(elastic=True, parameters=parameters)
-    return rounds._not_worth_it(snapshot, view(snapshot), policy, layout)
+    policy: Any = SimpleNamespace(capabilities=Capabilities(Answer.COUNTS, elastic=True), parameters=parameters)
+    return accept._not_worth_it(snapshot, view(snapshot), policy, layout)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def worth(*jobs: Job, layout: Layout, parameters: Any, **more: Any) -> Any:
 )
 def test_a_change_has_to_add_enough(parameters: dict[str, Any], speedup: float, said: str | None) -> None:
     job = make_job(holds=(0,), curve=Curve((1.0, 2.0)))
-    layout = Layout({job.id: (0, 1)}, {job.id: Gang(TYPE, 2)})
+    layout = Placement({job.id: (0, 1)}, {job.id: Gang(TYPE, 2)})
     found = worth(job, layout=layout, parameters=SimpleNamespace(**parameters), settings={"speedup": speedup})
     assert (found and found.token) == said
 
@@ -147,7 +148,7 @@ def test_a_change_has_to_add_enough(parameters: dict[str, Any], speedup: float, 
 def test_a_change_pays_until_the_first_of_those_that_run_ends() -> None:
     grows = make_job(holds=(0,), curve=Curve((1.0, 2.0)), remaining_steps=1_000.0, restart_cost_s=40.0)
     ends = make_job(holds=(2,), curve=Curve((1.0,)), remaining_steps=30.0)
-    layout = Layout({grows.id: (0, 1), ends.id: (2,)}, {grows.id: Gang(TYPE, 2), ends.id: Gang(TYPE, 1)})
+    layout = Placement({grows.id: (0, 1), ends.id: (2,)}, {grows.id: Gang(TYPE, 2), ends.id: Gang(TYPE, 1)})
     found = worth(grows, ends, layout=layout, parameters=SimpleNamespace(amortise=True))
     assert found is not None
     assert dict(found.detail) == {"gained_steps": 30.0, "lost_steps": 80.0}

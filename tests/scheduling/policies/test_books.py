@@ -137,12 +137,12 @@ def as_plain(roll: JobColumns) -> tuple[object, ...]:
 
 
 def afresh(snapshot: Snapshot) -> JobColumns:
-    before = job_columns._Latest.roll
-    job_columns._Latest.roll = JobColumns((), (), *job_columns._empty(0), True, ())
+    before = job_columns._latest.value
+    job_columns._latest.value = JobColumns((), (), *job_columns._empty(0), True, ())
     try:
         return columns_of(snapshot, view(snapshot))
     finally:
-        job_columns._Latest.roll = before
+        job_columns._latest.value = before
 
 
 @given(snapshots(), st.data())

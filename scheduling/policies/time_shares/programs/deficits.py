@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from scheduling.capacity.memo import Latest
 from scheduling.policies.time_shares.programs.ungroup import ByNumber, Shares
 from scheduling.solvers.lp import Floats, Ints
 
@@ -31,23 +32,23 @@ class DeficitTable:
     @classmethod
     def load(cls, kept: dict[str, Any]) -> DeficitTable:
         """What `dump` made."""
-        latest, books = _Latest.entry
+        latest, books = _latest.value
         if latest is not kept:
             wide = len(kept["jobs"]), len(kept["types"])
             figures = [np.frombuffer(b64decode(kept[name]), dtype=_DOUBLE).reshape(wide) for name in ("shares", "had")]
             books = cls(tuple(kept["jobs"]), tuple(kept["types"]), *figures)
-            _Latest.entry = kept, books
+            _latest.value = kept, books
         return books
 
     def dump(self) -> dict[str, Any]:
         """JSON values, made once, so that who is shown them again has these books at once: thousands of figures as
         base64 of doubles, exact, and in a third of the time of numbers."""
-        kept, latest = _Latest.entry
+        kept, latest = _latest.value
         if latest is not self:
             arrays = {"shares": self.shares, "had": self.had}
             figures = {name: b64encode(array.astype(_DOUBLE).tobytes()).decode() for name, array in arrays.items()}
             kept = {"jobs": list(self.jobs), "types": list(self.types), **figures}
-            _Latest.entry = kept, self
+            _latest.value = kept, self
         return kept
 
     @cached_property
@@ -131,10 +132,8 @@ class DeficitTable:
         return books
 
 
-class _Latest:
-    """The newest that was dumped or loaded: mostly the next round's."""
-
-    entry: tuple[dict[str, Any], DeficitTable] = {}, DeficitTable()
+#: The newest that was dumped or loaded: mostly the next round's.
+_latest: Latest[tuple[dict[str, Any], DeficitTable]] = Latest(({}, DeficitTable()))
 
 
 def _in_turns(shares: Shares) -> ByNumber:

@@ -1,0 +1,80 @@
+"""Step 8: the placement is applied, or all jobs keep what they have: it must keep to limits and be worth its restarts.
+
+Spec: f-scheduling, "When a new plan is applied".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduling.capacity.cluster_view import RoundView
+from scheduling.capacity.quota_headroom import exceeds_quota
+from scheduling.domain import Job, Reason, Snapshot
+from scheduling.engine.state import Placement, RoundState
+from scheduling.policies.base import ElasticParameters, Policy
+
+
+def accept_or_keep(state: RoundState) -> RoundState:
+    field, placement = state.view, state.placement
+    rejected = _beyond_limits(field, placement) or _not_worth_it(state.snapshot, field, state.policy, placement)
+    return replace(state, placement=present(field), rejected=rejected) if rejected else state
+
+
+def present(field: RoundView) -> Placement:
+    """All jobs keep what they have, and none starts."""
+    holding = [job for job in field.running if job.gang is not None]
+    return Placement({job.id: job.gpu_ids for job in holding}, {job.id: job.gang for job in holding if job.gang})
+
+
+def _beyond_limits(field: RoundView, placement: Placement) -> Reason | None:
+    """The last word on limits: what was placed on accelerators keeps them too, or no job moves."""
+    if not field.limits or not exceeds_quota(field, placement.gangs):
+        return None
+    return Reason("limits", "The plan of this round would have passed a limit, so GPUs stay where they are.")
+
+
+def _not_worth_it(snapshot: Snapshot, field: RoundView, policy: Policy, placement: Placement) -> Reason | None:
+    """The paper's rule: a plan raises throughput enough over the jobs that survive, or it starts a job."""
+    if not policy.capabilities.elastic:
+        return None
+    changed = [job for job in field.running if placement.gpus.get(job.id) != job.gpu_ids]
+    if not changed or any(job.id in placement.gpus for job in field.queued):
+        return None
+    survive = [job for job in field.running if job.id in placement.gpus]
+    before = sum(field.steps_per_s(job, job.gang) for job in survive)
+    after = sum(field.steps_per_s(job, placement.gangs[job.id]) for job in survive)
+    gain = after - before
+    settings = policy.parameters
+    if not isinstance(settings, ElasticParameters):
+        return None
+    if settings.amortise:
+        return _not_amortised(snapshot, field, placement, changed, gain)
+    least = settings.min_gain
+    if settings.min_gain_kind == "relative":
+        least *= before
+    else:
+        least *= float(snapshot.settings.get("speedup", 1.0))  # an emulated speed-up multiplies curves and min_gain
+    if gain >= least:
+        return None
+    text = (
+        f"Another split would add {gain:.3g} steps/s and a change must add at least {least:.3g}, "
+        "so GPUs stay where they are."
+    )
+    return Reason("min_gain", text, {"gain": gain, "min_gain": least})
+
+
+def _not_amortised(
+    snapshot: Snapshot, field: RoundView, placement: Placement, changed: list[Job], gain: float
+) -> Reason | None:
+    """Steps gained until the next expected event against the steps lost to restarts."""
+    speeds = {job.id: field.steps_per_s(job, job.gang) for job in field.running}
+    ends = [job.remaining_steps / speeds[job.id] for job in field.running if speeds[job.id] and job.remaining_steps]
+    seconds = snapshot.next_event_s if snapshot.next_event_s is not None else min(ends, default=0.0)
+    lost = sum(field.steps_per_s(job, placement.gangs.get(job.id)) * job.restart_cost_s for job in changed)
+    if gain * seconds > lost:
+        return None
+    text = (
+        f"Another split would gain {max(0.0, gain * seconds):.0f} steps until the next expected event "
+        f"in {seconds:.0f} s and lose {lost:.0f} to restarts, so GPUs stay where they are."
+    )
+    return Reason("not_amortised", text, {"gained_steps": gain * seconds, "lost_steps": lost})

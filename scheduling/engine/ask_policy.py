@@ -1,0 +1,48 @@
+"""Step 3: asks the policy, with a fallback where it fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduling.capacity.cluster_view import view
+from scheduling.domain import Allocation, Reason, Snapshot
+from scheduling.engine.check_answer import check_answer
+from scheduling.engine.constraints.victim_protection import ask_sparing_guaranteed
+from scheduling.engine.state import RoundState
+from scheduling.engine.time_sharing.rounds import share_time, with_least_gangs
+from scheduling.errors import SolverError
+from scheduling.policies.base import Policy
+from scheduling.policies.queue.fallback import start_minimums
+from scheduling.policies.queue.preemption import PREEMPTED
+
+
+def ask_policy(state: RoundState) -> RoundState:
+    """A job that cannot leave a drained node yet stays there, and the policy is asked again around it; so it is where
+    it preempts a job that is never resized."""
+    while True:
+        try:
+            allocation = _answer(state.snapshot, state.policy)
+            given = check_answer(state.snapshot, allocation)
+        except SolverError as error:
+            allocation = start_minimums(state.snapshot, str(error))
+            given = allocation.counts or {}
+        if preempted := _preempted(state.snapshot, allocation):
+            state = replace(state, unavailable=state.unavailable.without(preempted))
+            continue
+        staying = [key for key in state.unavailable.may_stay if key not in given]
+        if not staying:
+            return replace(state, allocation=allocation)
+        state = replace(state, unavailable=state.unavailable.keep(staying))
+
+
+def _answer(snapshot: Snapshot, policy: Policy) -> Allocation:
+    if not policy.capabilities.shares_time:
+        return ask_sparing_guaranteed(snapshot, policy)
+    snapshot = with_least_gangs(snapshot)
+    return share_time(snapshot, view(snapshot), policy)
+
+
+def _preempted(snapshot: Snapshot, allocation: Allocation) -> dict[str, Reason]:
+    """Jobs that leave all their GPUs for a higher QoS though they are never resized: other jobs get these GPUs then."""
+    rigid = (job.id for job in snapshot.jobs if not job.resizable and job.id in allocation.reasons)
+    return {key: reason for key in rigid if (reason := allocation.reasons[key]).token == PREEMPTED}

@@ -1,0 +1,18 @@
+"""Step 5: owners left waiting take borrowed GPUs back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduling.engine.ask_policy import ask_policy
+from scheduling.engine.reclaim.reclaim import reclaim
+from scheduling.engine.state import RoundState
+
+
+def reclaim_guarantees(state: RoundState) -> RoundState:
+    """Where GPUs are reclaimed the policy is asked again around them."""
+    allocation, unavailable = state.allocation, state.unavailable
+    given = {*(allocation.counts or allocation.placements or ()), *unavailable.may_stay}
+    reclaimed = reclaim(unavailable.all_staying.snapshot, state.policy, given)
+    state = replace(state, reclaimed=reclaimed)
+    return ask_policy(state.hide(reclaimed.changed)) if reclaimed.takings else state

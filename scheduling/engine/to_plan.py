@@ -1,0 +1,43 @@
+"""Step 10: what changes and why, what is remembered, and when to look again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scheduling.domain import Plan, Reason
+from scheduling.engine.explain.outcome import diff_moves, explain_round, next_wake_at
+from scheduling.engine.explain.partition_reasons import PartitionReasons, plan_in_plain_types
+from scheduling.engine.reclaim.reclaim import CLAIMS, ReclaimDecision
+from scheduling.engine.state import Rank, RoundState
+
+
+def to_plan(state: RoundState) -> Plan:
+    field, placement, allocation = state.view, state.placement, state.allocation
+    reclaimed = state.reclaimed or ReclaimDecision()
+    own = merged_reasons(state.explained(Rank.RECLAIM, reclaimed.reasons(placement.gangs)))
+    words = PartitionReasons(state.pools, field, placement.gangs) if state.pools else None
+    reasons = explain_round(state.unavailable, field, allocation, placement, state.rejected, own, words)
+    moves = diff_moves(state.original, state.unavailable, field, placement, reasons)
+    plan = Plan(
+        moves=moves,
+        reasons=reasons,
+        memory={**allocation.memory, CLAIMS: reclaimed.claims} if reclaimed.claims else allocation.memory,
+        figures=allocation.figures,
+        next_wake_at=next_wake_at(state.original, state.policy, allocation, moves, reclaimed),
+        rejected=state.rejected.text if state.rejected else None,
+    )
+    return plan if state.pools is None else plan_in_plain_types(plan)
+
+
+#: Of jobs that must leave their GPUs the reason of that counts.
+_BELOW_LEAVING = (Rank.GPU_SHARING, Rank.HOST_RESOURCES)
+
+
+def merged_reasons(state: RoundState) -> Mapping[str, Reason]:
+    """The one place where the reasons of steps meet: of each job that of the highest rank."""
+    merged: dict[str, Reason] = {}
+    leaving = state.unavailable.leaving
+    for rank in sorted(state.reasons):
+        hidden = leaving if rank in _BELOW_LEAVING else ()
+        merged |= {key: reason for key, reason in state.reasons[rank].items() if key not in hidden}
+    return merged
