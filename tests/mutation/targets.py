@@ -99,7 +99,7 @@ GROUPS = {
         _runner(
             *("bringing", "channel", "devices", "files", "gauges", "hosting", "interfaces", "last_words", "leading"),
             *("listening", "looking", "neighbours", "probes", "reaching", "redaction", "reports", "samples"),
-            *("secrets", "slurm_end", "slurm_variables", "software", "spec", "trees", "verdict"),
+            *("secrets", "slurm_end", "slurm_variables", "software", "spec", "trees", "verdict", "witness"),
         ),
         (
             *_client_tests(
@@ -111,6 +111,7 @@ GROUPS = {
             "tests/executors/test_devices.py",
             "tests/executors/test_hostile_files.py",
             "tests/executors/test_reach.py",
+            "tests/executors/ray/test_witness.py",
         ),
         servers=False,
     ),
