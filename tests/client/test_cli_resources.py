@@ -188,6 +188,7 @@ def test_projects_are_listed_and_their_members_changed_by_email(run: Run, portal
     portal["DELETE projects/vision/members/7"] = (204, b"")
     assert run("projects", "remove-member", "vision", "ADA@example.org").exit_code == 0
     assert portal.last[0] == "DELETE projects/vision/members/7"
+    portal["GET projects/vision/members"] = PAGE | {"results": []}
     assert "is no member" in run("projects", "remove-member", "vision", "eve@example.org").output
 
 
