@@ -42,7 +42,8 @@ def test_stored_strings_stay_and_are_unique() -> None:
 
 @pytest.mark.parametrize("token", sorted(PENDING))
 def test_a_pending_job_has_a_word_of_slurm_and_a_way_out(token: str) -> None:
-    code = ReasonCode(find_code(token))
+    code = find_code(token)
+    assert code is not None
     assert code.row.slurm
     assert all(slurm_word(token, detail) for detail in DETAILS)
     fields = [name for _, name, _, _ in Formatter().parse(code.row.way_out) if name]
