@@ -12,9 +12,8 @@ from django.db import transaction
 from portal.jobs import events
 from portal.jobs.engine_names import engine_name
 from portal.jobs.models import Cluster, Run
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import WAITING
-
-AWAY = "ENGINE_AWAY"
 
 
 @transaction.atomic
@@ -29,7 +28,9 @@ def note_away(cluster: Cluster, error: str, now: datetime) -> None:
     states = [state.value for state in WAITING]
     waiting = Run.objects.filter(job__cluster=cluster, job__hold_kind="", state__in=states)
     text = f"{name} does not answer, so nothing is started until it does."
-    waiting.exclude(reason_token=AWAY).update(reason_token=AWAY, reason_text=text, reason_detail={})
+    waiting.exclude(reason_token=ReasonCode.ENGINE_AWAY).update(
+        reason_token=ReasonCode.ENGINE_AWAY, reason_text=text, reason_detail={}
+    )
 
 
 @transaction.atomic

@@ -11,9 +11,8 @@ from portal.cluster.policy import set_policy
 from portal.config.engines import Engine
 from portal.jobs.clusters import environment_engine
 from portal.jobs.models import Assignment, Cluster, Hold, Run
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import WAITING
-
-RETIRED = "CLUSTER_RETIRED"
 
 
 class CannotFollow(Exception):
@@ -76,7 +75,7 @@ def _retire(row: Cluster) -> str:
     Cluster.objects.filter(pk=row.pk).update(retired_at=timezone.now())
     text = f"Cluster {row.name} is retired: cancel the job, and submit it to another cluster."
     waiting = Run.objects.filter(job__cluster=row, state__in=[state.value for state in WAITING])
-    count = waiting.update(reason_token=RETIRED, reason_text=text, reason_detail={})
+    count = waiting.update(reason_token=ReasonCode.CLUSTER_RETIRED, reason_text=text, reason_detail={})
     left = f"; {count} of its jobs wait, and can only be cancelled" if count else ""
     return f"Cluster {row.name} is retired: the settings no longer name it{left}."
 

@@ -21,12 +21,11 @@ from portal.material import bundles, environments, secrets
 from portal.material.claims import needs_preparation
 from portal.material.models import Environment, RunMaterial
 from portal.material.requirements import base_packages
-from portal.reporting import acceptance
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.executors.base import Executor, ExitInfo, Preparation, Progress
 from scheduling.executors.preparation_results import checked_detail
 from scheduling.lifecycle import LIVE, State
 
-PREPARING = acceptance.PREPARING
 LOOK_AGAIN_S = 1.0
 
 
@@ -41,18 +40,18 @@ class Wish:
 def why_not(run: Run, executor: Executor) -> Why | None:
     """Why the executor does not take the run yet."""
     if executor.isolation_problem:
-        return Why("NOT_ACCEPTED", executor.isolation_problem)
+        return Why(ReasonCode.NOT_ACCEPTED, executor.isolation_problem)
     if run.job.gpu_share_percent < 100 and not executor.supports_sharing:
-        return Why("NOT_ACCEPTED", "This cluster gives whole GPUs only.")
+        return Why(ReasonCode.NOT_ACCEPTED, "This cluster gives whole GPUs only.")
     if (unsupported := _unsupported(run.job, executor)) is not None:
-        return Why("NOT_ACCEPTED", f"This cluster cannot give a job {unsupported}.")
+        return Why(ReasonCode.NOT_ACCEPTED, f"This cluster cannot give a job {unsupported}.")
     if not needs_preparation(run.job.spec):
         return None
     material = _material(run)
     if _wants_code(run.job.spec) and not material.code_ready:
-        return Why(PREPARING, "Its code is being fetched; no GPU is held meanwhile.")
+        return Why(ReasonCode.PREPARING, "Its code is being fetched; no GPU is held meanwhile.")
     if material.environment and material.environment.state != Environment.State.READY:
-        return Why(PREPARING, "Its environment is being built; no GPU is held meanwhile.")
+        return Why(ReasonCode.PREPARING, "Its environment is being built; no GPU is held meanwhile.")
     return None
 
 

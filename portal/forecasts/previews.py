@@ -33,6 +33,7 @@ from portal.readmodels.jobs.why_waiting import way_out
 from portal.snapshot.for_policy import complete
 from portal.snapshot.take import take_snapshot
 from scheduling import domain
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.rounds import plan_round
 from scheduling.forecast.next_round import Change, Effect, Planned, Preview, compare, preview
 from scheduling.policies import load_policy
@@ -170,7 +171,7 @@ def _refused(said: Preview, limits: Sequence[str]) -> Preview:
     before = said.change.variance_before
     return Preview(
         verdict="never",
-        reason=domain.Reason("refused", " ".join(limits)),
+        reason=domain.Reason(ReasonCode.REFUSED, " ".join(limits)),
         gang=None,
         gpu_ids=(),
         from_others=False,

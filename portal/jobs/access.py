@@ -13,6 +13,7 @@ from accounts.models import Project, User
 from accounts.selectors import Array, visible_projects, writable_projects
 from portal.core import job_log
 from portal.jobs.models import Job, JobArray, JobEvent, Run
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import QUEUED, State, coarse_state
 
 _MEMBER = re.compile(r"([0-9]{1,18})_([0-9]{1,6})\Z")
@@ -42,7 +43,7 @@ def in_states(states: Iterable[State]) -> Q:
 
 def waiting_for_gpus() -> Q:
     """Jobs that could start: not under a hold, and with no dependency unmet."""
-    return in_states(QUEUED) & Q(hold_kind="") & ~Q(("run__reason_token", "dependency"))
+    return in_states(QUEUED) & Q(hold_kind="") & ~Q(("run__reason_token", ReasonCode.DEPENDENCY))
 
 
 def visible_jobs(user: User | AnonymousUser) -> QuerySet[Job]:

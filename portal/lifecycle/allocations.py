@@ -11,6 +11,7 @@ from django.db.models import DateTimeField, F, Func, Value
 
 from portal.jobs.models import Assignment, Command, Hold, Job, Run
 from portal.material import claims
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import State
 
 
@@ -21,7 +22,7 @@ def new_run(job: Job, *, attempt: int, now: datetime, **columns: Any) -> Run:
         created_at=now,
         state_since=now,
         state=State.WAITING_FOR_INITIAL_CONTACT,
-        reason_token="NEW",
+        reason_token=ReasonCode.NEW,
         reason_text="Not looked at yet; the next round decides.",
         **columns,
     )

@@ -23,10 +23,11 @@ from portal.jobs import events
 from portal.jobs.loops import LEFT_OUT, Item, Loop, LoopName, of_job, step, task_of
 from portal.jobs.models import Assignment, Cluster, Command, FailingItem, Hold, Job, Run
 from portal.lifecycle.allocations import end_assignments_of, end_processes_of
-from portal.lifecycle.displacement import NODES, record_preemptors
+from portal.lifecycle.displacement import record_preemptors
 from portal.lifecycle.transitions import BATCH, CONFLICTS, Transition, Why, in_batches, move_all
 from portal.snapshot.run_version import RunVersion
 from scheduling.domain import Gang, Move, Plan
+from scheduling.domain.reason_codes import LEFT_NODE, ReasonCode
 from scheduling.lifecycle import QUEUED, Event, State
 
 logger = logging.getLogger(__name__)
@@ -153,7 +154,7 @@ def _transition(run: Run, m: Move) -> Transition | None:
         text = f"{name} gives up {describe(run.job, m.before)}"
         if m.gpu_ids:
             text = f"{name} goes from {describe(run.job, m.before)} to {describe(run.job, m.gang)}"
-        if m.reason.token in NODES:  # what happens to nodes is not the policy's doing
+        if m.reason.token in LEFT_NODE:  # what happens to nodes is not the policy's doing
             text = f"{text}: {m.reason.text[:1].lower()}{m.reason.text[1:]}"
         if State(run.state) is not State.STANDBY:
             event, columns = Event.REALLOCATED, {"rescales": run.rescales + int(bool(m.gpu_ids))}
@@ -182,7 +183,7 @@ def _store_reasons(cluster_id: int, plan: Plan, seen: Mapping[str, RunVersion], 
         found = []
         for pk, job_id, hold_text, *old in rows:
             reason = plan.reasons[str(job_id)]
-            text = hold_text or reason.text if reason.token == "HELD" else reason.text  # who holds it
+            text = hold_text or reason.text if reason.token == ReasonCode.ON_HOLD else reason.text  # who holds it
             if old != [reason.token, text, dict(reason.detail)]:
                 new = {"reason_token": reason.token, "reason_text": text, "reason_detail": dict(reason.detail)}
                 found.append((pk, new))
@@ -208,7 +209,7 @@ def note_left_out(cluster_id: int, seen: Mapping[str, RunVersion]) -> None:
             "Cluster page."
         )
         mine = Run.objects.filter(job=row.job_id, job__run=F("pk"), state__in=[*QUEUED, State.RUNNING])
-        mine.exclude(reason_text=text).update(reason_token="LEFT_OUT", reason_text=text, reason_detail={})
+        mine.exclude(reason_text=text).update(reason_token=ReasonCode.LEFT_OUT, reason_text=text, reason_detail={})
 
 
 def note_round(*, cluster: Cluster, plan: Plan, applied: list[Move], seconds: float, now: datetime) -> None:

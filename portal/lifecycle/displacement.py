@@ -7,11 +7,14 @@ from datetime import datetime
 
 from portal.jobs.models import Cluster, Displacement, Run
 from scheduling.domain import Move
+from scheduling.domain.reason_codes import LEFT_NODE, ReasonCode
 
 _MOST_TAKERS = 10
 _LONGEST = 200
-_WINDOWS = {"maintenance": "maintenance window", "reservation": "reservation"}
-NODES = frozenset({"node_lost", "node_drained", "node_drained_stopped", "assignment_withdrawn"})
+_WINDOWS: Mapping[str, str] = {
+    ReasonCode.MAINTENANCE: "maintenance window",
+    ReasonCode.RESERVATION: "reservation",
+}
 
 
 def record_preemptors(cluster_id: int, moves: Iterable[Move], runs: Mapping[str, Run], now: datetime) -> None:
@@ -49,10 +52,10 @@ def _row(move: Move, runs: Mapping[str, Run], policy: str, now: datetime) -> Dis
 
 def _level(move: Move, policy: str) -> str:
     detail = move.reason.detail
-    if move.reason.token in ("reclaimed", "budget_parked"):
+    if move.reason.token in (ReasonCode.RECLAIMED, ReasonCode.BUDGET_PARKED):
         return str(detail["level"])[:_LONGEST]
-    if move.reason.token == "preempted":
+    if move.reason.token == ReasonCode.PREEMPTED:
         return f"level of service {detail['qos']}"
     if move.reason.token in _WINDOWS:
         return _WINDOWS[move.reason.token]
-    return "node" if move.reason.token in NODES else f"policy {policy}"
+    return "node" if move.reason.token in LEFT_NODE else f"policy {policy}"

@@ -24,6 +24,7 @@ from portal.storage import checkpoints
 from portal.throughput.available import cluster_types
 from portal.throughput.job_profiles import job_profiles
 from portal.throughput.slowdown import final_slowdown
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import Event, State
 
@@ -138,7 +139,7 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
         checkpoint_s=run.checkpoint_s,
     )
     text = f"#{job.number} is tried again in {backoff_s:.0f} s from step {run.checkpoint_step:,} ({why})"
-    Run.objects.filter(pk=retry.pk).update(reason_token="RETRY", reason_text=text)
+    Run.objects.filter(pk=retry.pk).update(reason_token=ReasonCode.RETRY, reason_text=text)
     events.append(kind="retry", job=job, run=retry, at=at, text=text)
     transaction.on_commit(wake.schedule_round)
 

@@ -16,6 +16,7 @@ from portal.lifecycle.allocations import end_assignments
 from portal.lifecycle.cancel import JobHasEnded
 from portal.lifecycle.locking import JobConflict, audit_for_others, lock_job_and_run
 from portal.lifecycle.transitions import Why, move
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import LIVE, Event, State
 
@@ -94,7 +95,7 @@ def stop_retrying(*, actor: User, job: Job) -> Job:
             raise JobConflict.of("job", message, "no_retry")
         last = Run.objects.filter(job=job, state=State.FAILED).order_by("-attempt").first()
         text = f"{run.retry_why}; {actor} stopped the retries."
-        why = Why(last.reason_token if last else "FAIL", text)
+        why = Why(last.reason_token if last else ReasonCode.FAIL, text)
         end_assignments(run, now)
         move(
             run,

@@ -18,9 +18,9 @@ from portal.lifecycle.allocations import end_assignments
 from portal.lifecycle.cancel import JobHasEnded
 from portal.lifecycle.locking import JobConflict, audit_for_others, lock_job_and_run
 from portal.lifecycle.transitions import Why, move
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import HOLDING, LIVE, Event, State
 
-HELD = "HELD"
 _LEAVING = (State.CHECKPOINTING, State.STOPPING)
 
 
@@ -71,7 +71,7 @@ def place_hold(job: Job, run: Run, *, kind: HoldKind, actor: User | None, text: 
     events.append(
         kind="held", job=job, run=run, at=now, text=f"#{job.number} {job.name}: {text}", detail={"kind": kind}
     )
-    _give_up(run, Why(HELD, text), now)
+    _give_up(run, Why(ReasonCode.ON_HOLD, text), now)
     transaction.on_commit(wake.schedule_round)
 
 
@@ -116,7 +116,7 @@ def lift_hold(job: Job, run: Run, *, text: str, now: datetime) -> None:
         job.eligible_at = (job.eligible_at or job.submitted_at) + (now - job.held_at)
     job.hold_kind, job.held_by, job.held_at, job.hold_text = "", None, None, ""
     job.save(update_fields=["hold_kind", "held_by", "held_at", "hold_text", "eligible_at"])
-    run.reason_token, run.reason_text, run.reason_detail = "NEW", text, {}
+    run.reason_token, run.reason_text, run.reason_detail = ReasonCode.NEW, text, {}
     run.save(update_fields=["reason_token", "reason_text", "reason_detail"])
     events.append(kind="released", job=job, run=run, at=now, text=f"#{job.number} {job.name}: {text}")
     transaction.on_commit(wake.schedule_round)

@@ -8,10 +8,8 @@ from datetime import datetime
 from portal.jobs.loops import Loop, LoopName, of_run
 from portal.jobs.models import Run
 from portal.lifecycle.transitions import Transition, Why, kept_why, move_who_can
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import Event, State
-
-#: Why of a run whose code or environment is on its way; that has time limits of its own.
-PREPARING = "PREPARING"
 
 
 def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], now: datetime) -> list[Run]:
@@ -29,7 +27,7 @@ def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], 
                 still.update(reason_token=problem.token, reason_text=problem.text)
             return None
         text = f"#{run.job.number} {run.job.name} is in the queue"
-        why = kept_why(run) if run.reason_token == "RETRY" else None
+        why = kept_why(run) if run.reason_token == ReasonCode.RETRY else None
         return Transition(run, Event.ACCEPTED, text, why)
 
     ready = loop.together(new, of_run, lambda runs: [accepted(run) for run in runs])

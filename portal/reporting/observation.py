@@ -14,6 +14,7 @@ from portal.jobs import events
 from portal.jobs.loops import Item, Loop, LoopName, of_run_id
 from portal.jobs.models import Command, Run
 from portal.lifecycle.end_run import end_holds, settle
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import LIVE, State
 
@@ -91,4 +92,4 @@ def note_dropped(fact: Fact, text: str) -> None:
 def note_failed_launch(command: Command, text: str) -> None:
     """It is tried again; until then the run says what is wrong."""
     run = Run.objects.filter(pk=command.run_id, epoch=command.epoch)
-    run.update(reason_token="LAUNCH_FAILED", reason_text=text[:500])
+    run.update(reason_token=ReasonCode.LAUNCH_FAILED, reason_text=text[:500])

@@ -15,7 +15,7 @@ from portal.jobs.models import Cluster, Hold, Run
 from portal.lifecycle.allocations import end_assignments, end_processes
 from portal.lifecycle.end_run import fail, upload_s
 from portal.lifecycle.transitions import StaleRun, Transition, kept_why, move, move_who_can
-from portal.reporting.acceptance import PREPARING
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.errors import InvalidTransition
 from scheduling.executors.base import ExitInfo, Renewals
 from scheduling.lifecycle import ON_OVERDUE, TIME_LIMIT_S, Event, State
@@ -60,7 +60,7 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
             continue  # while the engine was away nothing could move
         overdue = runs.filter(state=state, state_since__lt=now - timedelta(seconds=limit_s))
         fetches = ~Q(fetching="") & Q(last_report_at__gte=now - FETCHING_SILENCE)
-        for run in overdue.exclude(reason_token=PREPARING).exclude(fetches):
+        for run in overdue.exclude(reason_token=ReasonCode.PREPARING).exclude(fetches):
             loop.run(of_run(run), _overdue, run, event, limit_s, now)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from scheduling.capacity.memo import CurveCache, Newest, Seen, cluster_index
 from scheduling.domain import WHOLE, Curve, Gang, Job, Limit, Reason, Snapshot, plain_type
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.throughput.curves import effective, trial_curve
 
@@ -238,7 +239,7 @@ def _kept_waiting(limits: Mapping[str, Limit], queue: list[Job]) -> dict[str, Re
                 "this one is looked at when one of those before it has started."
             )
             detail = {"level": limit.level, "limit": name_of(limit), "quota": limit.most}
-            reasons[job.id] = Reason("quota_queue", text, detail)
+            reasons[job.id] = Reason(ReasonCode.QUOTA_QUEUE, text, detail)
         else:
             for key in mine:
                 left[key] -= 1
@@ -253,7 +254,7 @@ def name_of(limit: Limit) -> str:
 
 def spent_reason(limit: Limit) -> Reason:
     detail = {"level": limit.level, "limit": name_of(limit), "expected_start_at": limit.until}
-    return Reason("quota_period", limit.text, detail)
+    return Reason(ReasonCode.QUOTA_PERIOD, limit.text, detail)
 
 
 def _stuck(field: RoundView, job: Job) -> bool:
@@ -286,21 +287,21 @@ def _absent(field: RoundView, job: Job, now: float) -> Reason | None:
         return _pinned_reason(job, now)
     if job.state is State.RUNNING and _stuck(field, job):
         text = "Nothing is known of its speed on other counts of GPUs, so it keeps what it has until that is measured."
-        return Reason("not_resizable", text)
+        return Reason(ReasonCode.NOT_RESIZABLE, text)
     if job.state is State.WAITING_FOR_INITIAL_CONTACT:
-        return Reason("waits_for_contact", "The executor has not accepted the job yet; it queues once it has.")
+        return Reason(ReasonCode.WAITS_FOR_CONTACT, "The executor has not accepted the job yet; it queues once it has.")
     return None
 
 
 def _kept_back(job: Job, now: float) -> Reason | None:
     if job.held:
-        return Reason("HELD", "The job is held; it queues again when released.")
+        return Reason(ReasonCode.ON_HOLD, "The job is held; it queues again when released.")
     if job.waits_for:
-        return Reason("dependency", job.waits_for)
+        return Reason(ReasonCode.DEPENDENCY, job.waits_for)
     if job.not_before is not None and job.not_before > now:
         wait = job.not_before - now
         return Reason(
-            "back_off",
+            ReasonCode.BACK_OFF,
             f"The last attempt failed; the job is tried again in {wait:.0f} s.",
             {"not_before": job.not_before},
         )
@@ -312,20 +313,24 @@ def _pinned_reason(job: Job, now: float) -> Reason:
     if job.state is State.RUNNING_PROTECTED:
         left = max(0.0, (job.protected_until or now) - now)
         return Reason(
-            "protected",
+            ReasonCode.PROTECTED,
             f"It has just launched, so it keeps its {gpus} for another {left:.0f} s; then it may be resized.",
             {"protected_until": job.protected_until},
         )
     if job.state is State.RUNNING and job.held:
-        return Reason("held_running", f"Its owner holds the job; it keeps its {gpus} and is not resized.")
+        return Reason(ReasonCode.HELD_RUNNING, f"Its owner holds the job; it keeps its {gpus} and is not resized.")
     if job.state is State.RUNNING and job.gpu_milli < WHOLE:
-        return Reason("keeps_its_part", f"It has {job.gpu_milli / 10:g} % of a GPU and keeps it to its end.")
+        return Reason(ReasonCode.KEEPS_ITS_PART, f"It has {job.gpu_milli / 10:g} % of a GPU and keeps it to its end.")
     if job.state is State.RUNNING and job.restartable:
-        return Reason("not_resizable", f"It keeps its {gpus}: not all are where it could be given new ones.")
+        return Reason(ReasonCode.NOT_RESIZABLE, f"It keeps its {gpus}: not all are where it could be given new ones.")
     if job.state is State.RUNNING:
-        return Reason("rigid", f"The job cannot checkpoint, so it keeps its {gpus} to its end.")
+        return Reason(ReasonCode.RIGID, f"The job cannot checkpoint, so it keeps its {gpus} to its end.")
     if job.state is State.STANDBY:
-        return Reason("standby", f"Its {gpus} are assigned and some are still in use; it launches when they are free.")
+        return Reason(
+            ReasonCode.STANDBY, f"Its {gpus} are assigned and some are still in use; it launches when they are free."
+        )
     if job.state is State.LAUNCHING:
-        return Reason("launching", f"It is launching on {gpus}; nothing changes until it trains.")
-    return Reason("moving", "It is writing a checkpoint and leaving its GPUs; nothing changes until it is gone.")
+        return Reason(ReasonCode.LAUNCHING, f"It is launching on {gpus}; nothing changes until it trains.")
+    return Reason(
+        ReasonCode.MOVING, "It is writing a checkpoint and leaving its GPUs; nothing changes until it is gone."
+    )

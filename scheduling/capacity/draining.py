@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from scheduling.domain import Drain, Job, Node, Reason, Snapshot, plain_type
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import span
 from scheduling.lifecycle import State
 
@@ -133,18 +134,18 @@ def moments(snapshot: Snapshot) -> Iterator[float]:
 
 def moves(drain: Drain) -> Reason:
     text = f"{_drained(drain)}, so it moves by checkpoint to other GPUs."
-    return Reason("node_drained", text, _detail(drain))
+    return Reason(ReasonCode.NODE_DRAINED, text, _detail(drain))
 
 
 def waits(drain: Drain) -> Reason:
     last = ", or to queue again in time before the deadline" if drain.deadline is not None else ""
     text = f"{_drained(drain)}; it moves by checkpoint when enough GPUs elsewhere are free{last}."
-    return Reason("node_drained_waits", text, _detail(drain))
+    return Reason(ReasonCode.NODE_DRAINED_WAITS, text, _detail(drain))
 
 
 def is_due(drain: Drain, *, placed: bool) -> Reason:
     where = "moves" if placed else "queues again until there is room"
-    return Reason("node_drained", f"{_drained(drain)}, so it is checkpointed and {where}.", _detail(drain))
+    return Reason(ReasonCode.NODE_DRAINED, f"{_drained(drain)}, so it is checkpointed and {where}.", _detail(drain))
 
 
 def sentence(number: int, drain: Drain, what: Outlook, end: float) -> str:
@@ -165,22 +166,22 @@ def sentence(number: int, drain: Drain, what: Outlook, end: float) -> str:
 
 def _ends(drain: Drain) -> Reason:
     text = f"{_drained(drain)}; it is expected to be through before that, so it keeps its GPUs as they are."
-    return Reason("node_drained_ends", text, _detail(drain))
+    return Reason(ReasonCode.NODE_DRAINED_ENDS, text, _detail(drain))
 
 
 def _stays(node: Node) -> Reason:
     text = f"Nothing new is started on {node.name} ({node.withheld}), so it keeps its GPUs as they are."
-    return Reason("node_withheld", text, {"node": node.name})
+    return Reason(ReasonCode.NODE_WITHHELD, text, {"node": node.name})
 
 
 def _is_lost(drain: Drain) -> Reason:
     text = f"{_drained(drain)}; it cannot write checkpoints and is stopped then, unless it has ended before."
-    return Reason("node_drained_lost", text, _detail(drain))
+    return Reason(ReasonCode.NODE_DRAINED_LOST, text, _detail(drain))
 
 
 def _stopped(drain: Drain) -> Reason:
     text = f"Its node was drained{_by(drain)}, and it could not write a checkpoint."
-    return Reason("node_drained_stopped", text, {**_detail(drain), "mode": "cancel"})
+    return Reason(ReasonCode.NODE_DRAINED_STOPPED, text, {**_detail(drain), "mode": "cancel"})
 
 
 def _drained(drain: Drain) -> str:

@@ -9,6 +9,7 @@ from scheduling.capacity.cluster_view import RoundView, pinned_gangs
 from scheduling.capacity.memo import cluster_index
 from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import words
 
 
@@ -54,19 +55,13 @@ class FreeCapacity:
             f"{have} {name} {'is' if have == 1 else 'are'} free and it needs {words(Gang(name, needs[name]))}; "
             "it starts when enough are."
         )
-        return Reason("no_room", text, {"type": name, "needs": needs[name], "free": have})
-
-
-#: What policies say of a job that no gang here can run; rounds say the cause (scheduling.engine.explain.unschedulable).
-NO_TYPE = "no_type"
-#: And of one for which no node that it may use now is large enough. Others may be, or come back.
-TOO_LARGE = "too_large"
+        return Reason(ReasonCode.NO_ROOM, text, {"type": name, "needs": needs[name], "free": have})
 
 
 def no_type(job: Job) -> Reason:
     limit = ", ".join(job.types) or "any type here"
     text = f"No gang of {limit} in this cluster can run the job; change its types or its GPU limits."
-    return Reason(NO_TYPE, text)
+    return Reason(ReasonCode.NO_TYPE, text)
 
 
 def size(mib: int) -> str:

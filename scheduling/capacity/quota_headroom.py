@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from scheduling.capacity.cluster_view import RoundView, limited, name_of, spent_reason
 from scheduling.domain import Gang, Job, Reason
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import counted
 
 _NO_LIMIT = 2**40
@@ -55,18 +56,18 @@ class QuotaHeadroom:
         if limit.kind == "running_jobs":
             if limit.text:
                 there = f", {used + limit.beside} {'is' if used + limit.beside == 1 else 'are'} there"
-                return Reason("quota_jobs", f"{limit.text}{there}; this one starts when one ends.", detail)
+                return Reason(ReasonCode.QUOTA_JOBS, f"{limit.text}{there}; this one starts when one ends.", detail)
             ahead = f"{used} {'goes' if used == 1 else 'go'} before"
             text = f"{who} may have {counted(limit.most, 'job')} running, and {ahead}; this one starts when one ends."
-            return Reason("quota_jobs", text, detail)
+            return Reason(ReasonCode.QUOTA_JOBS, text, detail)
         if limit.text:
             held = used + limit.beside
             there = f", {held} {'is' if held == 1 else 'are'} used" if held else ""
-            return Reason("quota", f"{limit.text}{there}; this job needs at least {gang.count}.", detail)
+            return Reason(ReasonCode.QUOTA, f"{limit.text}{there}; this job needs at least {gang.count}.", detail)
         name = f"{limit.type} GPU" if limit.type else "GPU"
         most = counted(limit.most, name)
         text = f"{who} may hold {most}, and other jobs have {used}; this job needs at least {gang.count}."
-        return Reason("quota", text, detail)
+        return Reason(ReasonCode.QUOTA, text, detail)
 
     def most(self, job: Job, kind: str) -> int:
         """GPUs of a type that the job may have."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from scheduling.capacity.cluster_view import RoundView
 from scheduling.capacity.quota_headroom import exceeds_quota
 from scheduling.domain import Job, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.state import Placement, RoundState
 from scheduling.policies.base import ElasticParameters, Policy
 
@@ -30,7 +31,7 @@ def _beyond_limits(field: RoundView, placement: Placement) -> Reason | None:
     """The last word on limits: what was placed on accelerators keeps them too, or no job moves."""
     if not field.limits or not exceeds_quota(field, placement.gangs):
         return None
-    return Reason("limits", "The plan of this round would have passed a limit, so GPUs stay where they are.")
+    return Reason(ReasonCode.LIMITS, "The plan of this round would have passed a limit, so GPUs stay where they are.")
 
 
 def _not_worth_it(snapshot: Snapshot, field: RoundView, policy: Policy, placement: Placement) -> Reason | None:
@@ -60,7 +61,7 @@ def _not_worth_it(snapshot: Snapshot, field: RoundView, policy: Policy, placemen
         f"Another split would add {gain:.3g} steps/s and a change must add at least {least:.3g}, "
         "so GPUs stay where they are."
     )
-    return Reason("min_gain", text, {"gain": gain, "min_gain": least})
+    return Reason(ReasonCode.MIN_GAIN, text, {"gain": gain, "min_gain": least})
 
 
 def _not_amortised(
@@ -77,4 +78,4 @@ def _not_amortised(
         f"Another split would gain {max(0.0, gain * seconds):.0f} steps until the next expected event "
         f"in {seconds:.0f} s and lose {lost:.0f} to restarts, so GPUs stay where they are."
     )
-    return Reason("not_amortised", text, {"gained_steps": gain * seconds, "lost_steps": lost})
+    return Reason(ReasonCode.NOT_AMORTISED, text, {"gained_steps": gain * seconds, "lost_steps": lost})

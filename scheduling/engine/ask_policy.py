@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.check_answer import check_answer
 from scheduling.engine.constraints.victim_protection import ask_sparing_guaranteed
 from scheduling.engine.state import RoundState
@@ -13,7 +14,6 @@ from scheduling.engine.time_sharing.rounds import share_time, with_least_gangs
 from scheduling.errors import SolverError
 from scheduling.policies.base import Policy
 from scheduling.policies.queue.fallback import start_minimums
-from scheduling.policies.queue.preemption import PREEMPTED
 
 
 def ask_policy(state: RoundState) -> RoundState:
@@ -45,4 +45,4 @@ def _answer(snapshot: Snapshot, policy: Policy) -> Allocation:
 def _preempted(snapshot: Snapshot, allocation: Allocation) -> dict[str, Reason]:
     """Jobs that leave all their GPUs for a higher QoS though they are never resized: other jobs get these GPUs then."""
     rigid = (job.id for job in snapshot.jobs if not job.resizable and job.id in allocation.reasons)
-    return {key: reason for key in rigid if (reason := allocation.reasons[key]).token == PREEMPTED}
+    return {key: reason for key in rigid if (reason := allocation.reasons[key]).token == ReasonCode.PREEMPTED}

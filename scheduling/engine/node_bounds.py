@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from scheduling.capacity.cluster_view import RoundView
 from scheduling.domain import Gang, Job, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.state import Placement
 
 
@@ -24,7 +25,7 @@ def keep_to_nodes(snapshot: Snapshot, field: RoundView, placement: Placement) ->
         text = (
             f"The plan of this round would have passed what {stuck.on_nodes.where} allows, so GPUs stay where they are."
         )
-        return placement, Reason("limits", text)
+        return placement, Reason(ReasonCode.LIMITS, text)
     starts = {job.id for job in broken}
     gpus: Mapping[str, tuple[int, ...]] = {key: ids for key, ids in placement.gpus.items() if key not in starts}
     gangs: Mapping[str, Gang] = {key: gang for key, gang in placement.gangs.items() if key not in starts}

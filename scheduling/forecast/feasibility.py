@@ -7,9 +7,10 @@ from collections import Counter
 from scheduling.capacity.cluster_view import view
 from scheduling.capacity.node_pools import Pool, divide, latest_end
 from scheduling.domain import Job, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.explain.unschedulable import UnschedulableDiagnosis, could_hold_gang
 
-_NEVER = Reason("never", "")
+_NEVER = Reason(ReasonCode.NEVER, "")
 
 
 class Reach:
@@ -30,14 +31,14 @@ class Reach:
         if job.held:
             return "held"
         if job.waits_for:
-            return "dependency"
+            return ReasonCode.DEPENDENCY
         spans = self._field.spans(job)
         nodes = (node for node in self._nodes if node.schedulable and not node.lost and node.type in spans)
         large = could_hold_gang(job, nodes, multi_node=self._field.multi_node)
         if large and (self._pools is None or self._has_room(job)):
             return ""
         token = self._unable.reason(job.id, _NEVER).token
-        return token if token in ("no_profile", "node_unavailable") else "never"
+        return token if token in (ReasonCode.NO_PROFILE, ReasonCode.NODE_UNAVAILABLE) else ReasonCode.NEVER
 
     def _usable(self, job: Job) -> list[Pool]:
         mine = self._pools.usable(job) if self._pools is not None else []

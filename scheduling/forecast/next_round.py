@@ -11,6 +11,7 @@ from typing import Literal
 
 from scheduling.domain import WHOLE, Gang, Job, Move, Plan, Reason, Snapshot
 from scheduling.domain.gpu_parts import taken
+from scheduling.domain.reason_codes import UNSCHEDULABLE
 from scheduling.engine.rounds import plan_round
 from scheduling.forecast.forecast import in_order
 from scheduling.forecast.future_job import speed_on
@@ -18,8 +19,6 @@ from scheduling.policies.base import Policy
 from scheduling.policies.capabilities import ScoresJobs
 
 Verdict = Literal["now", "later", "never"]
-#: Reasons of rounds that nothing but a change of the cluster or of the job file takes away.
-_NEVER = frozenset({"never", "no_type", "no_profile", "partition_too_small", "slot_too_small"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ def preview(without: Planned, snapshot: Snapshot, policy: Policy, newcomers: Seq
 def _verdict(own: Move | None, reason: Reason) -> Verdict:
     if own is not None:
         return "now"
-    return "never" if reason.token in _NEVER else "later"
+    return "never" if reason.token in UNSCHEDULABLE else "later"
 
 
 def _is_taken(snapshot: Snapshot, job: Job, gpus: Sequence[int]) -> bool:

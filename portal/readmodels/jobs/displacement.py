@@ -15,6 +15,7 @@ from portal.jobs.models import Assignment, Displacement, Job, Run
 from portal.readmodels.cluster.catalogue import redact_foreign_job
 from portal.readmodels.jobs.expected_start import expected_starts
 from portal.throughput.expected_end import end_facts, expected_end_of, time_left_s
+from scheduling.domain.reason_codes import PERIODS
 from scheduling.lifecycle import TERMINAL, WAITING, State
 
 #: Reasons that say themselves when the job starts.
@@ -23,7 +24,6 @@ POLICY = "as the policy expects it to start"
 SIMULATED = "the middle of its expected starts"
 ENDS = "when those who got them are expected to end"
 PERIOD = "when the budget's period ends"
-_PERIODS = frozenset({"quota_period", "budget_parked"})
 
 
 def describe_displacement(job: Job, run: Run, mine: set[int]) -> dict[str, Any] | None:
@@ -84,11 +84,11 @@ def _back(job: Job, run: Run) -> tuple[datetime | None, str]:
     """What is known of one that waits: the period's end, the queue simulated forward, or the policy's own word."""
     waits = State(run.state) in WAITING
     foreseen = run.reason_detail.get(_FORESEEN) if waits else None
-    said = expected_starts([job])[job.pk]["p50_at"] if waits and run.reason_token not in _PERIODS else None
+    said = expected_starts([job])[job.pk]["p50_at"] if waits and run.reason_token not in PERIODS else None
     now = timezone.now()
     if said is not None and (at := datetime.fromisoformat(said)) > now:
         return at, SIMULATED
     told = moment(foreseen, now)
     if told is not None and told > now:
-        return told, PERIOD if run.reason_token in _PERIODS else POLICY
+        return told, PERIOD if run.reason_token in PERIODS else POLICY
     return None, ""

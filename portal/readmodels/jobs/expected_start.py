@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from portal.core.times import moment
 from portal.jobs.models import Job, Run
+from scheduling.domain.reason_codes import WINDOWS, find_code
 from scheduling.forecast.calibration import LONGEST_S
 from scheduling.forecast.forecast import Start
 from scheduling.lifecycle import WAITING
@@ -37,18 +38,6 @@ _TEXTS = {
     "unknown": "As things are it does not start.",
     "pending": "It is being worked out.",
 }
-
-#: What the rounds say of a job decides what is said of its start: their reason -> why no time is.
-_WHY = {
-    "never": "never",
-    "partition_too_small": "never",
-    "no_profile": "no_profile",
-    "node_unavailable": "node_unavailable",
-    "dependency": "dependency",
-    "quota_period": "period",
-    "budget_parked": "period",
-}
-_WINDOWS = frozenset({"maintenance", "reservation"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +98,16 @@ def _holds(job: Job, said: ExpectedStart | None, now: float) -> ExpectedStart:
     run = job.run
     if job.hold_kind:
         return replace(said or ExpectedStart(0.0), why="held")
-    if run is not None and (why := _WHY.get(run.reason_token)):
-        return replace(said or ExpectedStart(0.0), why=why)
+    code = find_code(run.reason_token) if run is not None else None
+    if code is not None and code.row.no_start:
+        return replace(said or ExpectedStart(0.0), why=code.row.no_start.value)
     if said is None or said.why == "held" or (not said.why and said.p90 < now - _STANDS_S):
         return ExpectedStart(0.0, why="pending")
     if run is None or said.why:
         return said
     if (run.attempt > 1 or run.epoch > 0) and said.as_of < run.state_since.timestamp():
         return ExpectedStart(0.0, why="pending")
-    barred = run.reason_token in _WINDOWS and not run.reason_detail.get("elsewhere")
+    barred = run.reason_token in WINDOWS and not run.reason_detail.get("elsewhere")
     until = float(run.reason_detail.get("until", 0.0)) if barred else 0.0
     return replace(said, p10=max(said.p10, until), p50=max(said.p50, until), p90=max(said.p90, until))
 

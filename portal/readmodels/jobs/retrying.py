@@ -6,10 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from portal.jobs.models import Run
+from scheduling.domain.reason_codes import UNSPECIFIC
 from scheduling.lifecycle import TRAINING, State
-
-#: Reasons of a run that do not know more than that it is a retry.
-_TOKENS = frozenset({"RETRY", "back_off", "NEW", "ACCEPTED", "waits_for_contact"})
 
 
 def describe_retry(run: Run) -> dict[str, Any] | None:
@@ -24,7 +22,7 @@ def reason_text(run: Run, now: datetime | None = None) -> str:
     """The run's reason, or when it is tried again, without `now` as a time of day; first what its engine waits for."""
     if run.engine_waits and State(run.state) in (State.LAUNCHING, *TRAINING):
         return f"{run.engine_waits[0].upper()}{run.engine_waits[1:]}. {run.reason_text}"
-    if not run.awaits_retry or run.not_before is None or run.reason_token not in _TOKENS:
+    if not run.awaits_retry or run.not_before is None or run.reason_token not in UNSPECIFIC:
         return run.reason_text
     which = f"attempt {run.attempt}" + (f" of {run.retry_of}" if run.retry_of else "")
     if now is None:

@@ -26,6 +26,7 @@ from portal.throughput.expected_end import end_facts
 from portal.throughput.job_profiles import job_profiles
 from portal.throughput.slowdown import alone_steps_per_s
 from scheduling import domain
+from scheduling.domain.reason_codes import ReasonCode, find_code
 from scheduling.lifecycle import TERMINAL, State
 from scheduling.policies import policy_class
 from scheduling.throughput.curves import Profile
@@ -34,53 +35,6 @@ MAX_AHEAD = 20
 #: Of those before a job: more say nothing that people would read.
 _MOST_LOOKED_AT = 300
 MAX_WEIGHED = 50
-#: Reason token -> what would change it, with the reason's detail; see scheduling.policies for the tokens.
-_WAYS_OUT = {
-    "no_room": "It starts when {needs} × {type} are free: when a job ends or shrinks.",
-    "quota": "It starts when another job that the limit counts ends, or when the limit leaves {needs} more GPUs.",
-    "quota_jobs": "It starts when a job that the limit counts ends, or when the limit is raised.",
-    "quota_queue": "It is looked at when a job before it starts, or when the limit is raised.",
-    "quota_period": "It starts when the period ends, or when the limit is raised.",
-    "resources": "It starts when {needs} × {type} are free: when a job ends, as the sentence says, or earlier.",
-    "no_host": "It starts when a node has so much free beside GPUs for it; asking for less lets it start sooner.",
-    "priority": "It starts after those ahead of it; fewer GPUs or a shorter max_duration may let it pass them.",
-    "preempted": "It goes on from its checkpoint when GPUs are free for its level.",
-    "reclaimed": "It goes on from its checkpoint when GPUs are free that nobody with a guarantee waits for.",
-    "reclaiming": "It starts when the borrowers' protection, or the guarantee's time, is over.",
-    "may_not_borrow": "It starts when GPUs that nobody is guaranteed are free, or with checkpoints.",
-    "budget_parked": "It goes on from its checkpoint when the period ends, or when the limit is raised.",
-    "dependency": "It queues when that has happened; where it cannot happen any more, it is cancelled.",
-    "partition_full": "It starts when {needs} GPUs of partition {partition} are free; another partition may have room.",
-    "across_pools": "It starts when {needs} × {type} are free at once on nodes that it may use; fewer start sooner.",
-    "maintenance": "It starts when the window is over, or before it with a max_duration that ends in time.",
-    "reservation": "It starts when the window is over, or before it with a max_duration that ends in time.",
-    "partition_too_small": "Ask for fewer GPUs, or for another partition.",
-    "no_type": "Allow other accelerator types, or fewer GPUs.",
-    "never": "Allow other accelerator types or ask for less; otherwise cancel it.",
-    "no_profile": "Give its throughput in the job file, allow a type on which it is known, or measure it there.",
-    "node_unavailable": "It starts when drained nodes are resumed, lost ones are back, or those that are checked pass.",
-    "slot_too_small": "It starts when slots have at least {needs} GPUs; an administrator sets their size.",
-    "no_slot": "It starts when a job ends and leaves its slot.",
-    "behind": "It starts after the job ahead of it.",
-    "waits_to_share": "It starts when a shared GPU has room for it or a GPU is free; a smaller part finds room sooner.",
-    "held_back": "It starts when company that suits it, or an empty GPU, is there.",
-    "kept_for": "It starts when what is kept for it is free.",
-    "kept_from": "It starts after the job that it is kept for, or elsewhere when there is room.",
-    "too_large": "It starts when it may use a node that is large enough; asking for less lets it start sooner.",
-    "held_user": "It queues again when it is released.",
-    "held_admin": "It queues again when an administrator releases it.",
-    "held_idle": "It queues again when it is released, and goes on from its checkpoint.",
-    "held_cost": "It queues again with a larger max_cost.",
-    "NEW": "The next round looks at it.",
-    "RETRY": "It queues again when its wait is over, unless the retries are stopped.",
-    "back_off": "It queues again when its wait is over, unless the retries are stopped.",
-    "PREPARING": "It queues when its code and environment are ready.",
-    "waits_for_contact": "It queues when the executor has accepted it.",
-    "min_gain": "A plan that gains more than min_gain, or a job that ends.",
-    "rigid": "Nothing resizes it: it cannot write checkpoints.",
-    "node_drained_waits": "It goes on when GPUs on other nodes are free, or the node is resumed.",
-    "node_drained_lost": "It goes on if it ends before the deadline, or if the node is resumed before.",
-}
 
 
 def explain_job(user: User, job: Job) -> dict[str, Any]:
@@ -127,14 +81,17 @@ def _way_out_of(job: Job, run: Run, detail: Mapping[str, Any]) -> str | None:
 
 def way_out(cluster: Cluster, obstacle: str, detail: Mapping[str, Any]) -> str | None:
     """What would let a job start that waits for the reason of this token."""
-    if obstacle == "priority" and cluster.policy_parameters.get("backfill") == "none":
+    if obstacle == ReasonCode.PRIORITY and cluster.policy_parameters.get("backfill") == "none":
         return "It starts after those ahead of it: the policy lets nobody pass (backfill: none)."
-    if obstacle == "resources" and "needs" not in detail:
+    if obstacle == ReasonCode.RESOURCES and "needs" not in detail:
         return (
             "It starts when a job ends and leaves enough of what it is short of; asking for less lets it start sooner."
         )
+    code = find_code(obstacle)
+    if code is None or not code.row.way_out:
+        return None
     try:
-        return _one_gpu(_WAYS_OUT[obstacle].format(**detail))
+        return _one_gpu(code.row.way_out.format(**detail))
     except KeyError:
         return None
 

@@ -11,14 +11,8 @@ from portal.jobs.models import Cluster, Job
 from portal.snapshot.rows import nodes_of, partitions_of
 from portal.snapshot.shares import user_key
 from portal.snapshot.windows import windows_of
+from scheduling.domain.reason_codes import NO_CONTENDER
 from scheduling.lifecycle import WAITING, State
-
-#: Reasons to wait for something else than GPUs that others could take first.
-OWN_CAUSES = frozenset({
-    "never", "no_profile", "no_type", "partition_too_small", "slot_too_small", "node_unavailable", "dependency", "HELD",
-    "quota", "quota_jobs", "quota_queue", "quota_period", "budget_parked", "maintenance", "reservation", "back_off",
-    "waits_for_contact", "PREPARING",
-})  # fmt: skip
 
 
 def could_start(job: Job, now: datetime) -> bool:
@@ -37,7 +31,7 @@ def waits_for_gpus(job: Job, now: datetime) -> bool:
     run = job.run
     if run is None or not could_start(job, now):
         return False
-    return run.reason_token not in OWN_CAUSES or bool(run.reason_detail.get("elsewhere"))
+    return run.reason_token not in NO_CONTENDER or bool(run.reason_detail.get("elsewhere"))
 
 
 class OpenNodes:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from scheduling.capacity.cluster_view import RoundView, view
 from scheduling.capacity.guarantee_usage import GuaranteeUsage
 from scheduling.domain import WHOLE, Gang, Guarantee, Job, Reason, Snapshot, plain_type
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import counted
 from scheduling.engine.state import Effect
 from scheduling.policies.base import Policy
@@ -83,4 +84,4 @@ def _reason(job: Job, room: int, needs: int) -> Reason:
         f"{why}, so it may not borrow what others are guaranteed: {counted(room, 'GPU')} "
         f"{'is' if room == 1 else 'are'} left beside that and it needs {needs}."
     )
-    return Reason("may_not_borrow", text, {"needs": needs, "free": room})
+    return Reason(ReasonCode.MAY_NOT_BORROW, text, {"needs": needs, "free": room})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduling.domain import Job, Limit, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.state import Effect
 from scheduling.lifecycle import State
 
@@ -31,4 +32,6 @@ def park_over_budget(snapshot: Snapshot) -> Effect:
 
 def _reason(limit: Limit) -> Reason:
     text = f"Checkpointed and parked, nothing is lost: {limit.text}"
-    return Reason("budget_parked", text, {"level": f"budget of {limit.level}", "expected_start_at": limit.until})
+    return Reason(
+        ReasonCode.BUDGET_PARKED, text, {"level": f"budget of {limit.level}", "expected_start_at": limit.until}
+    )

@@ -22,6 +22,7 @@ from scheduling.capacity.node_capacity import UNBOUNDED, Demand, NodeCapacity
 from scheduling.capacity.node_pools import latest_end
 from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import WHOLE, Curve, Gang, Job, Node, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.reclaim.reclaim import in_order
 from scheduling.engine.state import Placement
 from scheduling.lifecycle import State
@@ -130,7 +131,7 @@ class SharedGpus:
             if not where:
                 reasons |= {job.id: _waits(job, bundle.first) for job in bundle.others}
                 known = told.get(bundle.first.id)
-                if known is not None and known.token == "no_room":  # noqa: S105
+                if known is not None and known.token == ReasonCode.NO_ROOM:
                     reasons[bundle.first.id] = _waits_for_one(bundle.first)
                 continue
             gang = gangs[bundle.first.id]
@@ -281,25 +282,29 @@ def _no_room(yard: NodeCapacity, demand: Demand, gpu: int, job: Job) -> Reason |
     if fits and gpu not in job.excluded_gpus:
         return None
     text = "The GPU that it would have shared has no room for it, or may not be used; it is placed anew next round."
-    return Reason("waits_to_share", text)
+    return Reason(ReasonCode.WAITS_TO_SHARE, text)
 
 
 def _begins(job: Job, gang: Gang) -> Reason:
-    return Reason("shares", f"It starts on {part(job, gang)}; others may have the rest.", {"gpu_milli": job.gpu_milli})
+    return Reason(
+        ReasonCode.SHARES, f"It starts on {part(job, gang)}; others may have the rest.", {"gpu_milli": job.gpu_milli}
+    )
 
 
 def _joins(job: Job, gang: Gang) -> Reason:
-    return Reason("shares", f"It starts on {part(job, gang)}, beside other jobs.", {"gpu_milli": job.gpu_milli})
+    return Reason(
+        ReasonCode.SHARES, f"It starts on {part(job, gang)}, beside other jobs.", {"gpu_milli": job.gpu_milli}
+    )
 
 
 def _waits(job: Job, first: Job) -> Reason:
     text = f"No shared GPU has room for its {_asked(job)}; it starts beside #{first.number} once that has a GPU."
-    return Reason("waits_to_share", text, {"by": first.id, "gpu_milli": job.gpu_milli})
+    return Reason(ReasonCode.WAITS_TO_SHARE, text, {"by": first.id, "gpu_milli": job.gpu_milli})
 
 
 def _waits_for_one(job: Job) -> Reason:
     text = f"It needs room for its {_asked(job)} beside others, or a GPU for others to join; it has neither now."
-    return Reason("waits_to_share", text, {"gpu_milli": job.gpu_milli})
+    return Reason(ReasonCode.WAITS_TO_SHARE, text, {"gpu_milli": job.gpu_milli})
 
 
 def _asked(job: Job) -> str:

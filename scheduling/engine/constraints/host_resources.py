@@ -11,15 +11,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from scheduling.capacity.cluster_view import RoundView, view
-from scheduling.capacity.free_capacity import TOO_LARGE, host_memory, processors
+from scheduling.capacity.free_capacity import host_memory, processors
 from scheduling.capacity.memo import cluster_index
 from scheduling.capacity.node_capacity import UNBOUNDED
 from scheduling.domain import Job, Node, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.state import Effect
 from scheduling.policies.base import Policy
 
 #: Why a job waits whom no node has processors and memory for.
-NO_HOST = "no_host"
 
 
 def requests_host_resources(job: Job) -> bool:
@@ -111,9 +111,11 @@ def _too_little(job: Job, kinds: Collection[str], nodes: Sequence[Node], hosts: 
     if not large:
         # Rounds say whether nodes that are out of service are.
         text = f"It asks for {wants} on each node, and no node with GPUs for it that it may use now is as large."
-        return Reason(TOO_LARGE, text, detail)
+        return Reason(ReasonCode.TOO_LARGE, text, detail)
     return Reason(
-        NO_HOST, f"It asks for {wants} on each node, and no node with GPUs for it now has as much free.", detail
+        ReasonCode.NO_HOST,
+        f"It asks for {wants} on each node, and no node with GPUs for it now has as much free.",
+        detail,
     )
 
 

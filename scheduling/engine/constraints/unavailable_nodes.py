@@ -14,6 +14,7 @@ from scheduling.capacity import draining
 from scheduling.capacity.draining import Leaving
 from scheduling.capacity.memo import cluster_index
 from scheduling.domain import Drain, Job, Reason, Snapshot, Window
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import State
 
 _MOVABLE = frozenset({State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING})
@@ -60,14 +61,14 @@ class Unavailable:
         for key in self.must_leave:
             waits = "it is queued again and starts when enough GPUs are free"
             where = "it moves to other GPUs" if key in placed else waits
-            found[key] = Reason("node_lost", f"A node that it ran on was lost, so {where}.")
+            found[key] = Reason(ReasonCode.NODE_LOST, f"A node that it ran on was lost, so {where}.")
         found |= {key: draining.moves(self._drain(key)) for key in self.may_stay}
         found |= {key: draining.waits(self._drain(key)) for key in self.staying if key in self.drained.drains}
         found |= {key: draining.is_due(self._drain(key), placed=key in placed) for key in self.drained.due}
         found |= self.drained.told
         for key in self.give_back:
             text = "A node that it was to start on is out of service, so it is queued again for other GPUs."
-            found[key] = Reason("assignment_withdrawn", text)
+            found[key] = Reason(ReasonCode.ASSIGNMENT_WITHDRAWN, text)
         for key, window in self.cleared.items():
             waits = "queues again until there is room"
             text = f"{_begun(window)}, so it is checkpointed and {'moves' if key in placed else waits}."

@@ -13,10 +13,11 @@ from dataclasses import replace
 from scheduling.capacity.cluster_view import view
 from scheduling.capacity.guarantee_usage import GuaranteeUsage
 from scheduling.domain import Allocation, Gang, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 
-SPARED = Reason("within_guarantee", "It runs within what its project is guaranteed, so it keeps its GPUs.")
+SPARED = Reason(ReasonCode.WITHIN_GUARANTEE, "It runs within what its project is guaranteed, so it keeps its GPUs.")
 
 
 def ask_sparing_guaranteed(snapshot: Snapshot, policy: Policy) -> Allocation:

@@ -7,16 +7,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from scheduling.domain import Job, Node, Reason, Snapshot, plain_type
+from scheduling.domain.reason_codes import SHORT_OF_GPUS, ReasonCode
 from scheduling.domain.wording import counted
-from scheduling.engine.constraints.host_resources import NO_HOST
 
-#: Tokens of reasons that say that too little is free.
-_FULL = frozenset(
-    {
-        "no_room", "resources", "no_slot", "no_layout", "next_round", "waits", "waits_to_share", "others_end_sooner",
-        "partition_full", "across_pools", NO_HOST,
-    }
-)  # fmt: skip
 _MOST_NODES = 3
 
 
@@ -30,13 +23,13 @@ class OthersWords:
         self._of_hosts: dict[frozenset[str], str] = {}
 
     def added_to(self, reason: Reason, job: Job) -> Reason:
-        if reason.token not in _FULL:
+        if reason.token not in SHORT_OF_GPUS and reason.token != ReasonCode.NO_HOST:
             return reason
         kinds = frozenset(plain_type(kind) for kind in job.types or job.curves)
         if kinds not in self._of_gpus:
             self._of_gpus[kinds] = _of_gpus(kinds, self._snapshot)
             self._of_hosts[kinds] = _of_hosts(kinds, self._snapshot)
-        said = self._of_gpus[kinds] or (self._of_hosts[kinds] if reason.token == NO_HOST else "")
+        said = self._of_gpus[kinds] or (self._of_hosts[kinds] if reason.token == ReasonCode.NO_HOST else "")
         return Reason(reason.token, f"{reason.text} {said}", reason.detail) if said else reason
 
 

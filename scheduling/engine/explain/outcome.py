@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from scheduling.capacity.cluster_view import RoundView, queue_key
 from scheduling.capacity.draining import moments
-from scheduling.capacity.free_capacity import NO_TYPE, TOO_LARGE
 from scheduling.capacity.memo import cluster_index
 from scheduling.domain import Allocation, Job, Move, Reason, Snapshot
 from scheduling.domain.lazy_reasons import LazyReasons
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.constraints.host_resources import requests_host_resources
 from scheduling.engine.constraints.unavailable_nodes import Unavailable
 from scheduling.engine.explain.engine_jobs import OthersWords
@@ -21,9 +21,6 @@ from scheduling.engine.reclaim.reclaim import ReclaimDecision
 from scheduling.engine.state import Placement
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
-
-#: Why a job waits whose GPUs are free, but not together where it may be.
-NO_LAYOUT = "no_layout"
 
 
 def explain_round(
@@ -45,17 +42,17 @@ def explain_round(
             text += "; it starts when they are."
             if job.on_nodes is not None:
                 text = f"{job.on_nodes.says}: {text[0].lower()}{text[1:]}"
-            special[job.id] = Reason(NO_LAYOUT, text)
+            special[job.id] = Reason(ReasonCode.NO_LAYOUT, text)
     if rejected:
         special |= {job.id: rejected for job in field.running}
     special |= displaced.reasons(placement.gpus)
     special |= own
     unable = UnschedulableDiagnosis(displaced.original, words.pools if words else None)
     # Where no node is in service, policies that divide time say of nobody why.
-    vague = {NO_TYPE, TOO_LARGE}
-    vague |= set() if cluster_index(displaced.original.nodes).usable else {"next_round", "waits"}
+    vague: set[str] = {ReasonCode.NO_TYPE, ReasonCode.TOO_LARGE}
+    vague |= set() if cluster_index(displaced.original.nodes).usable else {ReasonCode.NEXT_ROUND, ReasonCode.WAITS}
     every = (special, allocation.reasons, field.reasons)
-    waiting = Reason("waits", "No policy answer named this job; it waits for the next round.")
+    waiting = Reason(ReasonCode.WAITS, "No policy answer named this job; it waits for the next round.")
     full, beside_others = _where_others_are(displaced.original, placement), OthersWords(displaced.original)
 
     def tell(key: str) -> Reason:
@@ -65,8 +62,8 @@ def explain_round(
                 known = reasons[key]
                 break
         known = words.tell(key, known) if words else known
-        told = unable.reason(key, known) if known.token in vague or known.token == NO_LAYOUT else known
-        known = told if known.token in vague or told.token == "never" else known  # noqa: S105
+        told = unable.reason(key, known) if known.token in vague or known.token == ReasonCode.NO_LAYOUT else known
+        known = told if known.token in vague or told.token == ReasonCode.NEVER else known
         return beside_others.added_to(known, full[key]) if key in full else known
 
     return LazyReasons((job.id for job in displaced.original.jobs), tell)

@@ -11,33 +11,12 @@ from scheduling.capacity.cluster_view import RoundView
 from scheduling.capacity.free_capacity import no_type
 from scheduling.capacity.node_pools import Pool, Pools, latest_end
 from scheduling.domain import POOL_MARK, Gang, Job, Plan, Reason, Window, plain_type
+from scheduling.domain.reason_codes import NOT_OF_POOLS, SHORT_OF_GPUS, ReasonCode
 from scheduling.domain.wording import counted, span, words
 from scheduling.engine.constraints.unavailable_nodes import window_detail
 from scheduling.engine.cross_pool import by_type, is_wide
 
 _KEY = re.compile(f"{POOL_MARK}[^{POOL_MARK}]*{POOL_MARK}")
-#: What keeps a job waiting for something else than GPUs.
-_OTHER_CAUSES = frozenset({
-    "HELD", "held", "dependency", "back_off", "waits_for_contact", "quota", "quota_jobs", "quota_queue", "quota_period",
-    "preempted", "node_lost", "node_drained", "node_drained_waits", "budget_parked", "reclaimed", "reclaiming",
-    "may_not_borrow", "maintenance", "reservation", "assignment_withdrawn",
-})  # fmt: skip
-#: Says of types what only holds for those of the job's pools.
-_NO_TYPE = frozenset({"no_type"})
-#: Too few GPUs are free.
-_FULL = frozenset(
-    {
-        "no_room",
-        "resources",
-        "no_slot",
-        "no_layout",
-        "next_round",
-        "solver_failed",
-        "waits",
-        "waits_to_share",
-        "others_end_sooner",
-    }
-)
 
 
 def without_pools(value: Any) -> Any:
@@ -65,7 +44,7 @@ def _starts_across(gang: Gang) -> Reason:
         f"It starts on {words(gang)} on nodes that differ in their partitions or in the windows ahead of them, so it "
         "keeps these as they are."
     )
-    return Reason("starts_across_pools", text)
+    return Reason(ReasonCode.STARTS_ACROSS_POOLS, text)
 
 
 class PartitionReasons:
@@ -85,14 +64,14 @@ class PartitionReasons:
     def tell(self, key: str, reason: Reason) -> Reason:
         job = self.jobs[key]
         plain = Reason(reason.token, without_pools(reason.text), without_pools(reason.detail))
-        if reason.token in _NO_TYPE:
+        if reason.token == ReasonCode.NO_TYPE:
             plain = no_type(job)
-        if key in self.across and reason.token in _NO_TYPE | _FULL:
+        if key in self.across and (reason.token in SHORT_OF_GPUS or reason.token == ReasonCode.NO_TYPE):
             return _starts_across(self.across[key])
         if key not in self.waiting:
-            fixed = job.gpu_ids and job.restartable and reason.token in ("rigid", "not_resizable")
+            fixed = job.gpu_ids and job.restartable and reason.token in (ReasonCode.RIGID, ReasonCode.NOT_RESIZABLE)
             return self._kept(job) if fixed and self.pools.stays_in(job) is None else plain
-        if reason.token in _OTHER_CAUSES:
+        if reason.token in NOT_OF_POOLS:
             return plain
         known = self._too_small(job) or self._runs_into(job, reason.token)
         return known or self._in_no_pool_alone(job) or self._full(job, plain) or plain
@@ -101,7 +80,7 @@ class PartitionReasons:
         text = (
             f"Not all of its GPUs are where it could be given new ones, so it keeps its {len(job.gpu_ids)} as they are."
         )
-        return Reason("outside_partition", text, {"partition": job.partition})
+        return Reason(ReasonCode.OUTSIDE_PARTITION, text, {"partition": job.partition})
 
     def _too_small(self, job: Job) -> Reason | None:
         """Its partition never has so many GPUs that can run it."""
@@ -114,13 +93,13 @@ class PartitionReasons:
         if job.constraint:
             there = f"Nodes with {job.constraint} (its constraint) have at most {counted(most, 'GPU')} of a type"
             text = f"{there} that it may use, and it needs {job.min_gpus}; it can never start."
-            return Reason("never", text, detail)
+            return Reason(ReasonCode.NEVER, text, detail)
         if not self.snapshot.partitions or max(self._gpus(self.pools.every).values(), default=0) < job.min_gpus:
             return no_type(job)
         where = f"Partition {job.partition} has" if job.partition else "Nodes outside the partitions have"
         there = f"{where} at most {counted(most, 'GPU')} of a type that it may use"
         text = f"{there} and it needs {job.min_gpus}; it can never start."
-        return Reason("partition_too_small", text, detail)
+        return Reason(ReasonCode.PARTITION_TOO_SMALL, text, detail)
 
     def _gpus(self, pools: Iterable[Pool]) -> dict[str, int]:
         sums: dict[str, int] = {}
@@ -133,7 +112,7 @@ class PartitionReasons:
         barred = {pool: pool.barred_by(job, self.snapshot.now) for pool in self.pools.usable(job)}
         rest = self._gpus(pool for pool, window in barred.items() if window is None)
         all_barred = any(barred.values()) and max(rest.values(), default=0) < job.min_gpus
-        if not all_barred and token not in _FULL:
+        if not all_barred and token not in SHORT_OF_GPUS:
             return None
         windows = [
             (window, pool) for pool, window in barred.items() if window and (all_barred or self._fits(job, pool))
@@ -174,7 +153,7 @@ class PartitionReasons:
             f"{kind} that it needs. On all that it may use {free} of {most} are free; it starts when {job.min_gpus} "
             "are, and none are kept free for it until then."
         )
-        return Reason("across_pools", text, {"needs": job.min_gpus, "type": kind, "free": free, "gpus": most})
+        return Reason(ReasonCode.ACROSS_POOLS, text, {"needs": job.min_gpus, "type": kind, "free": free, "gpus": most})
 
     def _free(self, mine: Iterable[Pool]) -> int:
         return sum(max(0, self.free.get(pool.name, 0)) for pool in mine)
@@ -182,7 +161,7 @@ class PartitionReasons:
     def _full(self, job: Job, reason: Reason) -> Reason | None:
         if (
             not (job.partition or job.constraint)
-            or reason.token not in _FULL
+            or reason.token not in SHORT_OF_GPUS
             or len(self.pools.usable(job)) == len(self.pools.every)
         ):
             return None
@@ -195,4 +174,4 @@ class PartitionReasons:
             there = f"Nodes with {job.constraint} (its constraint) have {free} of their {counted(most, 'GPU')} free"
         text = f"{there} and it needs {job.min_gpus}. {reason.text}"
         detail = {"needs": job.min_gpus, **reason.detail, "partition": job.partition, "free": free}
-        return Reason("partition_full", text, detail)
+        return Reason(ReasonCode.PARTITION_FULL, text, detail)

@@ -12,6 +12,7 @@ from scheduling.capacity.free_capacity import gpu_memory, host_memory, processor
 from scheduling.capacity.memo import ClusterIndex, cluster_index
 from scheduling.capacity.node_pools import Pools
 from scheduling.domain import Job, Node, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -59,13 +60,13 @@ class _Part:
         if not allowed:
             has = ", ".join(f"{there.total[name]} {name}" for name in there.types) or "no accelerators"
             text = f"It asks for {' or '.join(job.types) or 'accelerators'} and this cluster has {has}: never."
-            return Reason("never", text, detail)
+            return Reason(ReasonCode.NEVER, text, detail)
         if job.curves and not any(name in job.curves for name in allowed):
             text = (
                 f"Nothing is known of its throughput on {' or '.join(allowed)}, only on "
                 f"{', '.join(sorted(job.curves))}: it is not started where it may not be able to run."
             )
-            return Reason("no_profile", text, detail)
+            return Reason(ReasonCode.NO_PROFILE, text, detail)
         spans = self._whole.spans(job)
         if not spans:
             return self._too_large(job, allowed) or self._too_many(job, allowed)
@@ -88,7 +89,7 @@ class _Part:
             return None
         text = f"{bounds.says}, and it needs at least {job.min_gpus} GPUs"
         text += f", where so many have {most}: it never starts." if most < job.min_gpus else ": it never starts."
-        return Reason("never", text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
+        return Reason(ReasonCode.NEVER, text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
     def _too_large(self, job: Job, types: list[str]) -> Reason | None:
         """It asks for more of a node than any of these has."""
@@ -106,7 +107,7 @@ class _Part:
         ]
         text = "; ".join(f"it asks for {one}" for one in short) or "no node that it may use has all that it asks for"
         detail = {"cpu_milli": job.cpu_milli, "memory_mib": job.memory_mib, "gpu_memory_mib": job.gpu_memory_mib}
-        return Reason("never", f"{text[0].upper()}{text[1:]}: it never starts.", detail)
+        return Reason(ReasonCode.NEVER, f"{text[0].upper()}{text[1:]}: it never starts.", detail)
 
     def _too_few(self, job: Job, types: list[str]) -> Reason | None:
         """Of the nodes that have what it asks for of each."""
@@ -120,7 +121,7 @@ class _Part:
             f"It needs at least {job.min_gpus} {_TIMES} {' or '.join(types)}{where}, and nodes with what it asks for "
             f"of each have {most}{_of_one(types)}, drained and lost ones included: it never starts."
         )
-        return Reason("never", text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
+        return Reason(ReasonCode.NEVER, text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
     def _too_many(self, job: Job, allowed: list[str]) -> Reason:
         reach = self._whole.total if self._whole.multi_node else self._whole.largest
@@ -130,7 +131,7 @@ class _Part:
             f"It needs at least {job.min_gpus} {_TIMES} {' or '.join(allowed)}{where} and there are {most}"
             f"{_of_one(allowed)}, drained and lost nodes included: it never starts."
         )
-        return Reason("never", text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
+        return Reason(ReasonCode.NEVER, text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
     def _away(self, job: Job, needs: int, types: list[str]) -> Reason | None:
         """It would fit if nodes that are drained, lost or withheld were back."""
@@ -145,7 +146,7 @@ class _Part:
             f"It needs at least {needs} {_TIMES} {' or '.join(types)} and {left}{_of_one(types)} are in service; "
             f"out of service: {shown}{more}. It starts when enough of them are back."
         )
-        return Reason("node_unavailable", text, {"needs": needs, "nodes": [node.name for node in away[:20]]})
+        return Reason(ReasonCode.NODE_UNAVAILABLE, text, {"needs": needs, "nodes": [node.name for node in away[:20]]})
 
 
 def _of_one(types: list[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from scheduling.domain import Gang, Guarantee, Job, Reason
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import words
 
 
@@ -54,13 +55,13 @@ def _detail(row: Guarantee, **more: object) -> dict[str, object]:
 def reason_reclaimer(taking: ReclaimGrant) -> Reason:
     if not taking.borrowers:
         text = f"{_is_guaranteed(taking.by)}, so it starts on {words(taking.gang)}."
-        return Reason("guaranteed", text, _detail(taking.by))
+        return Reason(ReasonCode.GUARANTEED, text, _detail(taking.by))
     numbers = ", ".join(f"#{job.number}" for job in taking.borrowers)
     text = (
         f"{_is_guaranteed(taking.by)} and takes back what {numbers} had borrowed, "
         f"so it starts on {words(taking.gang)} when they have left."
     )
-    return Reason("reclaims", text, _detail(taking.by))
+    return Reason(ReasonCode.RECLAIMS, text, _detail(taking.by))
 
 
 def reason_reclaimee(taking: ReclaimGrant, after: Gang | None) -> Reason:
@@ -71,7 +72,7 @@ def reason_reclaimee(taking: ReclaimGrant, after: Gang | None) -> Reason:
         f"{how}: {owner(row)} reclaimed {count} of its {row.gpus} guaranteed {_unit(row)}, "
         f"which this job had borrowed, for #{taking.job.number}; {way}."
     )
-    return Reason("reclaimed", text, _detail(row, by=taking.job.id, reclaimed=count))
+    return Reason(ReasonCode.RECLAIMED, text, _detail(row, by=taking.job.id, reclaimed=count))
 
 
 def reason_pending(later: PendingClaim, now: float) -> Reason:
@@ -80,4 +81,4 @@ def reason_pending(later: PendingClaim, now: float) -> Reason:
         f"They are taken back in {max(0.0, later.at - now):.0f} s at the latest."
     )
     more = {"reclaimed_at": later.at, "needs": later.gang.count, "type": later.gang.type}
-    return Reason("reclaiming", text, _detail(later.by, **more))
+    return Reason(ReasonCode.RECLAIMING, text, _detail(later.by, **more))

@@ -8,6 +8,7 @@ from scheduling.capacity.cluster_view import RoundView
 from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import Gang, Job, Reason, Snapshot
 from scheduling.domain.lazy_reasons import LazyReasons
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import words
 from scheduling.engine.time_sharing.shares_ledger import TimeShareState
 
@@ -49,11 +50,11 @@ def reasons_of(
             part += f" (the last valid answer, since {ledger.problem})"
         if key in hands.counts:
             text = f"The policy gives it {part}; in this round it has {words(hands.counts[key])}."
-            return Reason("in_round", text, {"share": share})
+            return Reason(ReasonCode.IN_ROUND, text, {"share": share})
         over = hands.rooms.reason(job, [Gang(kind, job.min_gpus) for kind in field.spans(job)])
         if over is not None:
             return over
         text = f"The policy gives it {part}; others are ahead in this round, which ends in {left_s:.0f} s."
-        return Reason("next_round", text, {"share": share})
+        return Reason(ReasonCode.NEXT_ROUND, text, {"share": share})
 
     return LazyReasons((*ledger.reasons, *field.reasons, *jobs), tell)

@@ -9,6 +9,7 @@ from scheduling.capacity.free_capacity import no_type
 from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import Gang, Job, Reason
 from scheduling.domain.lazy_reasons import LazyReasons
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import words
 
 
@@ -43,16 +44,18 @@ def _planned(field: RoundView, job: Job, gang: Gang, free: Mapping[str, int], bo
     detail = {"relative_throughput": share, "steps_per_s": field.steps_per_s(job, gang)}
     limit = _limit(field, job, gang, free, bound, variance)
     if job.gang is None:
-        return Reason("started", f"Its minimum fits, so it starts on {holds}; {limit}.", detail)
+        return Reason(ReasonCode.STARTED, f"Its minimum fits, so it starts on {holds}; {limit}.", detail)
     if job.gang.type != gang.type:
         text = f"{gang.type} is faster for it by more than a restart costs, so it moves to {holds}; {limit}."
-        return Reason("changed_type", text, detail)
+        return Reason(ReasonCode.CHANGED_TYPE, text, detail)
     if gang.count > job.gang.count:
-        return Reason("grown", f"GPUs were free, so it grows from {job.gang.count} to {holds}; {limit}.", detail)
+        return Reason(
+            ReasonCode.GROWN, f"GPUs were free, so it grows from {job.gang.count} to {holds}; {limit}.", detail
+        )
     if gang.count < job.gang.count:
         text = f"Others gain more from {job.gang.count - gang.count} of its GPUs, so it shrinks to {holds}; {limit}."
-        return Reason("shrunk", text, detail)
-    return Reason("keeps", f"It keeps {holds}; {limit}.", detail)
+        return Reason(ReasonCode.SHRUNK, text, detail)
+    return Reason(ReasonCode.KEEPS, f"It keeps {holds}; {limit}.", detail)
 
 
 def _limit(field: RoundView, job: Job, gang: Gang, free: Mapping[str, int], bound: float, variance: float) -> str:
@@ -85,4 +88,4 @@ def _left_out(field: RoundView, job: Job, ahead: int, rooms: QuotaHeadroom) -> R
     )
     cause = f"{before} too few GPUs" if ahead else "Too few GPUs are free"
     text = f"{cause}; this one needs at least {words(Gang(name, span.low))} and starts when they are free."
-    return Reason("no_room", text, {"type": name, "needs": span.low})
+    return Reason(ReasonCode.NO_ROOM, text, {"type": name, "needs": span.low})

@@ -28,6 +28,7 @@ from scheduling.capacity.cluster_view import RoundView, SizeRange, pinned_gangs,
 from scheduling.capacity.free_capacity import no_type
 from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import words
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities
@@ -290,7 +291,7 @@ class _Hands:
         gang = self.counts.get(job.id)
         if gang is not None:
             text = f"Of the jobs here it is among those that end soonest for what they hold, so it has {words(gang)}."
-            return Reason("ends_soon", text, {"weight": self.weights[job.id]})
+            return Reason(ReasonCode.ENDS_SOON, text, {"weight": self.weights[job.id]})
         spans = self.field.spans(job)
         if not spans:
             return no_type(job)
@@ -301,4 +302,4 @@ class _Hands:
             "Jobs that end sooner for the GPUs they hold, or have been slowed down more, are ahead; "
             "it counts more the longer it waits for its length."
         )
-        return Reason("others_end_sooner", text, {"weight": self.weights[job.id]})
+        return Reason(ReasonCode.OTHERS_END_SOONER, text, {"weight": self.weights[job.id]})

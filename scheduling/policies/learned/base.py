@@ -23,11 +23,12 @@ from pydantic import Field, field_validator
 from scheduling.capacity.cluster_view import RoundView
 from scheduling.capacity.node_capacity import Demand, Ints, NodeCapacity
 from scheduling.domain import WHOLE, Allocation, Job, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import counted, span
 from scheduling.errors import InvalidInput
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities, Needs
-from scheduling.policies.learned.colocation import HELD_BACK, ColocationSearch, held_back
+from scheduling.policies.learned.colocation import ColocationSearch, held_back
 from scheduling.policies.learned.images import MOST_OVERSUBSCRIPTION, MOST_WORTH, Bounds, Profile, Sight
 from scheduling.policies.learned.network import Model, load
 from scheduling.policies.learned.starvation import Reservation, Waiting, is_part, reserve_for_starved
@@ -35,7 +36,6 @@ from scheduling.policies.packing.base import PackingPolicy, Planned
 
 MODELS = Path(__file__).parent / "models"
 #: Why the one waits for whom GPUs are kept, and those who would have room there.
-KEPT_FOR, KEPT_FROM = "kept_for", "kept_from"
 
 
 class Parameters(BaseParameters):
@@ -104,7 +104,10 @@ class LearnedPolicy(PackingPolicy):
         found = super().allocate(snapshot)
         parts = {job.id for job in snapshot.jobs if job.gpu_milli < WHOLE}
         # What is kept for whole GPUs changes only as jobs end.
-        if not any(r.token == HELD_BACK or (r.token == KEPT_FOR and key in parts) for key, r in found.reasons.items()):
+        if not any(
+            r.token == ReasonCode.HELD_BACK or (r.token == ReasonCode.KEPT_FOR and key in parts)
+            for key, r in found.reasons.items()
+        ):
             return found
         # Moments that all rounds agree on, so that wakes do not add up.
         every = self.parameters.look_again_s
@@ -157,7 +160,7 @@ class LearnedPolicy(PackingPolicy):
         what, waited = f"{counted(len(kept.gpus), 'GPU')} of {node}", span(first.waited_s(now))
         when = f", to be empty in about {span(kept.empty_in_s)}" if 0 < kept.empty_in_s < math.inf else ""
         text = f"It has waited for {waited}, so nobody else is given {what}{when}."
-        reasons = {first.job.id: Reason(KEPT_FOR, text, {"node": node})}
+        reasons = {first.job.id: Reason(ReasonCode.KEPT_FOR, text, {"node": node})}
         # What goes to whole GPUs afterwards is in nobody's way for being kept.
         given, without = dict(found), yard.copy()
         for one in queue:
@@ -171,7 +174,7 @@ class LearnedPolicy(PackingPolicy):
         left = [one for one in queue if one.job.id not in given and one is not first]
         barred = {d for d in {one.demand for one in left} if not len(after.fitting(d)) and len(without.fitting(d))}
         reasons |= {
-            one.job.id: Reason(KEPT_FROM, f"{text}{then}.", {"node": node, "by": first.job.id})
+            one.job.id: Reason(ReasonCode.KEPT_FROM, f"{text}{then}.", {"node": node, "by": first.job.id})
             for one in left
             if one.demand in barred
         }

@@ -10,6 +10,7 @@ import numpy as np
 
 from scheduling.capacity.node_capacity import UNBOUNDED, Demand, NodeCapacity
 from scheduling.domain import WHOLE, Job, Node, Reason
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import span
 from scheduling.policies.learned.images import (
     Choices,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from scheduling.policies.learned.base import LearnedPolicy
 
 #: Why a part waits that the network, or what jobs are expected to use, keeps off GPUs with room for what it asks for.
-HELD_BACK = "held_back"
 #: GPUs that are looked at in a round: those that are shared first; and so many of these are the emptiest of all.
 _MOST_DEVICES, _EMPTIEST = 128, 32
 #: Of those that wait, whose mean length is taken.
@@ -198,7 +198,7 @@ class ColocationSearch:
 
 
 def held_back(text: str, look_again_s: float, **detail: Any) -> Reason:
-    return Reason(HELD_BACK, f"{text} It is looked at again within {look_again_s:g} s.", detail)
+    return Reason(ReasonCode.HELD_BACK, f"{text} It is looked at again within {look_again_s:g} s.", detail)
 
 
 def _names(jobs: Sequence[Job]) -> str:

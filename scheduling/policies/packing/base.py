@@ -14,10 +14,11 @@ import numpy as np
 from pydantic import Field
 
 from scheduling.capacity.cluster_view import RoundView, view
-from scheduling.capacity.free_capacity import TOO_LARGE, gpu_memory, host_memory, no_type, processors, size
+from scheduling.capacity.free_capacity import gpu_memory, host_memory, no_type, processors, size
 from scheduling.capacity.node_capacity import Demand, Ints, Mask, NodeCapacity
 from scheduling.capacity.quota_headroom import QuotaHeadroom
 from scheduling.domain import WHOLE, Allocation, Gang, Job, Reason, Snapshot, plain_type
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import words
 from scheduling.errors import SolverError
 from scheduling.policies.base import Parameters as BaseParameters
@@ -84,7 +85,7 @@ class PackingPolicy(ABC):
         for job in sorted(queue, key=lambda job: job.id not in planned.gpus):
             if ahead is not None:
                 text = f"#{ahead.number} is ahead and does not fit yet; this job starts after it."
-                round_.reasons[job.id] = Reason("behind", text, {"by": ahead.id})
+                round_.reasons[job.id] = Reason(ReasonCode.BEHIND, text, {"by": ahead.id})
                 continue
             for demand in round_.wanted(job):
                 if demand in round_.failed:
@@ -152,7 +153,9 @@ class _Round:
         self._demands: dict[str, list[Demand]] = {}
         self.failed: dict[Demand, Reason] = {}  # in this round there only gets less room
         for job in field.running:
-            self.reasons[job.id] = Reason("keeps", "This policy never moves a job; it keeps its GPUs to its end.")
+            self.reasons[job.id] = Reason(
+                ReasonCode.KEEPS, "This policy never moves a job; it keeps its GPUs to its end."
+            )
             if job.gang is not None:
                 self.rooms.book(job, job.gang)
 
@@ -180,7 +183,9 @@ class _Round:
         self.rooms.book(job, gang)
         self.placements[job.id] = gpus
         where = node.name if set(gpus) <= set(node.gpu_ids) else "several nodes"
-        self.reasons[job.id] = Reason("started", f"There is room on {where}, so it starts there on {part(job, gang)}.")
+        self.reasons[job.id] = Reason(
+            ReasonCode.STARTED, f"There is room on {where}, so it starts there on {part(job, gang)}."
+        )
 
     def explain(self, job: Job) -> bool:
         """Why it waits; whether it is for room."""
@@ -196,7 +201,7 @@ class _Round:
     def _short(self, job: Job) -> Reason:
         """Of its least gang, of those that some node is large enough for."""
         reasons = [self.failed[demand] for demand in self.wanted(job)]
-        return next((reason for reason in reasons if reason.token != TOO_LARGE), reasons[0])
+        return next((reason for reason in reasons if reason.token != ReasonCode.TOO_LARGE), reasons[0])
 
 
 def remembered(snapshot: Snapshot) -> Mapping[str, Any]:
@@ -225,7 +230,7 @@ def no_room(yard: NodeCapacity, demand: Demand) -> Reason:
     large = rows & yard.holds_when_empty(demand)
     if not large.any():
         text = f"No node with a {gpu} that it may use now has as many processors, or as much memory, as it asks for."
-        return Reason(TOO_LARGE, text, {"types": list(dict.fromkeys(map(plain_type, mine)))})
+        return Reason(ReasonCode.TOO_LARGE, text, {"types": list(dict.fromkeys(map(plain_type, mine)))})
     if several and yard.size[large].max() < demand.count:
         return _no_room_across(yard, demand, large, gpu)
     detail = {"gpus": demand.count, "gpu_milli": demand.milli, "gpu_memory_mib": demand.gpu_memory}
@@ -237,7 +242,7 @@ def no_room(yard: NodeCapacity, demand: Demand) -> Reason:
             if several or demand.milli == WHOLE
             else f"No {gpu} has {demand.milli / 10:g} % free."
         )
-        return Reason("resources", text, detail)
+        return Reason(ReasonCode.RESOURCES, text, detail)
     free &= (free.sum(axis=1) >= demand.count)[:, None]
     enough = free & (yard.gpu_memory >= demand.gpu_memory)
     if not (enough.sum(axis=1) >= demand.count).any():
@@ -245,7 +250,7 @@ def no_room(yard: NodeCapacity, demand: Demand) -> Reason:
         most, node = size(int(yard.gpu_memory[row, column])), yard.nodes[int(row)].name
         takes = gpu_memory(demand.gpu_memory)
         text = f"Where {what} is free it takes {takes}, and at most {most} of it is left, on {node}."
-        return Reason("resources", text, detail)
+        return Reason(ReasonCode.RESOURCES, text, detail)
     nodes = enough.sum(axis=1) >= demand.count
     short = [
         f"{name(int(left[nodes].max()))} where it asks for {name(wanted)}"
@@ -257,7 +262,7 @@ def no_room(yard: NodeCapacity, demand: Demand) -> Reason:
         if short
         else (f"No node with {what} free has both the processors and the memory that it asks for.")
     )
-    return Reason("resources", text, detail | {"cpu_milli": demand.cpu, "memory_mib": demand.memory})
+    return Reason(ReasonCode.RESOURCES, text, detail | {"cpu_milli": demand.cpu, "memory_mib": demand.memory})
 
 
 def _no_room_across(yard: NodeCapacity, demand: Demand, large: Mask, gpu: str) -> Reason:
@@ -268,10 +273,10 @@ def _no_room_across(yard: NodeCapacity, demand: Demand, large: Mask, gpu: str) -
         or max(yard.size[large & (yard.kind == kind)].sum() for kind in range(len(yard.types))) < demand.count
     ):
         text = f"No node that has what it asks for of each has {what}, nor have they together."
-        return Reason(TOO_LARGE, text, {"gpus": demand.count})
+        return Reason(ReasonCode.TOO_LARGE, text, {"gpus": demand.count})
     beside = " with the processors and the memory that it asks for of each" if demand.cpu or demand.memory else ""
     ready = large & (yard.cpu >= demand.cpu) & (yard.memory >= demand.memory)
     free = yard.devices(demand).sum(axis=1)
     most = max(int(free[ready & (yard.kind == kind)].sum()) for kind in range(len(yard.types)))
     text = f"It needs {what} over several nodes, and nodes{beside} have {most} of one type free."
-    return Reason("resources", text, {"gpus": demand.count, "free": most})
+    return Reason(ReasonCode.RESOURCES, text, {"gpus": demand.count, "free": most})

@@ -19,6 +19,7 @@ from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.capacity.memo import cluster_index
 from scheduling.capacity.release_timetable import Timetable
 from scheduling.domain import WHOLE, Gang, Job, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import span, words
 from scheduling.lifecycle import TRAINING
 
@@ -192,12 +193,12 @@ class Backfill:
     def _started(self, first: Job | None, slot: Slot) -> Reason:
         if first is None:
             text = f"It has the highest priority of those that wait, so it starts on {words(slot.gang)}."
-            return Reason("started", text)
+            return Reason(ReasonCode.STARTED, text)
         text = (
             f"It fits beside what is reserved for #{first.number}, whose start it does not delay, "
             f"so it starts on {words(slot.gang)}."
         )
-        return Reason("backfilled", text, {"by": first.id})
+        return Reason(ReasonCode.BACKFILLED, text, {"by": first.id})
 
     def _waits(self, slot: Slot) -> Reason:
         free = self.stock.free[slot.gang.type]
@@ -209,16 +210,16 @@ class Backfill:
             f"It is next: {missing} more {slot.gang.type} {'has' if missing == 1 else 'have'} to become free for "
             f"{words(slot.gang)}, expected in {wait}{end}."
         )
-        return Reason("resources", text, self._detail(slot, whose, missing=missing))
+        return Reason(ReasonCode.RESOURCES, text, self._detail(slot, whose, missing=missing))
 
     def behind(self, key: str) -> Reason:
         first, slot = self.waits_behind[key]
         text = f"#{first.number} and others of higher priority are ahead"
         if slot is None:
-            return Reason("priority", f"{text}; this one starts after them.", {"by": first.id})
+            return Reason(ReasonCode.PRIORITY, f"{text}; this one starts after them.", {"by": first.id})
         whose = self.freed_by(slot) if self.kind == "conservative" else None
         text += f"; without delaying them it can start in {span(slot.at - self.snapshot.now)}."
-        return Reason("priority", text, self._detail(slot, whose) | {"by": first.id})
+        return Reason(ReasonCode.PRIORITY, text, self._detail(slot, whose) | {"by": first.id})
 
     def _detail(self, slot: Slot, whose: Job | None, **more: int) -> dict[str, object]:
         detail: dict[str, object] = {"expected_start_at": slot.at, "type": slot.gang.type, "needs": slot.gang.count}

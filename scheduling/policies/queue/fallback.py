@@ -5,13 +5,14 @@ from __future__ import annotations
 from scheduling.capacity.cluster_view import view
 from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.domain import Allocation, Gang, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import words
 
 
 def start_minimums(snapshot: Snapshot, why: str) -> Allocation:
     field = view(snapshot)
     stock = FreeCapacity(snapshot, field)
-    kept = Reason("solver_failed", f"This round has no new split because {why}; the job keeps its GPUs.")
+    kept = Reason(ReasonCode.SOLVER_FAILED, f"This round has no new split because {why}; the job keeps its GPUs.")
     reasons = field.reasons | {job.id: kept for job in field.running}
     for job in field.queued:
         needs = {name: span.low for name, span in field.spans(job).items()}
@@ -23,5 +24,5 @@ def start_minimums(snapshot: Snapshot, why: str) -> Allocation:
             continue
         stock.give(job, gang)
         text = f"This round has no full plan because {why}; the job starts on its minimum, {words(gang)}."
-        reasons[job.id] = Reason("solver_failed", text)
+        reasons[job.id] = Reason(ReasonCode.SOLVER_FAILED, text)
     return Allocation(counts=stock.counts, reasons=reasons, figures={"solver_failed": 1.0})

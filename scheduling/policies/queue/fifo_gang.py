@@ -15,6 +15,7 @@ from pydantic import Field
 from scheduling.capacity.cluster_view import RoundView, view
 from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import words
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities
@@ -45,7 +46,7 @@ class FifoGang:
             first = waits.get(job.partition)
             if first is not None:
                 text = f"#{first.number} is ahead and does not fit yet; this job starts after it."
-                reasons[job.id] = Reason("behind", text, {"by": first.id})
+                reasons[job.id] = Reason(ReasonCode.BEHIND, text, {"by": first.id})
                 continue
             sizes = self.start_sizes(field, job)
             over = stock.over_limit(job, sizes)
@@ -60,9 +61,9 @@ class FifoGang:
                 continue
             stock.give(job, gang)
             text = f"All before it have started and enough GPUs were free, so it starts on {words(gang)}."
-            reasons[job.id] = Reason("started", text)
+            reasons[job.id] = Reason(ReasonCode.STARTED, text)
         for job in field.running:
-            reasons[job.id] = Reason("keeps", "This policy never resizes a job; it keeps its GPUs to its end.")
+            reasons[job.id] = Reason(ReasonCode.KEEPS, "This policy never resizes a job; it keeps its GPUs to its end.")
         return Allocation(counts=stock.counts, reasons=reasons, figures={"free_gpus": float(sum(stock.free.values()))})
 
     def start_sizes(self, field: RoundView, job: Job) -> dict[str, int]:

@@ -16,6 +16,7 @@ from scheduling.capacity.cluster_view import RoundView, view
 from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.lazy_reasons import LazyReasons
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.queue.backfill import Backfill, Kind
@@ -143,7 +144,7 @@ class Multifactor:
         )
         filling.run([job for job in looked if job.id not in out])
         known = {**field.reasons, **filling.reasons, **out, **_beyond(rest, self.parameters.backfill_depth)}
-        keeps = Reason("keeps", "It keeps its GPUs to its end, unless a higher level of service needs them.")
+        keeps = Reason(ReasonCode.KEEPS, "It keeps its GPUs to its end, unless a higher level of service needs them.")
         known |= dict.fromkeys((job.id for job in field.running), keeps)
         behind = filling.waits_behind
         reasons = LazyReasons((*known, *behind), lambda key: filling.behind(key) if key in behind else known[key])
@@ -168,4 +169,4 @@ class Multifactor:
 
 def _beyond(jobs: list[Job], depth: int) -> dict[str, Reason]:
     text = f"{depth:,} jobs of higher priority wait, and a round looks at no more; its turn comes as they start."
-    return {job.id: Reason("priority", text) for job in jobs}
+    return {job.id: Reason(ReasonCode.PRIORITY, text) for job in jobs}

@@ -10,13 +10,13 @@ from scheduling.capacity.cluster_view import RoundView
 from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.capacity.guarantee_usage import GuaranteeUsage
 from scheduling.domain import Gang, Job, Qos, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import words
 from scheduling.lifecycle import State
 
 #: (place in the order of priority, priority)
 Rank = Mapping[str, tuple[int, int]]
 #: What these are told.
-PREEMPTED = "preempted"
 
 
 def make_room(
@@ -91,4 +91,4 @@ def _put_out(victim: Job, job: Job, gang: Gang, levels: Mapping[str, Qos]) -> Re
     ends = levels[victim.qos].cancelled_when_put_out
     then = f"jobs of level {victim.qos} are then cancelled" if ends else "this job is checkpointed and queued again"
     text = f"#{job.number} of level {job.qos} needs {words(gang)}; {then}."
-    return Reason(PREEMPTED, text, {"by": job.id, "qos": job.qos} | ({"mode": "cancel"} if ends else {}))
+    return Reason(ReasonCode.PREEMPTED, text, {"by": job.id, "qos": job.qos} | ({"mode": "cancel"} if ends else {}))

@@ -15,6 +15,7 @@ from scheduling.capacity.cluster_view import RoundView, view
 from scheduling.capacity.free_capacity import FreeCapacity, no_type
 from scheduling.domain import Allocation, Gang, Job, Reason, Snapshot
 from scheduling.domain.lazy_reasons import LazyReasons
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import counted, words
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities
@@ -52,9 +53,11 @@ class StaticPartition:
             slots[gang.type] -= 1
             stock.give(job, gang)
             text = f"A slot of {counted(self.parameters.n, 'GPU')} was free, so it starts on {words(gang)}."
-            reasons[job.id] = Reason("started", text)
+            reasons[job.id] = Reason(ReasonCode.STARTED, text)
         for job in field.running:
-            reasons[job.id] = Reason("keeps", "Slots are fixed under this policy; it keeps its GPUs to its end.")
+            reasons[job.id] = Reason(
+                ReasonCode.KEEPS, "Slots are fixed under this policy; it keeps its GPUs to its end."
+            )
         figures = {"free_slots": float(sum(slots.values())), "free_gpus": float(sum(stock.free.values()))}
 
         def tell(key: str) -> Reason:
@@ -98,7 +101,7 @@ class StaticPartition:
         least = min(span.low for span in spans.values())
         if least > n:
             text = f"A slot has {counted(n, 'GPU')} and it needs at least {least}; it never starts until slots grow."
-            return Reason("slot_too_small", text, {"slot": n, "needs": least})
+            return Reason(ReasonCode.SLOT_TOO_SMALL, text, {"slot": n, "needs": least})
         over = stock.over_limit(job, self.start_sizes(field, job))
         text = f"Every slot of {counted(n, 'GPU')} is taken; it starts when a job ends."
-        return over or Reason("no_slot", text, {"slot": n})
+        return over or Reason(ReasonCode.NO_SLOT, text, {"slot": n})

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from scheduling.domain import Allocation, Job, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.min_cost import MinCost
 from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, optimise
@@ -91,4 +92,4 @@ def _lateness(job: Job, steps_per_s: float, now: float) -> Reason | None:
         return None
     how = f"about {late_s:.0f} s late at the speed it is given" if late_s is not None else "not served for now"
     text = f"Its deadline cannot be met together with the others: it would be {how}."
-    return Reason("deadline_missed", text, {"late_s": late_s})
+    return Reason(ReasonCode.DEADLINE_MISSED, text, {"late_s": late_s})

@@ -123,7 +123,7 @@ SILENCE = timeouts.FETCHING_SILENCE
     ("columns", "ended"),
     [
         ({}, True),
-        ({"reason_token": acceptance.PREPARING}, False),
+        ({"reason_token": "PREPARING"}, False),
         ({"fetching": "3 of 9 GB", "heard": SILENCE}, False),
         ({"fetching": "3 of 9 GB", "heard": SILENCE + SECOND}, True),
         ({"fetching": "", "heard": SECOND}, True),

@@ -100,13 +100,13 @@ def test_why_a_job_is_held_is_cut_to_what_is_kept(world: World) -> None:
     suspend.place_hold(job, world.run(job), kind=HoldKind.COST, actor=None, text=text, now=timezone.now())
     assert Job.objects.get(pk=job.pk).hold_text == "x" * 300
     run = world.run(job)
-    assert (run.reason_token, run.reason_text, run.reason_detail) == (suspend.HELD, text, {})
+    assert (run.reason_token, run.reason_text, run.reason_detail) == ("HELD", text, {})
 
 
 def test_a_held_job_that_stops_says_that_it_is_held(world: World, job: Job) -> None:
     hold_job(actor=world.user, job=job)
     run = world.run(job)
-    assert (State(run.state), run.reason_token) == (State.CHECKPOINTING, suspend.HELD)
+    assert (State(run.state), run.reason_token) == (State.CHECKPOINTING, "HELD")
     assert run.reason_text != f"#{job.number} {job.name} writes a checkpoint and stops"
 
 
@@ -114,7 +114,7 @@ def test_what_leaves_already_is_held_and_asked_once(world: World, job: Job) -> N
     commit(world, [change(job, "rescale", [gpu_ids()[1]])])
     hold_job(actor=world.user, job=job)
     run = world.run(job)
-    assert (State(run.state), run.reason_token, world.gpus(job)) == (State.CHECKPOINTING, suspend.HELD, 0)
+    assert (State(run.state), run.reason_token, world.gpus(job)) == (State.CHECKPOINTING, "HELD", 0)
     assert Command.objects.filter(run=run, verb=Command.Verb.CHECKPOINT_AND_STOP).count() == 1
     assert world.open_commands() >= {(Command.Verb.CHECKPOINT_AND_STOP, 1)}
     world.gone(job)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Entity, Guarantee, Job, Node, Plan, Qos, Snapshot, Window
-from scheduling.engine.constraints.host_resources import NO_HOST
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.rounds import plan_round
 from scheduling.forecast.feasibility import Reach
 from scheduling.policies import POLICIES, load_policy
@@ -75,7 +75,7 @@ def test_whoever_fits_no_node_waits_and_holds_up_nobody(name: str) -> None:
         assert reason.token == "no_layout"
         assert "with the processors and memory that it asks for" in reason.text
     else:
-        assert reason.token == NO_HOST
+        assert reason.token == ReasonCode.NO_HOST
         assert "40 GiB of host memory on each node, and no node with GPUs for it now has as much free" in reason.text
 
 

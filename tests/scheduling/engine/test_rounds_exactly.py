@@ -10,6 +10,7 @@ import pytest
 
 from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, Node, Plan, Qos, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine import rounds
 from scheduling.engine.reclaim.reclaim import CLAIMS
 from scheduling.errors import SolverError
@@ -17,7 +18,6 @@ from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.base import Parameters
 from scheduling.policies.capabilities import Answer, Capabilities
-from scheduling.policies.queue.preemption import PREEMPTED
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 GPU = "titan_xp"
@@ -192,20 +192,24 @@ def test_who_is_put_out_though_it_is_not_resized_is_planned_without() -> None:
 
     def answer(snapshot: Snapshot) -> Allocation:
         there = {job.id for job in snapshot.jobs}
-        reasons = {fixed.id: Reason(PREEMPTED, "Put out."), keeps.id: Reason("other", "x")} if fixed.id in there else {}
+        reasons = (
+            {fixed.id: Reason(ReasonCode.PREEMPTED, "Put out."), keeps.id: Reason("other", "x")}
+            if fixed.id in there
+            else {}
+        )
         given = {starts.id: Gang(GPU, 2)} if fixed.id not in there else {}
         return Allocation(counts=given, reasons=reasons)
 
     policy = Answering(answer)
     plan = plan_round(make_snapshot(fixed, keeps, starts, nodes=3), policy)
     assert moved(plan) == {fixed.id: (), starts.id: (0, 1)}
-    assert plan.reasons[fixed.id].token == PREEMPTED
+    assert plan.reasons[fixed.id].token == ReasonCode.PREEMPTED
     assert len(policy.seen) == 2
 
 
 def test_who_can_be_resized_is_not_planned_without() -> None:
     runs = make_job(holds=(0, 1))
-    policy = Answering(Allocation(counts={}, reasons={runs.id: Reason(PREEMPTED, "Put out.")}))
+    policy = Answering(Allocation(counts={}, reasons={runs.id: Reason(ReasonCode.PREEMPTED, "Put out.")}))
     plan = plan_round(make_snapshot(runs), policy)
     assert (moved(plan), len(policy.seen)) == ({runs.id: ()}, 1)
 
@@ -411,7 +415,7 @@ def test_a_level_of_service_that_is_put_out_is_told_which() -> None:
     high = make_job(gpus=2, qos="high")
     plan = plan_round(make_snapshot(low, high, nodes=2, qos=levels), load_policy("multifactor"))
     assert moved(plan) == {low.id: (), high.id: (0, 1)}
-    assert plan.reasons[low.id].token == PREEMPTED
+    assert plan.reasons[low.id].token == ReasonCode.PREEMPTED
 
 
 # Limits at the end -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from scheduling.cases.case_file import Case, read_case, snapshot_of
 from scheduling.domain import Allocation, Reason
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.errors import SchedulingError, SolverError
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.capabilities import Needs
@@ -82,7 +83,7 @@ def _left_out(case: Case, answer: Allocation, name: str) -> Mapping[str, Reason]
     served = {job for key in answer.shares or {} for job in key}
     text = "The policy gives it no time for now"
     text += ": others are better value for the money." if _is_priced(name) else "."
-    return {key: Reason("no_share", text) for job in case.jobs if (key := str(job.job_id)) not in served}
+    return {key: Reason(ReasonCode.NO_SHARE, text) for job in case.jobs if (key := str(job.job_id)) not in served}
 
 
 def _is_priced(name: str) -> bool:

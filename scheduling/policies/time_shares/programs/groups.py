@@ -17,6 +17,7 @@ import numpy as np
 from scheduling.capacity.cluster_view import queue_of
 from scheduling.capacity.memo import cluster_index
 from scheduling.domain import Curve, Job, Reason, Snapshot
+from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import counted
 from scheduling.lifecycle import State
 from scheduling.solvers.lp import INFINITY, Floats, Ints, LinearProgram
@@ -238,20 +239,20 @@ def participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
     for job in queue:
         if job.state is State.WAITING_FOR_INITIAL_CONTACT:
             text = "The executor has not accepted the job yet; it queues once it has."
-            absent[job.id] = Reason("waits_for_contact", text)
+            absent[job.id] = Reason(ReasonCode.WAITS_FOR_CONTACT, text)
         elif job.held:
-            absent[job.id] = Reason("held", "The job is held; it queues again when released.")
+            absent[job.id] = Reason(ReasonCode.ON_HOLD_SHARES, "The job is held; it queues again when released.")
         elif job.waits_for and not job.gpu_ids:
-            absent[job.id] = Reason("dependency", job.waits_for)
+            absent[job.id] = Reason(ReasonCode.DEPENDENCY, job.waits_for)
         elif job.gpu_ids and not job.restartable:
             text = f"The job cannot checkpoint, so it keeps its {counted(len(job.gpu_ids), 'GPU')} to its end."
-            absent[job.id] = Reason("rigid", text)
+            absent[job.id] = Reason(ReasonCode.RIGID, text)
         elif job.gpu_ids and not job.resizable:
             text = f"It keeps its {counted(len(job.gpu_ids), 'GPU')}: not all are where it could be given new ones."
-            absent[job.id] = Reason("not_resizable", text)
+            absent[job.id] = Reason(ReasonCode.NOT_RESIZABLE, text)
         elif job.not_before is not None and job.not_before > snapshot.now:
             text = f"The last attempt failed; the job is tried again in {job.not_before - snapshot.now:.0f} s."
-            absent[job.id] = Reason("back_off", text, {"not_before": job.not_before})
+            absent[job.id] = Reason(ReasonCode.BACK_OFF, text, {"not_before": job.not_before})
         else:
             taking_part.append(job)
     return taking_part, absent
@@ -288,7 +289,7 @@ def steps_per_s(job: Job, kind: str, gpus: int, largest: int) -> float:
 
 def _nowhere(job: Job) -> Reason:
     gpus = f"{job.min_gpus} GPU{'' if job.min_gpus == 1 else 's'}"
-    return Reason("no_type", f"No accelerator type that is not taken for good can run the job on {gpus}.")
+    return Reason(ReasonCode.NO_TYPE, f"No accelerator type that is not taken for good can run the job on {gpus}.")
 
 
 def _pairs(found: Fractions, workloads: list[str], snapshot: Snapshot, threshold: float) -> Columns:
