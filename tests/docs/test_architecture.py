@@ -55,7 +55,7 @@ def test_what_it_names_in_code_is_there() -> None:
 
 
 def test_eight_changes_have_their_files() -> None:
-    _, _, changes = TEXT.partition("## Where do I put ...")
+    _, _, changes = TEXT.partition("## Where do I put a change")
     found = re.split(r"^### ", changes, flags=re.MULTILINE)[1:]
     assert len(found) == 8
     for change in found:
