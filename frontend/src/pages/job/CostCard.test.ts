@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { costMeter } from "./costMeter";
+import { costMeter } from "./CostCard";
 
 test("without a limit and an estimate nothing is measured", () => {
   expect(costMeter(3, null, null)).toBeNull();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { arrayCounts } from "./arrays";
+import { arrayCounts } from "./ArrayRow";
 
 test("an array is counted by state", () => {
   const found = arrayCounts({ succeeded: 3, running: 2, queued: 4, failed: 1 });
