@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Job, Session } from "../api/types";
-import { consequence, outlook, outlookWords, type BulkAction } from "./bulk";
-import { labelPatch } from "./labels";
+import type { BulkAction, Job, Session } from "../api/types";
+import { consequence, labelPatch, outlook, outlookWords } from "./bulk";
 
 const session = (admin = false) => ({ user: { is_admin: admin }, projects: [{ key: "vision", role: "member" }, { key: "speech", role: "viewer" }] }) as unknown as Session;
 let next = 10;

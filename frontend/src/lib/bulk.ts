@@ -1,9 +1,8 @@
-import type { Job, Session } from "../api/types";
+import type { BulkAction, Job, Session } from "../api/types";
 import { allowed } from "./jobActions";
 import { count, integer, money } from "./format";
+import { parsePairs } from "./jobFile";
 import { hasEnded } from "./jobState";
-
-export type BulkAction = "cancel" | "hold" | "release" | "resubmit" | "label";
 
 /** The most that one request changes. */
 export const MOST_AT_ONCE = 1000;
@@ -96,4 +95,9 @@ function cancelled(jobs: Job[]): string {
   const spent = trained.reduce((sum, job) => sum + Number(job.cost.so_far), 0);
   const lost = trained.length === 1 ? "1 has trained: what it did since its last checkpoint is lost unless it can still write one." : `${integer(trained.length)} have trained: what they did since their last checkpoints is lost unless they can still write one.`;
   return `${lost} ${money(spent, trained[0]?.cost.currency ?? "USD")} has been spent. ${again}`;
+}
+
+/** What is sent to add "sweep=7, stage=nightly" and to remove keys; a key that is in both is added. */
+export function labelPatch(add: string, remove: string[]): Record<string, string | null> {
+  return { ...Object.fromEntries(remove.map((key) => [key, null])), ...parsePairs(add, /,/) };
 }

@@ -1,9 +1,9 @@
 import type { JobCost, JobDetail, Metrics } from "../api/types";
 import { duration, gangWords, integer, money, number, percent, THIN, withUnit } from "./format";
+import { MOST_COMPARED } from "./jobActions";
 import { ORDER, type JobFile } from "./jobFile";
 import { meanSpeed } from "./jobView";
 
-export const MOST_COMPARED = 4;
 const NONE = "–";
 
 /** "12,15" as references, each once and only so many. */

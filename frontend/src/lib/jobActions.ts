@@ -2,6 +2,9 @@ import type { Job, JobDetail, Session } from "../api/types";
 import { parsePairs, showPairs, type JobFile } from "./jobFile";
 import { hasEnded } from "./jobState";
 
+/** As many jobs stand side by side. */
+export const MOST_COMPARED = 4;
+
 /** What the signed-in person is shown to do with a job; the portal has the last word. */
 export interface Allowed {
   edit: boolean;

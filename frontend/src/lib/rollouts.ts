@@ -1,5 +1,5 @@
 import type { Guard } from "../api/rolloutHooks";
-import type { Rollout, RolloutIndicators, RolloutLimits, ShadowDecision, ShadowJob } from "../api/types";
+import type { RolloutIndicators, RolloutLimits, ShadowDecision, ShadowJob } from "../api/types";
 import { count, duration, gangWords, integer, number, percent } from "./format";
 
 type Key = keyof RolloutLimits;
@@ -8,11 +8,6 @@ export const INDICATORS: { key: Key; label: string; enough: "waits" | "ended" | 
   { key: "slowdown_variance", label: "Variance of slowdown", enough: "ended", rests: "job that came and went" },
   { key: "utilisation", label: "Utilisation while jobs waited", enough: "samples", rests: "point of time" },
 ];
-
-export const PHASE_WORDS: Record<Rollout["phase"], string> = {
-  shadow: "in the shadow", live: "under guard", kept: "kept", rolled_back: "rolled back", cancelled: "cancelled", superseded: "overtaken",
-};
-export const PHASE_CHIPS: Record<Rollout["phase"], string> = { shadow: "chip acc", live: "chip warn", kept: "chip good", rolled_back: "chip bad", cancelled: "chip", superseded: "chip" };
 
 export function indicator(key: Key, value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";

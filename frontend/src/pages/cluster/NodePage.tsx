@@ -13,7 +13,7 @@ import { useCluster, useLiveJobs } from "../../lib/liveContext";
 import { busyGpus, nodeSentence } from "../../lib/nodePage";
 import { othersGpus, othersWords } from "../../lib/others";
 import { TopBar } from "../../shell/TopBar";
-import { NodeGpus } from "../overview/Accelerators";
+import { NodeGpus } from "../overview/NodeGpus";
 import { CheckPanel } from "./ChecksPanel";
 import { DrainForm } from "./DrainForm";
 import { DrainsPanel } from "./DrainsPanel";

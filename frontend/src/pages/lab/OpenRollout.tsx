@@ -1,7 +1,7 @@
 import { Link } from "react-router";
 import { useOpenRollout } from "../../api/rolloutHooks";
 import { moment } from "../../lib/format";
-import { PHASE_CHIPS, PHASE_WORDS } from "../../lib/rollouts";
+import { PHASE_CHIPS, PHASE_WORDS } from "../../lib/rolloutPhases";
 import { Name } from "../../components/Name";
 
 /** That a policy is on its way into force, and where more is said of it; nothing while none is. */
