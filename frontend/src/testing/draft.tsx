@@ -1,6 +1,6 @@
 import type { ComponentType } from "react";
 import type { Session } from "../api/types";
-import type { JobFile } from "../lib/jobFile";
+import type { JobFile } from "../lib/jobfile/jobFile";
 import type { FieldError } from "../pages/submit/fields";
 import { useDraft, type Draft } from "../pages/submit/useDraft";
 import { TestPage, type Answers } from "./page";

@@ -2,7 +2,7 @@ import type { UseQueryResult } from "@tanstack/react-query";
 import type { JobCost, JobDetail } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { money, number, percent, typeName, withUnit } from "../../lib/format";
-import { hasEnded } from "../../lib/jobState";
+import { hasEnded } from "../../lib/job/jobState";
 import css from "./job.module.css";
 
 /** Parts of the whole width, 0 to 1. */

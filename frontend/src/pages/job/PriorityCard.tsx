@@ -2,7 +2,7 @@ import { lazy, Suspense } from "react";
 import type { JobPriority } from "../../api/types";
 import { Panel, Skeleton } from "../../components/Panel";
 import { count, integer, moment } from "../../lib/format";
-import { heapOf } from "../../lib/priority";
+import { heapOf } from "../../lib/job/priority";
 import { PriorityBar, PriorityParts } from "../shares/PriorityBar";
 import css from "./job.module.css";
 

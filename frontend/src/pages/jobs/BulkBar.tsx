@@ -3,7 +3,7 @@ import { useNavigate } from "react-router";
 import type { BulkAction, Job, Session } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { count } from "../../lib/format";
-import { MOST_COMPARED } from "../../lib/jobActions";
+import { MOST_COMPARED } from "../../lib/job/jobActions";
 import { BulkDialog } from "./BulkDialog";
 import css from "./jobs.module.css";
 

@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Link } from "react-router";
 import { useBulk } from "../../api/jobListHooks";
 import type { BulkAction, BulkAnswer, Job, Session } from "../../api/types";
-import { BULK_WORDS, consequence, labelPatch, outlook, outlookWords } from "../../lib/bulk";
+import { BULK_WORDS, consequence, labelPatch, outlook, outlookWords } from "./bulk";
 import { count, integer } from "../../lib/format";
 import { randomKey } from "../../lib/randomKey";
 import css from "./jobs.module.css";

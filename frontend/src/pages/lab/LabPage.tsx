@@ -5,7 +5,7 @@ import type { Simulation } from "../../api/types";
 import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { count, dateTime, moment } from "../../lib/format";
-import { progressWords, STATE_CHIPS, STATE_WORDS, workloadWords } from "../../lib/lab";
+import { progressWords, STATE_CHIPS, STATE_WORDS, workloadWords } from "./lab";
 import { TopBar } from "../../shell/TopBar";
 import { OpenRollout } from "./OpenRollout";
 import { Progress } from "./Progress";

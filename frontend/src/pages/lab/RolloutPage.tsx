@@ -7,7 +7,7 @@ import { AskDialog } from "../../components/AskDialog";
 import { Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { dateTime, moment } from "../../lib/format";
 import { PHASE_CHIPS, PHASE_WORDS } from "../../lib/rolloutPhases";
-import { stepWords } from "../../lib/rollouts";
+import { stepWords } from "./rolloutWords";
 import { show } from "../../lib/schemaForm";
 import { TopBar } from "../../shell/TopBar";
 import { GuardPanel } from "./GuardPanel";

@@ -1,13 +1,13 @@
 import type { NodeState } from "../../api/types";
-import type { ClusterState } from "../../lib/blanks";
+import type { ClusterState } from "../../lib/live/blanks";
 import { NodeLink } from "../../components/NodeLink";
 import { Panel } from "../../components/Panel";
 import { Emulated } from "../../components/StateChip";
 import { useAcceleratorTypes } from "../../api/hooks";
-import { busyOf, densityFor, gpusOutOfUse, meanUtilisation, type Density } from "../../lib/blocks";
+import { busyOf, densityFor, gpusOutOfUse, meanUtilisation, type Density } from "../../lib/sentence/blocks";
 import { fixed, integer, money, percent, THIN, typeName, withUnit } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
-import type { JobView } from "../../lib/liveContext";
+import type { JobView } from "../../lib/live/liveContext";
 import { HeatMap } from "./HeatMap";
 import { NodeGpus } from "./NodeGpus";
 

@@ -5,10 +5,10 @@ import type { Event } from "../../api/types";
 import { Icon, StateGlyph } from "../../components/icons";
 import { Panel } from "../../components/Panel";
 import { EventText } from "../../components/EventText";
-import { eventMark } from "../../lib/eventIcon";
+import { eventMark } from "../../lib/job/eventIcon";
 import { clock, count, dateTime } from "../../lib/format";
 import { jobMark } from "../../lib/highlight";
-import { useCluster, useProjectStates } from "../../lib/liveContext";
+import { useCluster, useProjectStates } from "../../lib/live/liveContext";
 
 const SHOWN = 60;
 

@@ -1,6 +1,6 @@
-import type { Block } from "../../lib/blocks";
+import type { Block } from "../../lib/sentence/blocks";
 import { duration, indexRanges, moment, number, percent, withUnit } from "../../lib/format";
-import type { JobView } from "../../lib/liveContext";
+import type { JobView } from "../../lib/live/liveContext";
 import { HeldBlock } from "./HeldBlock";
 import { isolated } from "../../lib/isolated";
 

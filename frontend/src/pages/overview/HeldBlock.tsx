@@ -1,8 +1,8 @@
 import type { CSSProperties, ReactNode } from "react";
 import { Link } from "react-router";
 import { jobMark, jobPaint } from "../../lib/highlight";
-import { JOB_STATES } from "../../lib/jobState";
-import type { JobView } from "../../lib/liveContext";
+import { JOB_STATES } from "../../lib/job/jobState";
+import type { JobView } from "../../lib/live/liveContext";
 import { isolated } from "../../lib/isolated";
 
 interface Props {

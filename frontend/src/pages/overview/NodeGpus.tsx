@@ -1,6 +1,6 @@
 import type { NodeState } from "../../api/types";
-import { nodeBlocks } from "../../lib/blocks";
-import type { JobView } from "../../lib/liveContext";
+import { nodeBlocks } from "../../lib/sentence/blocks";
+import type { JobView } from "../../lib/live/liveContext";
 import { GpuBlock } from "./GpuBlock";
 import { SharedGpu } from "./SharedGpu";
 

@@ -7,8 +7,8 @@ import { Emulated, StateChip } from "../../components/StateChip";
 import { Icon } from "../../components/icons";
 import { basisOf, clock, count, duration, gangWords, money, moment, momentRange, number, partOf, percent, THIN } from "../../lib/format";
 import { jobMark, jobPaint } from "../../lib/highlight";
-import { whereOf } from "../../lib/jobView";
-import type { JobView } from "../../lib/liveContext";
+import { whereOf } from "../../lib/job/jobView";
+import type { JobView } from "../../lib/live/liveContext";
 
 interface Props {
   job: JobView;

@@ -1,8 +1,8 @@
 // @vitest-environment jsdom
 import { afterEach, expect, it, vi } from "vitest";
 import type { NodeState } from "../../api/types";
-import { nodeBlocks, type Block } from "../../lib/blocks";
-import type { JobView } from "../../lib/liveContext";
+import { nodeBlocks, type Block } from "../../lib/sentence/blocks";
+import type { JobView } from "../../lib/live/liveContext";
 import { TestPage } from "../../testing/page";
 import { SharedGpu } from "./SharedGpu";
 

@@ -1,6 +1,6 @@
-import { isMoving, partWords, type Block } from "../../lib/blocks";
+import { isMoving, partWords, type Block } from "../../lib/sentence/blocks";
 import { percent } from "../../lib/format";
-import type { JobView } from "../../lib/liveContext";
+import type { JobView } from "../../lib/live/liveContext";
 import { HeldBlock } from "./HeldBlock";
 import { isolated } from "../../lib/isolated";
 

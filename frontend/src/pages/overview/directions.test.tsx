@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import { afterEach, expect, it, vi } from "vitest";
 import type { ClusterTimeline } from "../../api/types";
-import type { JobView } from "../../lib/liveContext";
+import type { JobView } from "../../lib/live/liveContext";
 import { TestPage } from "../../testing/page";
 import { HeldBlock } from "./HeldBlock";
 import { Timeline } from "./Timeline";

@@ -5,7 +5,7 @@ import { After, Fault, Loadable, Panel, SentenceWaits, Skeleton } from "../../co
 import { Icon } from "../../components/icons";
 import { dateTime, integer, moment } from "../../lib/format";
 import { show } from "../../lib/schemaForm";
-import { useCluster } from "../../lib/liveContext";
+import { useCluster } from "../../lib/live/liveContext";
 import { TopBar } from "../../shell/TopBar";
 import { OpenRollout } from "../lab/OpenRollout";
 import { IdleRulePanel } from "./IdleRuleForm";

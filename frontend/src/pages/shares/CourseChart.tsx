@@ -2,8 +2,8 @@ import { useMemo, useState } from "react";
 import type { JobPriority } from "../../api/types";
 import TimeChart, { type Line } from "../../components/TimeChart";
 import { integer, moment } from "../../lib/format";
-import { partsOf, takenOff } from "../../lib/priority";
-import { tone } from "../../lib/tone";
+import { partsOf, takenOff } from "../../lib/job/priority";
+import { tone } from "../../lib/charts/tone";
 
 /** A priority over the next days, its parts on top of each other in the fills of the bar above; what it comes to is a line where something is taken off. */
 export default function CourseChart({ course, site, nice }: Pick<JobPriority, "course" | "site" | "nice">) {

@@ -2,7 +2,7 @@
 import { afterEach, expect, it, vi } from "vitest";
 import { DraftPage } from "../../testing/draft";
 import type { Sent } from "../../testing/page";
-import type { JobFile } from "../../lib/jobFile";
+import type { JobFile } from "../../lib/jobfile/jobFile";
 import type { FieldError } from "./fields";
 import { GpuFields } from "./GpuFields";
 

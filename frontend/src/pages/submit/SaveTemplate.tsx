@@ -4,8 +4,8 @@ import { ApiError } from "../../api/client";
 import { useSession } from "../../api/hooks";
 import { useChangeTemplate, useCreateTemplate, useTemplates } from "../../api/templateHooks";
 import { Choice, Text } from "../../components/TextField";
-import type { JobFile } from "../../lib/jobFile";
-import { sharers } from "../../lib/templates";
+import type { JobFile } from "../../lib/jobfile/jobFile";
+import { sharers } from "../../lib/jobfile/templates";
 import { isolated } from "../../lib/isolated";
 
 /** A job file under a name, for oneself or for a project. One of the same name is replaced. */

@@ -5,7 +5,7 @@ import type { Limit } from "../../api/types";
 import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { UsedBar } from "../../components/UsedBar";
-import { byUrgency, courseOf } from "../../lib/budget";
+import { byUrgency, courseOf } from "./budget";
 import { useNow } from "../../lib/clock";
 import { moment, percent } from "../../lib/format";
 import { shown } from "../limits/LimitsTable";

@@ -2,8 +2,8 @@ import { useMemo } from "react";
 import type { Usage } from "../../api/types";
 import TimeChart, { type Line } from "../../components/TimeChart";
 import { number, typeName, withUnit } from "../../lib/format";
-import { tone } from "../../lib/tone";
-import { columnLabel, columnsOf, type Step } from "../../lib/usagePeriod";
+import { tone } from "../../lib/charts/tone";
+import { columnLabel, columnsOf, type Step } from "../../lib/charts/usagePeriod";
 
 interface Props {
   found: Usage;

@@ -7,7 +7,7 @@ import type { Session, Usage, UsageGroup } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { money, number, percent, withUnit } from "../../lib/format";
-import { columnLabel, isDay, isPeriod, PERIODS, spanOf, stepOf, type PeriodKey, type Span } from "../../lib/usagePeriod";
+import { columnLabel, isDay, isPeriod, PERIODS, spanOf, stepOf, type PeriodKey, type Span } from "../../lib/charts/usagePeriod";
 import { TopBar } from "../../shell/TopBar";
 import { BudgetsPanel } from "./BudgetsPanel";
 import { UsageTable } from "./UsageTable";

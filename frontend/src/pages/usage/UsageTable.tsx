@@ -2,7 +2,7 @@ import { Link } from "react-router";
 import type { Usage, UsageGroup, UsageRow } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { integer, money, number, percent, typeName, withUnit } from "../../lib/format";
-import { columnLabel } from "../../lib/usagePeriod";
+import { columnLabel } from "../../lib/charts/usagePeriod";
 import { Name } from "../../components/Name";
 
 export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup; email: string }) {
