@@ -13,7 +13,7 @@ import { useCluster, useLiveJobs } from "../../lib/live/liveContext";
 import { busyGpus, nodeSentence } from "./nodeWords";
 import { othersGpus, othersWords } from "./others";
 import { TopBar } from "../../shell/TopBar";
-import { NodeGpus } from "../overview/NodeGpus";
+import { NodeGpus } from "../../components/gpus/NodeGpus";
 import { CheckPanel } from "./ChecksPanel";
 import { DrainForm } from "./DrainForm";
 import { DrainsPanel } from "./DrainsPanel";

@@ -7,7 +7,7 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { count, dateTime, moment } from "../../lib/format";
 import { progressWords, STATE_CHIPS, STATE_WORDS, workloadWords } from "./lab";
 import { TopBar } from "../../shell/TopBar";
-import { OpenRollout } from "./OpenRollout";
+import { OpenRollout } from "../../components/OpenRollout";
 import { Progress } from "./Progress";
 import { Rollouts } from "./Rollouts";
 import { Name } from "../../components/Name";

@@ -10,7 +10,7 @@ import { mayGuarantee } from "./managing";
 import { TopBar } from "../../shell/TopBar";
 import { GuaranteeForm } from "./GuaranteeForm";
 import { LimitForm } from "./LimitForm";
-import { Actions, LimitsTable } from "./LimitsTable";
+import { Actions, LimitsTable } from "../../components/LimitsTable";
 import { isolated } from "../../lib/isolated";
 
 /** The headline looks into so many of one's projects. */

@@ -9,7 +9,7 @@ import { fixed, integer, money, percent, THIN, typeName, withUnit } from "../../
 import { jobPaint } from "../../lib/highlight";
 import type { JobView } from "../../lib/live/liveContext";
 import { HeatMap } from "./HeatMap";
-import { NodeGpus } from "./NodeGpus";
+import { NodeGpus } from "../../components/gpus/NodeGpus";
 
 const PER_ROW = 16;
 

@@ -12,7 +12,7 @@ import { Choice, Text } from "../../components/TextField";
 import { UnprovedMark } from "../../components/UnprovedMark";
 import { problemsOf } from "../../lib/problem";
 import { ROLES } from "../../lib/roles";
-import { InvitationLink } from "./InvitationLink";
+import { InvitationLink } from "../../components/InvitationLink";
 import { Name } from "../../components/Name";
 import { isolated } from "../../lib/isolated";
 

@@ -6,7 +6,7 @@ import { count, fixed, integer, number, percent, withUnit } from "../../lib/form
 import { heapOf, partsOfAll, takenOff } from "../../lib/job/priority";
 import { TopBar } from "../../shell/TopBar";
 import { FIRST_SPAN_DAYS, HistoryPanel } from "./HistoryPanel";
-import { PriorityBar, PriorityLegend } from "./PriorityBar";
+import { PriorityBar, PriorityLegend } from "../../components/PriorityBar";
 import { Name } from "../../components/Name";
 import { isolated } from "../../lib/isolated";
 

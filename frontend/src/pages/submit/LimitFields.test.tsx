@@ -1,6 +1,6 @@
 // @vitest-environment jsdom
 import { afterEach, expect, it } from "vitest";
-import { DraftPage } from "../../testing/draft";
+import { DraftPage } from "./testing";
 import type { JobFile } from "../../lib/jobfile/jobFile";
 import type { FieldError } from "./fields";
 import { LimitFields } from "./LimitFields";

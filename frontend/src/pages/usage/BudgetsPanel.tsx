@@ -8,7 +8,7 @@ import { UsedBar } from "../../components/UsedBar";
 import { byUrgency, courseOf } from "./budget";
 import { useNow } from "../../lib/clock";
 import { moment, percent } from "../../lib/format";
-import { shown } from "../limits/LimitsTable";
+import { shown } from "../../components/LimitsTable";
 import { Name } from "../../components/Name";
 
 /** Every limit of money and GPU-hours that binds somebody in the projects shown, and how long it lasts. */

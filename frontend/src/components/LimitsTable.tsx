@@ -1,12 +1,12 @@
 import { useState } from "react";
-import { useRemoveLimit } from "../../api/limitHooks";
-import type { Limit } from "../../api/types";
-import { AskDialog } from "../../components/AskDialog";
-import { UsedBar } from "../../components/UsedBar";
-import { useNow } from "../../lib/clock";
-import { integer, moment, money, trimmed, withUnit } from "../../lib/format";
-import { Name } from "../../components/Name";
-import { isolated, sentenceOf } from "../../lib/isolated";
+import { useRemoveLimit } from "../api/limitHooks";
+import type { Limit } from "../api/types";
+import { AskDialog } from "./AskDialog";
+import { UsedBar } from "./UsedBar";
+import { useNow } from "../lib/clock";
+import { integer, moment, money, trimmed, withUnit } from "../lib/format";
+import { Name } from "./Name";
+import { isolated, sentenceOf } from "../lib/isolated";
 
 /** What happens where it is reached. */
 function consequence(row: Limit): string {

@@ -1,9 +1,9 @@
 import type { ComponentType } from "react";
-import type { Session } from "../api/types";
-import type { JobFile } from "../lib/jobfile/jobFile";
-import type { FieldError } from "../pages/submit/fields";
-import { useDraft, type Draft } from "../pages/submit/useDraft";
-import { TestPage, type Answers } from "./page";
+import type { Session } from "../../api/types";
+import type { JobFile } from "../../lib/jobfile/jobFile";
+import { TestPage, type Answers } from "../../testing/page";
+import type { FieldError } from "./fields";
+import { useDraft, type Draft } from "./useDraft";
 
 type Fields = ComponentType<{ draft: Draft; errors: FieldError[] }>;
 

@@ -1,9 +1,9 @@
 import { useMemo } from "react";
-import type { Usage } from "../../api/types";
-import TimeChart, { type Line } from "../../components/TimeChart";
-import { number, typeName, withUnit } from "../../lib/format";
-import { tone } from "../../lib/charts/tone";
-import { columnLabel, columnsOf, type Step } from "../../lib/charts/usagePeriod";
+import type { Usage } from "../api/types";
+import { number, typeName, withUnit } from "../lib/format";
+import { tone } from "../lib/charts/tone";
+import { columnLabel, columnsOf, type Step } from "../lib/charts/usagePeriod";
+import TimeChart, { type Line } from "./TimeChart";
 
 interface Props {
   found: Usage;

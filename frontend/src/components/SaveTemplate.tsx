@@ -1,12 +1,12 @@
 import { Modal } from "@mantine/core";
 import { useState, type FormEvent } from "react";
-import { ApiError } from "../../api/client";
-import { useSession } from "../../api/hooks";
-import { useChangeTemplate, useCreateTemplate, useTemplates } from "../../api/templateHooks";
-import { Choice, Text } from "../../components/TextField";
-import type { JobFile } from "../../lib/jobfile/jobFile";
-import { sharers } from "../../lib/jobfile/templates";
-import { isolated } from "../../lib/isolated";
+import { ApiError } from "../api/client";
+import { useSession } from "../api/hooks";
+import { useChangeTemplate, useCreateTemplate, useTemplates } from "../api/templateHooks";
+import type { JobFile } from "../lib/jobfile/jobFile";
+import { sharers } from "../lib/jobfile/templates";
+import { isolated } from "../lib/isolated";
+import { Choice, Text } from "./TextField";
 
 /** A job file under a name, for oneself or for a project. One of the same name is replaced. */
 export function SaveTemplate({ file, name: proposed, onClose }: { file: JobFile; name: string; onClose: () => void }) {

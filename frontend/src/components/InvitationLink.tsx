@@ -1,6 +1,6 @@
-import type { NewInvitation } from "../../api/types";
-import { OnceShown } from "../../components/OnceShown";
-import { Name } from "../../components/Name";
+import type { NewInvitation } from "../api/types";
+import { OnceShown } from "./OnceShown";
+import { Name } from "./Name";
 
 /** What came of an invitation: it was mailed, or there is a link to pass on. */
 export function InvitationLink({ invitation, onDone }: { invitation: NewInvitation; onDone: () => void }) {

@@ -1,8 +1,8 @@
 import { Link } from "react-router";
-import { useOpenRollout } from "../../api/rolloutHooks";
-import { moment } from "../../lib/format";
-import { PHASE_CHIPS, PHASE_WORDS } from "../../lib/rolloutPhases";
-import { Name } from "../../components/Name";
+import { useOpenRollout } from "../api/rolloutHooks";
+import { moment } from "../lib/format";
+import { PHASE_CHIPS, PHASE_WORDS } from "../lib/rolloutPhases";
+import { Name } from "./Name";
 
 /** That a policy is on its way into force, and where more is said of it; nothing while none is. */
 export function OpenRollout() {

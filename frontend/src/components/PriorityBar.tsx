@@ -1,6 +1,6 @@
-import { fixed, integer, trimmed } from "../../lib/format";
-import { madeOf, partsOf, takenOff, type Made, type Part } from "../../lib/job/priority";
-import { tone } from "../../lib/charts/tone";
+import { fixed, integer, trimmed } from "../lib/format";
+import { madeOf, partsOf, takenOff, type Made, type Part } from "../lib/job/priority";
+import { tone } from "../lib/charts/tone";
 
 const FADED = "color-mix(in srgb, var(--surface) 55%, transparent)";
 

@@ -1,9 +1,9 @@
 import { Link } from "react-router";
-import type { Usage, UsageGroup, UsageRow } from "../../api/types";
-import { JobRef } from "../../components/JobRef";
-import { integer, money, number, percent, typeName, withUnit } from "../../lib/format";
-import { columnLabel } from "../../lib/charts/usagePeriod";
-import { Name } from "../../components/Name";
+import type { Usage, UsageGroup, UsageRow } from "../api/types";
+import { JobRef } from "./JobRef";
+import { integer, money, number, percent, typeName, withUnit } from "../lib/format";
+import { columnLabel } from "../lib/charts/usagePeriod";
+import { Name } from "./Name";
 
 export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup; email: string }) {
   const most = Math.max(...found.results.map((row) => row.gpu_hours), 1e-9);
