@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import { useHistory } from "../../api/hooks";
 import type { ClusterState } from "../../lib/live/blanks";
-import { Sparkline } from "../../components/Sparkline";
+import { Sparkline } from "./Sparkline";
 import { duration, fixed, integer, money, variance, withUnit } from "../../lib/format";
 import type { JobView } from "../../lib/live/liveContext";
 import { DotStrip } from "./DotStrip";

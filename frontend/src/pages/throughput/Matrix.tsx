@@ -1,7 +1,7 @@
 import { Modal, Tooltip } from "@mantine/core";
 import { useState } from "react";
 import { CurveChart } from "../../components/CurveChart";
-import { SourceMark } from "../../components/SourceMark";
+import { SourceMark } from "./SourceMark";
 import type { ModelType } from "../../api/types";
 import { duration, number, typeName } from "../../lib/format";
 import { chartOf, sayCell, SOURCE_WORDS, type Cell, type Row } from "./throughputMatrix";

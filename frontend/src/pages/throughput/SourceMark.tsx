@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import type { CurvePoint } from "../api/types";
+import type { CurvePoint } from "../../api/types";
 
 const SHAPES: Record<CurvePoint["source"], ReactNode> = {
   measured: <circle cx="5" cy="5" r="3.6" fill="currentColor" />,

@@ -1,7 +1,7 @@
 import { Link } from "react-router";
-import type { Event } from "../api/types";
-import { Name } from "./Name";
-import { sentenceOf } from "../lib/isolated";
+import type { Event } from "../../api/types";
+import { Name } from "../../components/Name";
+import { sentenceOf } from "../../lib/isolated";
 
 /** The event's sentence with its job as a link; the job is put in front where the sentence does not name it. */
 export function EventText({ event, linked = true, admin = false }: { event: Event; linked?: boolean; admin?: boolean }) {

@@ -1,5 +1,5 @@
 import { useId } from "react";
-import { sentenceOf } from "../lib/isolated";
+import { sentenceOf } from "../../lib/isolated";
 
 interface Props {
   /** Where the account comes from; null: there is nothing to confirm. */
