@@ -1,5 +1,5 @@
 import type { Checkpoint, Job, JobTimeline } from "../../api/types";
-import { clock, count, duration, indexRanges, integer, money, moment, momentRange, number, relative } from "../format";
+import { clock, count, duration, integer, money, moment, momentRange, number, relative } from "../format";
 import { startWords } from "./expectedStart";
 import { hasEnded } from "./jobState";
 
@@ -115,15 +115,4 @@ export function lifeSpan(job: Job, timeline: JobTimeline, now: Date): { from: nu
   const end = job.expected_end_high_at ?? job.expected_end_at;
   const ahead = end ? Math.min(Date.parse(end), now.getTime() + (now.getTime() - from) * 2) : now.getTime();
   return { from, to: Math.max(ahead, now.getTime(), from + 1000) };
-}
-
-/** Node names with the GPU indices one hover away. */
-export function whereOf(job: Job): { short: string; long: string } {
-  const byNode = new Map<string, number[]>();
-  for (const gpu of job.allocation?.gpus ?? []) byNode.set(gpu.node, [...(byNode.get(gpu.node) ?? []), gpu.index]);
-  const names = [...byNode.keys()];
-  return {
-    short: names.length > 2 ? `${names.length} nodes` : names.join(", "),
-    long: [...byNode].map(([node, indices]) => `${node}, GPU${indices.length > 1 ? "s" : ""} ${indexRanges(indices)}`).join("; "),
-  };
 }

@@ -7,7 +7,7 @@ import { Emulated, StateChip } from "../../components/StateChip";
 import { Icon } from "../../components/icons";
 import { basisOf, clock, count, duration, gangWords, money, moment, momentRange, number, partOf, percent, THIN } from "../../lib/format";
 import { jobMark, jobPaint } from "../../lib/highlight";
-import { whereOf } from "../../lib/job/jobView";
+import { whereOf } from "../../lib/job/allocation";
 import type { JobView } from "../../lib/live/liveContext";
 
 interface Props {
