@@ -5,7 +5,7 @@ import { BrowserRouter, Navigate, Route, Routes } from "react-router";
 import { ApiError } from "./api/client";
 import { useSession } from "./api/hooks";
 import { Fault } from "./components/Panel";
-import { createLiveStore, LiveContext } from "./lib/liveContext";
+import { createLiveStore, LiveContext } from "./lib/live/liveContext";
 import { Invitation } from "./pages/invitation/Invitation";
 import { Overview } from "./pages/overview/Overview";
 import { SignIn } from "./pages/signin/SignIn";

@@ -49,8 +49,14 @@ pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 def store(page: Page, tmp_path: Path) -> Page:
     """A page with nothing but the store, which follows both streams."""
     bundle = tmp_path / "live.js"
-    words = ["npx", "--no-install", "esbuild", "src/lib/live.ts", "--bundle", "--format=iife", "--global-name=Live"]
-    subprocess.run([*words, f"--outfile={bundle}"], cwd=FRONTEND, timeout=60, check=True, stdin=subprocess.DEVNULL)
+    words = ["npx", "--no-install", "esbuild", "src/lib/live/live.ts", "--bundle", "--format=iife"]
+    subprocess.run(
+        [*words, "--global-name=Live", f"--outfile={bundle}"],
+        cwd=FRONTEND,
+        timeout=60,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
     page.goto("/healthz")
     page.evaluate(bundle.read_text() + ";window.Live = Live")
     page.evaluate(_OPEN, STREAMS)

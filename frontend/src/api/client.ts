@@ -1,4 +1,4 @@
-import { chosenCluster, isOfCluster } from "../lib/cluster";
+import { chosenCluster, isOfCluster } from "../lib/live/cluster";
 import type { ProblemDocument } from "./types";
 import { sentenceOf } from "../lib/isolated";
 

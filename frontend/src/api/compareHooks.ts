@@ -1,5 +1,5 @@
 import { useQueries } from "@tanstack/react-query";
-import { hasEnded } from "../lib/jobState";
+import { hasEnded } from "../lib/job/jobState";
 import { jobPart, jobWhole, metricsPart } from "./hooks";
 import type { JobCost, JobDetail } from "./types";
 

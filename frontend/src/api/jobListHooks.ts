@@ -1,7 +1,6 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient, type InfiniteData } from "@tanstack/react-query";
-import type { BulkAction } from "../lib/bulk";
 import { get, request, send, url, type Query } from "./client";
-import type { BulkAnswer, Job, JobColumn, Page, SavedView } from "./types";
+import type { BulkAction, BulkAnswer, Job, JobColumn, Page, SavedView } from "./types";
 
 const PAGE_ROWS = 100;
 /** More pages than these are not read again and again: what changes of live jobs comes by the stream. */

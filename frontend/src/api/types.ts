@@ -85,6 +85,7 @@ export type UsageRow = S["UsageRow"];
 export type UsageGroup = "project" | "user" | "job" | "day" | "month" | "type";
 export type IdleRule = S["IdleRule"];
 export type BrowserSession = S["BrowserSession"];
+export type BulkAction = "cancel" | "hold" | "release" | "resubmit" | "label";
 export type BulkAnswer = S["BulkAnswer"];
 export type SavedView = S["View"];
 export type JobColumn = SavedView["columns"][number];

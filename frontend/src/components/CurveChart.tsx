@@ -1,8 +1,8 @@
 import { useElementSize } from "@mantine/hooks";
 import { useState } from "react";
-import { anchored } from "../lib/bars";
+import { anchored } from "../lib/charts/bars";
 import { number, partOf, percent, THIN, trimmed, typeName } from "../lib/format";
-import { restsOn, type Ask, type KnownCurve } from "../lib/preview";
+import { restsOn, type Ask, type KnownCurve } from "../lib/jobfile/preview";
 
 const HEIGHT = 190;
 const LEFT = 34;

@@ -1,4 +1,4 @@
-import type { Figure } from "../lib/jobView";
+import type { Figure } from "../lib/job/jobView";
 import { sentenceOf } from "../lib/isolated";
 
 /** Figures side by side, each with its label above and what it means below. */

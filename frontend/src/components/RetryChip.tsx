@@ -1,6 +1,6 @@
 import type { Job } from "../api/types";
 import { duration } from "../lib/format";
-import { retryLeft, retrySentence } from "../lib/jobView";
+import { retryLeft, retrySentence } from "../lib/job/jobView";
 
 /** Beside the state of a job that waits to be tried again. */
 export function RetryChip({ job, now }: { job: Job; now: Date }) {

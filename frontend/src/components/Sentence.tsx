@@ -1,4 +1,4 @@
-import type { Part } from "../lib/sentence";
+import type { Part } from "../lib/sentence/sentence";
 import { sentenceOf } from "../lib/isolated";
 
 export function Sentence({ parts }: { parts: Part[] }) {

@@ -1,4 +1,4 @@
-import { JOB_STATES, type JobState } from "../lib/jobState";
+import { JOB_STATES, type JobState } from "../lib/job/jobState";
 import { StateGlyph } from "./icons";
 
 export function StateChip({ state }: { state: JobState }) {

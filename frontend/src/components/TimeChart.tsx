@@ -3,8 +3,8 @@ import { useElementSize } from "@mantine/hooks";
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import { clock, trimmed } from "../lib/format";
-import { columnTicks, dayTick, stack } from "../lib/stack";
-import { canvasTone } from "../lib/tone";
+import { columnTicks, dayTick, stack } from "../lib/charts/stack";
+import { canvasTone } from "../lib/charts/tone";
 import { useScheme } from "../shell/ThemeToggle";
 import { TOKENS, type Scheme } from "../theme/tokens";
 

@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import type { Glyph } from "../lib/jobState";
+import type { Glyph } from "../lib/job/jobState";
 
 const PATHS = {
   home: <path d="M2.8 7.2 8 2.8l5.2 4.4v6H9.8V9.6H6.2v3.6H2.8z" />,

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "react";
-import { useConnection } from "./liveContext";
+import { useConnection } from "./live/liveContext";
 
 /** Ticks with the wall clock; stands still at the last word from the portal while the connection is lost. */
 export function useNow(everyMs = 1000): Date {

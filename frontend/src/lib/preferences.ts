@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from "react";
 import type { JobColumn } from "../api/types";
 import { configureFormat } from "./format";
-import { columnsOf, USUAL_COLUMNS } from "./jobColumns";
+import { columnsOf, USUAL_COLUMNS } from "./job/jobColumns";
 
 export interface Preferences {
   hour12: boolean;

@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { useLocation, useSearchParams } from "react-router";
 import type { Session } from "../api/types";
-import { chooseCluster, followsCluster, useChosenCluster } from "../lib/cluster";
+import { chooseCluster, followsCluster, useChosenCluster } from "../lib/live/cluster";
 
 /** The cluster that is shown; a name that is no longer one's is forgotten. */
 export function useShownCluster(session: Session | undefined) {

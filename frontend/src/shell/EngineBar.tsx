@@ -1,5 +1,5 @@
 import { dateTime } from "../lib/format";
-import { useCluster } from "../lib/liveContext";
+import { useCluster } from "../lib/live/liveContext";
 
 /** Under the top bar for as long as the cluster's engine does not answer. */
 export function EngineBar() {

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
 import { clock } from "../lib/format";
-import { useConnection, useReconnect } from "../lib/liveContext";
+import { useConnection, useReconnect } from "../lib/live/liveContext";
 
 /** Amber bar under the top bar for as long as there is no word from the portal. */
 export function ConnectionBar() {

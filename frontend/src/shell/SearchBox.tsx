@@ -5,8 +5,8 @@ import { useJobSearch } from "../api/hooks";
 import { JobRef } from "../components/JobRef";
 import { StateChip } from "../components/StateChip";
 import { Icon } from "../components/icons";
-import { useLiveJobs } from "../lib/liveContext";
-import type { JobState } from "../lib/jobState";
+import { useLiveJobs } from "../lib/live/liveContext";
+import type { JobState } from "../lib/job/jobState";
 
 interface Hit {
   number: number;

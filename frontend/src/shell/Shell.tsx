@@ -3,7 +3,7 @@ import { useEffect, useState, type ReactNode } from "react";
 import { useLocation, useNavigate } from "react-router";
 import type { Session } from "../api/types";
 import { useKeys, walkRows } from "../lib/keys";
-import { useConnection, useWatch } from "../lib/liveContext";
+import { useConnection, useWatch } from "../lib/live/liveContext";
 import { usePreferences } from "../lib/preferences";
 import { useClusterInAddress } from "./ClusterSwitch";
 import { KeysHelp } from "./KeysHelp";

@@ -4,7 +4,7 @@ import { useSignOut } from "../api/hooks";
 import type { Session } from "../api/types";
 import { Icon, Logo, type IconName } from "../components/icons";
 import { count, duration, percent, trimmed, variance } from "../lib/format";
-import { useCluster, useConnection } from "../lib/liveContext";
+import { useCluster, useConnection } from "../lib/live/liveContext";
 import { setPreferences, usePreferences } from "../lib/preferences";
 import { useNow } from "../lib/clock";
 import { useShownCluster } from "./ClusterSwitch";

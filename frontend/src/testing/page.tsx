@@ -4,7 +4,7 @@ import { act, type ReactNode } from "react";
 import { createRoot, type Root } from "react-dom/client";
 import { MemoryRouter } from "react-router";
 import { vi } from "vitest";
-import { createLiveStore, LiveContext } from "../lib/liveContext";
+import { createLiveStore, LiveContext } from "../lib/live/liveContext";
 
 export interface Sent {
   path: string;

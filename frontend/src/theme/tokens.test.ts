@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { JOB_STATES } from "../lib/jobState";
+import { JOB_STATES } from "../lib/job/jobState";
 import { contrast, inkOn, JOB_COLOURS, TOKENS, type Scheme } from "./tokens";
 
 const SURFACES = ["surface", "canvas", "sunken", "hover"];

@@ -7,7 +7,7 @@ import { Icon } from "../../components/icons";
 import { More } from "../../components/More";
 import { Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { SearchField } from "../../components/SearchField";
-import { ACTIONS, detailText, momentsOf } from "../../lib/audit";
+import { ACTIONS, detailText, momentsOf } from "./audit";
 import { useNow } from "../../lib/clock";
 import { dateTime, relative } from "../../lib/format";
 import { TopBar } from "../../shell/TopBar";

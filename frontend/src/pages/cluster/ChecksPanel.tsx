@@ -5,7 +5,7 @@ import { NodeLink } from "../../components/NodeLink";
 import { Panel } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { count, dateTime } from "../../lib/format";
-import { checkSentence, inOrder, nodesToCheck, WITHHELD_WORDS } from "../../lib/nodeChecks";
+import { checkSentence, inOrder, nodesToCheck, WITHHELD_WORDS } from "./nodeChecks";
 
 const AT_ONCE = 20;
 

@@ -3,9 +3,9 @@ import { useState, type FormEvent } from "react";
 import { useDrain, useDrainPreview } from "../../api/clusterHooks";
 import { Loadable, Skeleton } from "../../components/Panel";
 import { Text } from "../../components/TextField";
-import { consequences, deadlineOf, lostBy, WHEN_WORDS, type Drained, type When } from "../../lib/drains";
 import { count, dateTime, timeZone } from "../../lib/format";
-import { localInput } from "../../lib/jobActions";
+import { localInput } from "../../lib/job/jobActions";
+import { consequences, deadlineOf, lostBy, WHEN_WORDS, type Drained, type When } from "./drains";
 import { DrainJobs } from "./DrainJobs";
 
 const CHOICES = Object.keys(WHEN_WORDS) as When[];

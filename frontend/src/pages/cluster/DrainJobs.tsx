@@ -1,9 +1,9 @@
 import type { DrainedJob } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { useNow } from "../../lib/clock";
-import { inOrder } from "../../lib/drains";
 import { count, dateTime, moment, relative } from "../../lib/format";
 import { sentenceOf } from "../../lib/isolated";
+import { inOrder } from "./drains";
 
 const WORDS = { ends: ["ends there", "chip"], moves: ["moves", "chip o"], lost: ["will be lost", "chip bad"] } as const;
 

@@ -3,7 +3,7 @@ import { useResume } from "../../api/clusterHooks";
 import type { ClusterNode } from "../../api/types";
 import { Panel } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
-import { consequences, drainedNodes, type Drained } from "../../lib/drains";
+import { consequences, drainedNodes, type Drained } from "./drains";
 import { count, dateTime, moment, relative } from "../../lib/format";
 import { DrainForm } from "./DrainForm";
 import { DrainJobs } from "./DrainJobs";

@@ -2,7 +2,7 @@ import { useMemo } from "react";
 import type { NodeUse } from "../../api/types";
 import TimeChart, { type Line } from "../../components/TimeChart";
 import { percent } from "../../lib/format";
-import { heldWords } from "../../lib/nodePage";
+import { heldWords } from "./nodeWords";
 
 interface Props {
   use: NodeUse;

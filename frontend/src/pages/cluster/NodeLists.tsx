@@ -2,10 +2,10 @@ import type { NodeDetail, NodeEvent, NodeFault, NodeJob } from "../../api/types"
 import { Icon, StateGlyph } from "../../components/icons";
 import { JobRef } from "../../components/JobRef";
 import { Panel } from "../../components/Panel";
-import { eventMark } from "../../lib/eventIcon";
+import { eventMark } from "../../lib/job/eventIcon";
 import { count, dateTime, moment, partOf, percent, relative } from "../../lib/format";
-import { byFrequency, faultsMeta, reasonWords } from "../../lib/nodePage";
 import { sentenceOf } from "../../lib/isolated";
+import { byFrequency, faultsMeta, reasonWords } from "./nodeWords";
 
 /** Who has GPUs of it, or is to. */
 export function NodeJobs({ jobs, now }: { jobs: NodeJob[]; now: Date }) {

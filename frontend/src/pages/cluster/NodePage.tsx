@@ -8,12 +8,12 @@ import { Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel
 import { Emulated } from "../../components/StateChip";
 import { useNow } from "../../lib/clock";
 import { dateTime, gibibytes, integer, percent, relative, typeName } from "../../lib/format";
-import type { Figure } from "../../lib/jobView";
-import { useCluster, useLiveJobs } from "../../lib/liveContext";
-import { busyGpus, nodeSentence } from "../../lib/nodePage";
-import { othersGpus, othersWords } from "../../lib/others";
+import type { Figure } from "../../lib/job/jobView";
+import { useCluster, useLiveJobs } from "../../lib/live/liveContext";
+import { busyGpus, nodeSentence } from "./nodeWords";
+import { othersGpus, othersWords } from "./others";
 import { TopBar } from "../../shell/TopBar";
-import { NodeGpus } from "../overview/Accelerators";
+import { NodeGpus } from "../../components/gpus/NodeGpus";
 import { CheckPanel } from "./ChecksPanel";
 import { DrainForm } from "./DrainForm";
 import { DrainsPanel } from "./DrainsPanel";

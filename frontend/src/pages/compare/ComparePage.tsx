@@ -7,9 +7,10 @@ import { JobRef } from "../../components/JobRef";
 import { Fault, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { Icon } from "../../components/icons";
-import { differenceWords, figures, MOST_COMPARED, parameters, referencesOf, type Line } from "../../lib/compare";
 import { count } from "../../lib/format";
+import { MOST_COMPARED } from "../../lib/job/jobActions";
 import { TopBar } from "../../shell/TopBar";
+import { differenceWords, figures, parameters, referencesOf, type Line } from "./compare";
 import { MetricPanels } from "./MetricPanels";
 import css from "./compare.module.css";
 

@@ -2,9 +2,9 @@ import { lazy, Suspense, useMemo, useState } from "react";
 import { useMetricsOf } from "../../api/compareHooks";
 import type { JobDetail, Metrics } from "../../api/types";
 import { Fault, Panel, Skeleton } from "../../components/Panel";
-import { DASHES, metricNames, overSteps, SPEED, valuesAt } from "../../lib/compare";
 import { capital, integer, number } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
+import { DASHES, metricNames, overSteps, SPEED, valuesAt } from "./compare";
 import css from "./compare.module.css";
 
 const StepPlot = lazy(() => import("./StepPlot"));

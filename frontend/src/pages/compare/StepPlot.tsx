@@ -3,10 +3,10 @@ import { useElementSize } from "@mantine/hooks";
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import { jobHex } from "../../lib/colour";
-import { DASHES, type StepChart } from "../../lib/compare";
 import { integer, trimmed } from "../../lib/format";
 import { useScheme } from "../../shell/ThemeToggle";
 import { TOKENS, type Scheme } from "../../theme/tokens";
+import { DASHES, type StepChart } from "./compare";
 
 const HEIGHT = 200;
 

@@ -1,8 +1,8 @@
 import type { EndedGroupBy } from "../../api/fairnessHooks";
 import type { EndedSlowdowns } from "../../api/types";
-import { times } from "../../lib/fairness";
 import { integer } from "../../lib/format";
-import { columnLabel } from "../../lib/usagePeriod";
+import { columnLabel } from "../../lib/charts/usagePeriod";
+import { times } from "./fairness";
 
 export const ENDED_GROUPS: { key: EndedGroupBy; label: string }[] = [
   { key: "project", label: "Project" }, { key: "user", label: "User" }, { key: "month", label: "Month" },

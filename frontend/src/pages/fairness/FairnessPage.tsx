@@ -4,8 +4,8 @@ import { useEndedSlowdowns, useFairness, useFairnessHistory } from "../../api/fa
 import { useProjects } from "../../api/hooks";
 import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { Sentence } from "../../components/Sentence";
-import { fairnessParts, SPANS, spanNamed } from "../../lib/fairness";
 import { TopBar } from "../../shell/TopBar";
+import { fairnessParts, SPANS, spanNamed } from "./fairness";
 import { ENDED_GROUPS, EndedTable } from "./EndedTable";
 import { StandingTable } from "./StandingTable";
 import { Strips } from "./Strips";

@@ -1,6 +1,6 @@
 import { Link } from "react-router";
 import type { FairnessSeries, FairnessStanding } from "../../api/types";
-import { relative, rowsOf, spreadWords, times, type Row, type Span } from "../../lib/fairness";
+import { relative, rowsOf, spreadWords, times, type Row, type Span } from "./fairness";
 import { integer, number } from "../../lib/format";
 import { Name } from "../../components/Name";
 

@@ -1,10 +1,10 @@
 import { useElementSize } from "@mantine/hooks";
 import type { PointerEvent } from "react";
 import type { FairnessHistory, FairnessSeries } from "../../api/types";
-import { tickLabel } from "../../lib/bars";
-import { columnsOf, keyOf, pointAt, spreadWords, type Span } from "../../lib/fairness";
+import { tickLabel } from "../../lib/charts/bars";
+import { columnsOf, keyOf, pointAt, spreadWords, type Span } from "./fairness";
 import { moment } from "../../lib/format";
-import { dayTick } from "../../lib/stack";
+import { dayTick } from "../../lib/charts/stack";
 import { Name } from "../../components/Name";
 import { isolated } from "../../lib/isolated";
 

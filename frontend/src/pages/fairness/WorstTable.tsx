@@ -2,7 +2,7 @@ import { Link } from "react-router";
 import type { SlowedJob } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { Emulated, StateChip } from "../../components/StateChip";
-import { relative, times } from "../../lib/fairness";
+import { relative, times } from "./fairness";
 import { duration, integer } from "../../lib/format";
 import { Name } from "../../components/Name";
 import { sentenceOf } from "../../lib/isolated";

@@ -5,7 +5,7 @@ import { Logo } from "../../components/icons";
 import { moment } from "../../lib/format";
 import { ThemeToggle } from "../../shell/ThemeToggle";
 import { TrustChip } from "../../shell/TrustChip";
-import css from "../signin/signin.module.css";
+import css from "../../theme/signin.module.css";
 import { Name } from "../../components/Name";
 
 /** What an invitation's link leads to. The secret is behind #, which browsers send to no server. */

@@ -2,7 +2,7 @@ import { useArtifacts } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
 import { Fault, Panel } from "../../components/Panel";
 import { bytes, count, dateTime } from "../../lib/format";
-import { hasEnded } from "../../lib/jobState";
+import { hasEnded } from "../../lib/job/jobState";
 
 const SHOWN = 200;
 

@@ -1,7 +1,7 @@
 import { Modal } from "@mantine/core";
 import { useCancel } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
-import { lossWords } from "../../lib/jobView";
+import { lossWords } from "../../lib/job/jobView";
 import { isolated } from "../../lib/isolated";
 
 export function CancelDialog({ job, opened, onClose }: { job: JobDetail; opened: boolean; onClose: () => void }) {

@@ -4,8 +4,8 @@ import { useMetrics } from "../../api/hooks";
 import type { JobDetail, JobTimeline, Metrics } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { clock, integer, number } from "../../lib/format";
-import { hasEnded } from "../../lib/jobState";
-import { alignSeries, oneSample, type ChartData } from "../../lib/series";
+import { hasEnded } from "../../lib/job/jobState";
+import { alignSeries, oneSample, type ChartData } from "./series";
 import { Plot, type Readout } from "./Plot";
 import css from "./job.module.css";
 

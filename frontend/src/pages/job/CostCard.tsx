@@ -1,10 +1,24 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { JobCost, JobDetail } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
-import { costMeter } from "../../lib/costMeter";
 import { money, number, percent, typeName, withUnit } from "../../lib/format";
-import { hasEnded } from "../../lib/jobState";
+import { hasEnded } from "../../lib/job/jobState";
 import css from "./job.module.css";
+
+/** Parts of the whole width, 0 to 1. */
+interface CostMeter {
+  soFar: number;
+  estimated: number;
+  limit: number | null;
+}
+
+/** What is spent against the limit, or against what the job is expected to cost; without either there is nothing to measure it by. */
+export function costMeter(soFar: number, estimated: number | null, limit: number | null): CostMeter | null {
+  if (limit === null && estimated === null) return null;
+  const end = Math.max(estimated ?? 0, soFar);
+  const whole = Math.max(limit ?? 0, end, 1e-9) * (limit === null ? 1.08 : 1);
+  return { soFar: soFar / whole, estimated: end / whole, limit: limit === null ? null : limit / whole };
+}
 
 function limitOf(job: JobDetail): number | null {
   const limit = Number(job.spec.max_cost ?? NaN);

@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import { afterEach, expect, it } from "vitest";
 import type { Job, JobDetail } from "../../api/types";
-import { reasonSentence } from "../../lib/jobView";
+import { reasonSentence } from "../../lib/job/jobView";
 import { TestPage } from "../../testing/page";
 import { DataCard } from "./DataCard";
 

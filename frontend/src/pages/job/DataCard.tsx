@@ -1,7 +1,7 @@
 import type { JobDetail } from "../../api/types";
 import { Panel } from "../../components/Panel";
 import { count } from "../../lib/format";
-import { dataOf } from "../../lib/jobFile";
+import { dataOf } from "../../lib/jobfile/jobFile";
 import css from "./job.module.css";
 import { Name } from "../../components/Name";
 

@@ -4,8 +4,8 @@ import { ApiError } from "../../api/client";
 import { usePatchJob } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
 import { timeZone } from "../../lib/format";
-import { formOf, patchOf, type Allowed, type EditForm } from "../../lib/jobActions";
-import { hasEnded } from "../../lib/jobState";
+import { formOf, patchOf, type Allowed, type EditForm } from "../../lib/job/jobActions";
+import { hasEnded } from "../../lib/job/jobState";
 import { isolated } from "../../lib/isolated";
 
 interface Entry {

@@ -2,7 +2,7 @@ import { useState } from "react";
 import { useBuildLog } from "../../api/hooks";
 import type { JobDetail } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
-import { slurmOf, softwareOf } from "../../lib/jobFile";
+import { slurmOf, softwareOf } from "../../lib/jobfile/jobFile";
 import css from "./job.module.css";
 import { LogText } from "./LogText";
 

@@ -1,9 +1,9 @@
 import type { JobCost, JobDetail } from "../../api/types";
 import { FigureStrip } from "../../components/FigureStrip";
 import { fixed, gangWords, integer, number, THIN, withUnit } from "../../lib/format";
-import { endFigure, throughputFigure, waitedFigure, type Figure } from "../../lib/jobView";
-import { useCluster } from "../../lib/liveContext";
-import { whereOf } from "../overview/RunningRow";
+import { whereOf } from "../../lib/job/allocation";
+import { endFigure, throughputFigure, waitedFigure, type Figure } from "../../lib/job/jobView";
+import { useCluster } from "../../lib/live/liveContext";
 
 /** Of a job that has ended: it holds none now. */
 function heldFigure(job: JobDetail, cost: JobCost | undefined): Figure {

@@ -1,6 +1,6 @@
 import { useExtend, useSession } from "../../api/hooks";
 import type { Job, JobDetail } from "../../api/types";
-import { allowed } from "../../lib/jobActions";
+import { allowed } from "../../lib/job/jobActions";
 import { count, duration, moment, relative } from "../../lib/format";
 
 /** What is wrong, what follows and when, and the way to put it off. */

@@ -1,9 +1,9 @@
 import type { JobDetail, JobTimeline } from "../../api/types";
 import { clock, count, duration, indexRanges, partOf, percent, preciseDuration } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
-import { lifeSpan } from "../../lib/jobView";
-import { JOB_STATES } from "../../lib/jobState";
-import { anchored, countMarks, tickLabel, timeTicks } from "../../lib/bars";
+import { lifeSpan } from "../../lib/job/jobView";
+import { JOB_STATES } from "../../lib/job/jobState";
+import { anchored, countMarks, tickLabel, timeTicks } from "../../lib/charts/bars";
 import { LifeEnd, LifeNow } from "./LifeEnd";
 
 const LEFT = 58;

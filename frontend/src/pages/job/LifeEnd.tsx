@@ -1,6 +1,6 @@
 import type { JobDetail } from "../../api/types";
 import { clock, moment } from "../../lib/format";
-import { JOB_STATES } from "../../lib/jobState";
+import { JOB_STATES } from "../../lib/job/jobState";
 
 export function LifeNow({ x, right, top, bottom, now }: { x: number; right: number; top: number; bottom: number; now: Date }) {
   const fits = right - x > 62;

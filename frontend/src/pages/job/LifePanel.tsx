@@ -3,7 +3,7 @@ import type { UseQueryResult } from "@tanstack/react-query";
 import type { JobDetail, JobTimeline } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { StateGlyph } from "../../components/icons";
-import { JOB_STATES } from "../../lib/jobState";
+import { JOB_STATES } from "../../lib/job/jobState";
 import { jobPaint } from "../../lib/highlight";
 import { LifeChart } from "./LifeChart";
 

@@ -5,7 +5,7 @@ import { Panel } from "../../components/Panel";
 import { Icon } from "../../components/icons";
 import { useLogs } from "../../api/logs";
 import { bytes } from "../../lib/format";
-import { hasEnded } from "../../lib/jobState";
+import { hasEnded } from "../../lib/job/jobState";
 import { LogText } from "./LogText";
 import css from "./job.module.css";
 

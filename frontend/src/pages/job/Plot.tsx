@@ -4,9 +4,9 @@ import uPlot from "uplot";
 import type { JobTimeline } from "../../api/types";
 import { clock, trimmed } from "../../lib/format";
 import { jobHex } from "../../lib/colour";
-import type { ChartData } from "../../lib/series";
 import { useScheme } from "../../shell/ThemeToggle";
 import { TOKENS, type Scheme } from "../../theme/tokens";
+import type { ChartData } from "./series";
 
 const HEIGHT = 192;
 

@@ -1,12 +1,12 @@
 import { lazy, Suspense } from "react";
 import type { JobPriority } from "../../api/types";
 import { Panel, Skeleton } from "../../components/Panel";
+import { PriorityBar, PriorityParts } from "../../components/PriorityBar";
 import { count, integer, moment } from "../../lib/format";
-import { heapOf } from "../../lib/priority";
-import { PriorityBar, PriorityParts } from "../shares/PriorityBar";
+import { heapOf } from "../../lib/job/priority";
 import css from "./job.module.css";
 
-const CourseChart = lazy(() => import("../shares/CourseChart"));
+const CourseChart = lazy(() => import("./CourseChart"));
 
 /** Of a waiting job under the policy that goes by it: its place, what it is made of, and where it goes by itself. */
 export function PriorityCard({ found }: { found: JobPriority | undefined }) {

@@ -4,8 +4,8 @@ import { useResources } from "../../api/hooks";
 import type { JobDetail, JobTimeline, Resources } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { clock, percent } from "../../lib/format";
-import { hasEnded } from "../../lib/jobState";
-import { known, partsAsPercent, profileBasis, profileTitle, profileWords, RESOURCE_NAMES, unknownWords, type Resource } from "../../lib/resources";
+import { hasEnded } from "../../lib/job/jobState";
+import { known, partsAsPercent, profileBasis, profileTitle, profileWords, RESOURCE_NAMES, unknownWords, type Resource } from "./resources";
 import { Plot, type Readout } from "./Plot";
 import css from "./job.module.css";
 

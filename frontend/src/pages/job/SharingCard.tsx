@@ -2,8 +2,8 @@ import type { JobDetail } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { Panel } from "../../components/Panel";
 import { count, gangWords, gibibytes, number, percent, withUnit } from "../../lib/format";
-import { JOB_STATES } from "../../lib/jobState";
-import { useLiveJobs } from "../../lib/liveContext";
+import { JOB_STATES } from "../../lib/job/jobState";
+import { useLiveJobs } from "../../lib/live/liveContext";
 import css from "./job.module.css";
 
 type Sharing = NonNullable<JobDetail["sharing"]>;

@@ -6,9 +6,9 @@ import { NodeLink } from "../../components/NodeLink";
 import { Panel } from "../../components/Panel";
 import { bytes, count, dateTime, duration, integer, moment, partOf, percent } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
-import { hasEnded } from "../../lib/jobState";
-import { useCluster, useLiveJobs } from "../../lib/liveContext";
-import { neighboursOf, type Neighbour } from "../../lib/neighbours";
+import { hasEnded } from "../../lib/job/jobState";
+import { useCluster, useLiveJobs } from "../../lib/live/liveContext";
+import { neighboursOf, type Neighbour } from "./neighbours";
 import css from "./job.module.css";
 import { sentenceOf } from "../../lib/isolated";
 

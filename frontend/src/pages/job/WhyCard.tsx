@@ -7,9 +7,9 @@ import { JobRef } from "../../components/JobRef";
 import { useNow } from "../../lib/clock";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { StateChip } from "../../components/StateChip";
-import { startWords } from "../../lib/expectedStart";
+import { startWords } from "../../lib/job/expectedStart";
 import { capital, clock, count, integer, moment, number, partOf, variance } from "../../lib/format";
-import { hasEnded } from "../../lib/jobState";
+import { hasEnded } from "../../lib/job/jobState";
 import css from "./job.module.css";
 import { sentenceOf } from "../../lib/isolated";
 

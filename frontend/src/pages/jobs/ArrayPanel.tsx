@@ -5,7 +5,7 @@ import type { JobArrayDetail } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { StateChip } from "../../components/StateChip";
 import { count, integer, money } from "../../lib/format";
-import { STATE_ORDER } from "../../lib/jobState";
+import { STATE_ORDER } from "../../lib/job/jobState";
 
 /** An array as one: how far it is, how many may run at once, and its end. */
 export function ArrayPanel({ number, onClose }: { number: string; onClose: () => void }) {

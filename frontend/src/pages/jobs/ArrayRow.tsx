@@ -3,9 +3,9 @@ import { Link, useNavigate } from "react-router";
 import { useArray } from "../../api/hooks";
 import type { Job, JobArray, JobColumn } from "../../api/types";
 import { Emulated, StateChip } from "../../components/StateChip";
-import { arrayCounts } from "../../lib/arrays";
 import { count, integer, partOf, percent, range } from "../../lib/format";
-import { JOB_COLUMNS } from "../../lib/jobColumns";
+import { JOB_COLUMNS } from "../../lib/job/jobColumns";
+import { JOB_STATES, STATE_ORDER, type JobState } from "../../lib/job/jobState";
 import { JOB_CELLS, NONE } from "./cells";
 import type { RowPlace } from "./JobRow";
 import css from "./jobs.module.css";
@@ -19,6 +19,13 @@ interface Props extends RowPlace {
   alone: boolean;
   columns: JobColumn[];
   now: Date;
+}
+
+/** States that some of its jobs are in, in the order of states, and how many have ended. */
+export function arrayCounts(found: JobArray["states"]): { states: [JobState, number][]; ended: number; size: number } {
+  const states = STATE_ORDER.map((state): [JobState, number] => [state, found[state] ?? 0]).filter(([, jobs]) => jobs > 0);
+  const sum = (rows: [JobState, number][]) => rows.reduce((total, [, jobs]) => total + jobs, 0);
+  return { states, ended: sum(states.filter(([state]) => JOB_STATES[state].ended)), size: sum(states) };
 }
 
 /** What its jobs have in common. */

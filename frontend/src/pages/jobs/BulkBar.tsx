@@ -1,10 +1,9 @@
 import { useState } from "react";
 import { useNavigate } from "react-router";
-import type { Job, Session } from "../../api/types";
+import type { BulkAction, Job, Session } from "../../api/types";
 import { Icon } from "../../components/icons";
-import type { BulkAction } from "../../lib/bulk";
-import { MOST_COMPARED } from "../../lib/compare";
 import { count } from "../../lib/format";
+import { MOST_COMPARED } from "../../lib/job/jobActions";
 import { BulkDialog } from "./BulkDialog";
 import css from "./jobs.module.css";
 

@@ -1,7 +1,7 @@
 import { Popover } from "@mantine/core";
 import type { JobColumn } from "../../api/types";
 import { Icon } from "../../components/icons";
-import { COLUMN_ORDER, JOB_COLUMNS, USUAL_COLUMNS } from "../../lib/jobColumns";
+import { COLUMN_ORDER, JOB_COLUMNS, USUAL_COLUMNS } from "../../lib/job/jobColumns";
 import css from "./jobs.module.css";
 
 /** Which columns the table has; one at least. */

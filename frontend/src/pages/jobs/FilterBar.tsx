@@ -3,7 +3,7 @@ import { usePartitions } from "../../api/clusterHooks";
 import { useModelTypes, useProjects, useSession } from "../../api/hooks";
 import { Icon } from "../../components/icons";
 import { SearchField } from "../../components/SearchField";
-import { NEWEST_FIRST, type JobFilters } from "../../lib/jobFilters";
+import { NEWEST_FIRST, type JobFilters } from "./jobFilters";
 import css from "./jobs.module.css";
 import { isolated } from "../../lib/isolated";
 

@@ -3,7 +3,7 @@ import { useNavigate } from "react-router";
 import type { Job, JobColumn } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { jobMark, jobPaint } from "../../lib/highlight";
-import { JOB_COLUMNS } from "../../lib/jobColumns";
+import { JOB_COLUMNS } from "../../lib/job/jobColumns";
 import { JOB_CELLS } from "./cells";
 import css from "./jobs.module.css";
 

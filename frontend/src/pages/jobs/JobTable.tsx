@@ -1,7 +1,7 @@
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useLayoutEffect, useRef, useState, type CSSProperties } from "react";
 import type { Job, JobArray, JobColumn } from "../../api/types";
-import { JOB_COLUMNS, JOB_WIDTH } from "../../lib/jobColumns";
+import { JOB_COLUMNS, JOB_WIDTH } from "../../lib/job/jobColumns";
 import { ArrayRow } from "./ArrayRow";
 import { JobRow } from "./JobRow";
 import type { Selection } from "./useSelection";

@@ -2,7 +2,7 @@ import { Menu, Modal } from "@mantine/core";
 import { useState, type FormEvent } from "react";
 import { useChangeView, useCreateView, useRemoveView, useViews } from "../../api/jobListHooks";
 import type { JobColumn, SavedView } from "../../api/types";
-import { GROUPS, paramsOfView, showsView, viewBody, type JobFilters } from "../../lib/jobFilters";
+import { GROUPS, paramsOfView, showsView, viewBody, type JobFilters } from "./jobFilters";
 import css from "./jobs.module.css";
 import { Name } from "../../components/Name";
 import { isolated } from "../../lib/isolated";

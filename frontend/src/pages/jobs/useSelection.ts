@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { Job } from "../../api/types";
-import { MOST_AT_ONCE } from "../../lib/bulk";
+import { MOST_AT_ONCE } from "./bulk";
 
 export interface Selection {
   numbers: ReadonlySet<number>;

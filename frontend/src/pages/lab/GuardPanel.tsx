@@ -4,7 +4,7 @@ import type { GuardCheck, RolloutDetail } from "../../api/types";
 import type { Line } from "../../components/TimeChart";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { dateTime } from "../../lib/format";
-import { boundWords, indicator, INDICATORS, restsOn } from "../../lib/rollouts";
+import { boundWords, indicator, INDICATORS, restsOn } from "./rolloutWords";
 import css from "./lab.module.css";
 import { Name } from "../../components/Name";
 

@@ -9,8 +9,8 @@ import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { Choice, Text } from "../../components/TextField";
 import { count, duration, integer } from "../../lib/format";
 import { fieldsOf, parse, show } from "../../lib/schemaForm";
-import { sweepValues } from "../../lib/lab";
 import { TopBar } from "../../shell/TopBar";
+import { sweepValues } from "./lab";
 import css from "./lab.module.css";
 
 interface Wished { key: number; name: string; values: Record<string, string>; swept: string; sweep: string }

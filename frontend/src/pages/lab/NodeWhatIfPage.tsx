@@ -8,7 +8,7 @@ import { Fault, Loadable, Panel, Skeleton } from "../../components/Panel";
 import { Choice } from "../../components/TextField";
 import { useNow } from "../../lib/clock";
 import { count, duration, moment, money } from "../../lib/format";
-import { gangText } from "../../lib/rounds";
+import { gangText } from "./rounds";
 import { TopBar } from "../../shell/TopBar";
 import css from "./lab.module.css";
 import { sentenceOf } from "../../lib/isolated";

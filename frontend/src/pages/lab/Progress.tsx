@@ -1,5 +1,5 @@
 import type { Simulation } from "../../api/types";
-import { part } from "../../lib/lab";
+import { part } from "./lab";
 import css from "./lab.module.css";
 
 export function Progress({ simulation }: { simulation: Simulation }) {

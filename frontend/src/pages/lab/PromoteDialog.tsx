@@ -4,8 +4,8 @@ import type { RolloutDetail, RolloutProposal } from "../../api/types";
 import { FormDialog } from "../../components/FormDialog";
 import { Text } from "../../components/TextField";
 import { problemsOf } from "../../lib/problem";
-import { FIELDS, guardOf, indicator, INDICATORS, textsOf, type BoundTexts } from "../../lib/rollouts";
 import { isolated } from "../../lib/isolated";
+import { FIELDS, guardOf, indicator, INDICATORS, textsOf, type BoundTexts } from "./rolloutWords";
 
 interface Props {
   label: string;

@@ -8,8 +8,8 @@ import { ParameterField } from "../../components/ParameterField";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { Choice } from "../../components/TextField";
 import { number, preciseDuration } from "../../lib/format";
-import { CHANGE_CHIPS, CHANGE_WORDS, figureName, gangText, replayWords } from "../../lib/rounds";
 import { fieldsOf } from "../../lib/schemaForm";
+import { CHANGE_CHIPS, CHANGE_WORDS, figureName, gangText, replayWords } from "./rounds";
 import { Board } from "./Board";
 import css from "./lab.module.css";
 

@@ -3,7 +3,7 @@ import { useSimulationCharts, useSimulationTable } from "../../api/labHooks";
 import type { Simulation, SimulationTable, SimulationTrial } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { Choice } from "../../components/TextField";
-import { figure, standing } from "../../lib/lab";
+import { figure, standing } from "./lab";
 import { CurvesChart, Legend, type Chosen } from "./CurvesChart";
 import { Differences } from "./Differences";
 import { Fidelity } from "./Fidelity";

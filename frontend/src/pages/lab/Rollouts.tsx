@@ -4,7 +4,7 @@ import { useRollouts } from "../../api/rolloutHooks";
 import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { dateTime, moment } from "../../lib/format";
-import { PHASE_CHIPS, PHASE_WORDS } from "../../lib/rollouts";
+import { PHASE_CHIPS, PHASE_WORDS } from "../../lib/rolloutPhases";
 import { Name } from "../../components/Name";
 import { sentenceOf } from "../../lib/isolated";
 

@@ -7,7 +7,7 @@ import { JobRef } from "../../components/JobRef";
 import { Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { StateChip } from "../../components/StateChip";
 import { count, dateTime, integer, number, preciseDuration, range } from "../../lib/format";
-import { figureName, gangText, movesWords } from "../../lib/rounds";
+import { figureName, gangText, movesWords } from "./rounds";
 import { show } from "../../lib/schemaForm";
 import { TopBar } from "../../shell/TopBar";
 import { Board } from "./Board";

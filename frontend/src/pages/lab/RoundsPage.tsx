@@ -7,8 +7,8 @@ import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { Text } from "../../components/TextField";
 import { dateTime, integer, moment, preciseDuration } from "../../lib/format";
-import { movesWords } from "../../lib/rounds";
 import { TopBar } from "../../shell/TopBar";
+import { movesWords } from "./rounds";
 import css from "./lab.module.css";
 
 const iso = (local: string) => (local === "" ? undefined : new Date(local).toISOString());

@@ -5,7 +5,7 @@ import type { RolloutDetail, ShadowDecision } from "../../api/types";
 import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { clock, count, dateTime, integer, number, percent, variance } from "../../lib/format";
-import { decisionWords, gang, roundsWords } from "../../lib/rollouts";
+import { decisionWords, gang, roundsWords } from "./rolloutWords";
 import { Name } from "../../components/Name";
 
 /** What the candidate would have done, beside what was done. */

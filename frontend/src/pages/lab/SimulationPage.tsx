@@ -7,7 +7,7 @@ import { AskDialog } from "../../components/AskDialog";
 import { Icon } from "../../components/icons";
 import { Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { count, dateTime } from "../../lib/format";
-import { firstTrials, progressWords, STATE_CHIPS, STATE_WORDS, workloadWords } from "../../lib/lab";
+import { firstTrials, progressWords, STATE_CHIPS, STATE_WORDS, workloadWords } from "./lab";
 import { TopBar } from "../../shell/TopBar";
 import { Progress } from "./Progress";
 import { Results } from "./Results";

@@ -5,8 +5,8 @@ import { useAddLimit, useChangeLimit } from "../../api/limitHooks";
 import type { Limit, Project } from "../../api/types";
 import { Choice, Text } from "../../components/TextField";
 import { typeName } from "../../lib/format";
-import { mayLimit } from "../../lib/managing";
 import { isolated } from "../../lib/isolated";
+import { mayLimit } from "./managing";
 
 interface Props {
   limit: Limit | null;

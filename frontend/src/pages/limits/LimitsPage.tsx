@@ -6,11 +6,11 @@ import type { Guarantee, Limit, Project, Session } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { count, duration, integer, typeName } from "../../lib/format";
-import { mayGuarantee } from "../../lib/managing";
+import { mayGuarantee } from "./managing";
 import { TopBar } from "../../shell/TopBar";
 import { GuaranteeForm } from "./GuaranteeForm";
 import { LimitForm } from "./LimitForm";
-import { Actions, LimitsTable } from "./LimitsTable";
+import { Actions, LimitsTable } from "../../components/LimitsTable";
 import { isolated } from "../../lib/isolated";
 
 /** The headline looks into so many of one's projects. */

@@ -2,7 +2,7 @@ import { LOG_LINES, useDeliveries, useSendAgain } from "../../api/noticeHooks";
 import type { NoticeDelivery } from "../../api/types";
 import { Loadable, Skeleton } from "../../components/Panel";
 import { count, dateTime, moment, relative } from "../../lib/format";
-import { statusOf } from "../../lib/notices";
+import { statusOf } from "./notices";
 
 interface Props {
   id: number;

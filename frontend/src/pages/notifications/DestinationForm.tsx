@@ -3,8 +3,8 @@ import { useState, type FormEvent } from "react";
 import { useChangeDestination, useCreateDestination } from "../../api/noticeHooks";
 import type { Destination, NewDestination, NoticeKind, Session } from "../../api/types";
 import { Choice, Text } from "../../components/TextField";
-import { NOTICE_KINDS, offeredKinds, USUAL_KINDS } from "../../lib/notices";
 import { isolated } from "../../lib/isolated";
+import { NOTICE_KINDS, offeredKinds, USUAL_KINDS } from "./notices";
 
 interface Props {
   /** What is changed; null for a new one. */

@@ -3,7 +3,7 @@ import { useChangeDestination, useTestDestination } from "../../api/noticeHooks"
 import type { Destination, NoticeKind } from "../../api/types";
 import { useNow } from "../../lib/clock";
 import { duration } from "../../lib/format";
-import { healthOf, NOTICE_KINDS, scopeOf, testResult } from "../../lib/notices";
+import { healthOf, NOTICE_KINDS, scopeOf, testResult } from "./notices";
 import { Deliveries } from "./Deliveries";
 import { Name } from "../../components/Name";
 import { isolated, sentenceOf } from "../../lib/isolated";

@@ -6,7 +6,7 @@ import { OnceShown } from "../../components/OnceShown";
 import { Sentence } from "../../components/Sentence";
 import { Icon } from "../../components/icons";
 import { count } from "../../lib/format";
-import { noticeSentence } from "../../lib/notices";
+import { noticeSentence } from "./notices";
 import { TopBar } from "../../shell/TopBar";
 import { DestinationForm } from "./DestinationForm";
 import { DestinationRow } from "./DestinationRow";

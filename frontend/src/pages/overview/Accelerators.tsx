@@ -1,16 +1,15 @@
 import type { NodeState } from "../../api/types";
-import type { ClusterState } from "../../lib/blanks";
+import type { ClusterState } from "../../lib/live/blanks";
 import { NodeLink } from "../../components/NodeLink";
 import { Panel } from "../../components/Panel";
 import { Emulated } from "../../components/StateChip";
 import { useAcceleratorTypes } from "../../api/hooks";
-import { busyOf, densityFor, gpusOutOfUse, meanUtilisation, nodeBlocks, type Density } from "../../lib/blocks";
+import { busyOf, densityFor, gpusOutOfUse, meanUtilisation, type Density } from "../../lib/sentence/blocks";
 import { fixed, integer, money, percent, THIN, typeName, withUnit } from "../../lib/format";
 import { jobPaint } from "../../lib/highlight";
-import type { JobView } from "../../lib/liveContext";
-import { GpuBlock } from "./GpuBlock";
+import type { JobView } from "../../lib/live/liveContext";
 import { HeatMap } from "./HeatMap";
-import { SharedGpu } from "./SharedGpu";
+import { NodeGpus } from "../../components/gpus/NodeGpus";
 
 const PER_ROW = 16;
 
@@ -73,28 +72,6 @@ function NodeList({ nodes, density, jobs, now, currency }: ListProps) {
             <NodeGpus name={name} node={node} jobs={jobs} now={now} columns={widest} small={density === "fold"} />
           </div>
         );
-      })}
-    </div>
-  );
-}
-
-interface GpusProps {
-  name: string;
-  node: NodeState;
-  jobs: Map<number, JobView>;
-  now: Date;
-  columns: number;
-  small: boolean;
-}
-
-/** A node's GPUs, a block for each job side by side. */
-export function NodeGpus({ name, node, jobs, now, columns, small }: GpusProps) {
-  return (
-    <div className="gpus" style={{ gridTemplateColumns: `repeat(${columns},minmax(0,1fr))` }}>
-      {nodeBlocks(node, columns).map((block) => {
-        const of = { block, nodeName: name, emulated: node.emulated, freeReason: node.free_reason ?? null, small };
-        if (block.face === "shared") return <SharedGpu key={block.from} {...of} jobs={jobs} />;
-        return <GpuBlock key={block.from} {...of} othersUntil={node.others_until_at ?? null} job={block.job === null ? undefined : jobs.get(block.job)} now={now} />;
       })}
     </div>
   );

@@ -1,5 +1,5 @@
 import { jobMark, jobPaint } from "../../lib/highlight";
-import type { JobView } from "../../lib/liveContext";
+import type { JobView } from "../../lib/live/liveContext";
 import { number } from "../../lib/format";
 
 const WIDTH = 200;

@@ -4,11 +4,11 @@ import { useSession } from "../../api/hooks";
 import type { Event } from "../../api/types";
 import { Icon, StateGlyph } from "../../components/icons";
 import { Panel } from "../../components/Panel";
-import { EventText } from "../../components/EventText";
-import { eventMark } from "../../lib/eventIcon";
+import { eventMark } from "../../lib/job/eventIcon";
 import { clock, count, dateTime } from "../../lib/format";
 import { jobMark } from "../../lib/highlight";
-import { useCluster, useProjectStates } from "../../lib/liveContext";
+import { useCluster, useProjectStates } from "../../lib/live/liveContext";
+import { EventText } from "./EventText";
 
 const SHOWN = 60;
 

@@ -1,6 +1,6 @@
 import { memo, type CSSProperties } from "react";
 import type { NodeState } from "../../api/types";
-import { holdersOf, partWords } from "../../lib/blocks";
+import { holdersOf, partWords } from "../../lib/sentence/blocks";
 import { percent } from "../../lib/format";
 import { isolated } from "../../lib/isolated";
 

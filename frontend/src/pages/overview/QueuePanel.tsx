@@ -1,11 +1,11 @@
 import { Link } from "react-router";
-import type { ClusterState } from "../../lib/blanks";
+import type { ClusterState } from "../../lib/live/blanks";
 import { JobRef } from "../../components/JobRef";
 import { Panel } from "../../components/Panel";
 import { count, duration, partOf, range, relative, THIN, typeName } from "../../lib/format";
-import { startWords } from "../../lib/expectedStart";
+import { startWords } from "../../lib/job/expectedStart";
 import { jobMark } from "../../lib/highlight";
-import type { JobView } from "../../lib/liveContext";
+import type { JobView } from "../../lib/live/liveContext";
 import { sentenceOf } from "../../lib/isolated";
 
 interface Props {

@@ -1,5 +1,5 @@
 import type { ClusterTimeline } from "../../api/types";
-import type { Bar, Lane } from "../../lib/bars";
+import type { Bar, Lane } from "../../lib/charts/bars";
 import { clock } from "../../lib/format";
 
 interface Props {

@@ -5,9 +5,10 @@ import { JobRef } from "../../components/JobRef";
 import { Name } from "../../components/Name";
 import { Emulated, StateChip } from "../../components/StateChip";
 import { Icon } from "../../components/icons";
-import { basisOf, clock, count, duration, gangWords, indexRanges, money, moment, momentRange, number, partOf, percent, THIN } from "../../lib/format";
+import { basisOf, clock, count, duration, gangWords, money, moment, momentRange, number, partOf, percent, THIN } from "../../lib/format";
 import { jobMark, jobPaint } from "../../lib/highlight";
-import type { JobView } from "../../lib/liveContext";
+import { whereOf } from "../../lib/job/allocation";
+import type { JobView } from "../../lib/live/liveContext";
 
 interface Props {
   job: JobView;
@@ -39,17 +40,6 @@ function Protection({ job, now }: { job: Job; now: Date }) {
   const until = job.protected_until_at ? new Date(job.protected_until_at) : null;
   if (!until || until <= now) return null;
   return <span className="chip" title="Keeps its GPUs until then"><Icon name="lock" size={11} />until {clock(until)}</span>;
-}
-
-/** Node names with the GPU indices one hover away. */
-export function whereOf(job: Job): { short: string; long: string } {
-  const byNode = new Map<string, number[]>();
-  for (const gpu of job.allocation?.gpus ?? []) byNode.set(gpu.node, [...(byNode.get(gpu.node) ?? []), gpu.index]);
-  const names = [...byNode.keys()];
-  return {
-    short: names.length > 2 ? `${names.length} nodes` : names.join(", "),
-    long: [...byNode].map(([node, indices]) => `${node}, GPU${indices.length > 1 ? "s" : ""} ${indexRanges(indices)}`).join("; "),
-  };
 }
 
 function Figures({ job, now, mean }: { job: Job; now: Date; mean: number | null }) {

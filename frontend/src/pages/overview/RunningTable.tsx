@@ -3,7 +3,7 @@ import { Link } from "react-router";
 import type { Session } from "../../api/types";
 import { Panel } from "../../components/Panel";
 import { count } from "../../lib/format";
-import type { JobView } from "../../lib/liveContext";
+import type { JobView } from "../../lib/live/liveContext";
 import { RunningRow } from "./RunningRow";
 
 const ACTIVE = new Set(["starting", "running", "rescaling"]);

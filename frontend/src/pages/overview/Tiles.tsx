@@ -1,9 +1,9 @@
 import type { ReactNode } from "react";
 import { useHistory } from "../../api/hooks";
-import type { ClusterState } from "../../lib/blanks";
-import { Sparkline } from "../../components/Sparkline";
+import type { ClusterState } from "../../lib/live/blanks";
+import { Sparkline } from "./Sparkline";
 import { duration, fixed, integer, money, variance, withUnit } from "../../lib/format";
-import type { JobView } from "../../lib/liveContext";
+import type { JobView } from "../../lib/live/liveContext";
 import { DotStrip } from "./DotStrip";
 import css from "./overview.module.css";
 

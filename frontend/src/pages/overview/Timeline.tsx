@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import type { ClusterTimeline } from "../../api/types";
-import { bandOf, labelsOf, lanesOf, mergeHolds, timeTicks, type Bar, type Lane } from "../../lib/bars";
+import { bandOf, labelsOf, lanesOf, mergeHolds, timeTicks, type Bar, type Lane } from "../../lib/charts/bars";
 import { clock, duration, typeName } from "../../lib/format";
 import { jobHex } from "../../lib/colour";
 import { jobMark, jobPaint } from "../../lib/highlight";

@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, type PointerEvent } from "react";
-import { bandOf, lanesOf, mergeHolds, timeTicks, type Bar, type Lane } from "../../lib/bars";
+import { bandOf, lanesOf, mergeHolds, timeTicks, type Bar, type Lane } from "../../lib/charts/bars";
 import { clock } from "../../lib/format";
 import { jobHex } from "../../lib/colour";
 import { lightJob, useLit } from "../../lib/highlight";

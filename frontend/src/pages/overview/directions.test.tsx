@@ -1,9 +1,9 @@
 // @vitest-environment jsdom
 import { afterEach, expect, it, vi } from "vitest";
 import type { ClusterTimeline } from "../../api/types";
-import type { JobView } from "../../lib/liveContext";
+import { HeldBlock } from "../../components/gpus/HeldBlock";
+import type { JobView } from "../../lib/live/liveContext";
 import { TestPage } from "../../testing/page";
-import { HeldBlock } from "./HeldBlock";
 import { Timeline } from "./Timeline";
 import { TimelineCanvas } from "./TimelineCanvas";
 

@@ -11,7 +11,7 @@ import { UnprovedMark } from "../../components/UnprovedMark";
 import { useNow } from "../../lib/clock";
 import { count, dateTime, integer, relative } from "../../lib/format";
 import { TopBar } from "../../shell/TopBar";
-import { InvitationLink } from "../project/InvitationLink";
+import { InvitationLink } from "../../components/InvitationLink";
 import { AccountDialog } from "./AccountDialog";
 import { InviteForm } from "./InviteForm";
 import { PersonDialog, type Act } from "./PersonDialog";

@@ -4,7 +4,7 @@ import type { PolicyPreview } from "../../api/types";
 import { EffectFoot, EffectHead, EffectRow } from "../../components/EffectRow";
 import { Fault, Panel, Skeleton } from "../../components/Panel";
 import { clock } from "../../lib/format";
-import { sentence } from "../../lib/policyEffect";
+import { sentence } from "./effectWords";
 import css from "./policy.module.css";
 
 const MOST = 10;

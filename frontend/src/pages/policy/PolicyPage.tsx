@@ -3,11 +3,11 @@ import { useIdleRule, usePolicies, usePolicy, usePolicyHistory, useUndoPolicy } 
 import type { PolicyChange, PolicyInForce, PolicyInfo } from "../../api/types";
 import { After, Fault, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { Icon } from "../../components/icons";
+import { OpenRollout } from "../../components/OpenRollout";
 import { dateTime, integer, moment } from "../../lib/format";
 import { show } from "../../lib/schemaForm";
-import { useCluster } from "../../lib/liveContext";
+import { useCluster } from "../../lib/live/liveContext";
 import { TopBar } from "../../shell/TopBar";
-import { OpenRollout } from "../lab/OpenRollout";
 import { IdleRulePanel } from "./IdleRuleForm";
 import { PolicyForm } from "./PolicyForm";
 import css from "./policy.module.css";

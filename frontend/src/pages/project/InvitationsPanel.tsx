@@ -6,8 +6,8 @@ import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { useNow } from "../../lib/clock";
 import { moment } from "../../lib/format";
-import { stateOf, type InvitationState } from "../../lib/invitation";
-import { InvitationLink } from "./InvitationLink";
+import { stateOf, type InvitationState } from "./invitation";
+import { InvitationLink } from "../../components/InvitationLink";
 import { Name } from "../../components/Name";
 import { isolated } from "../../lib/isolated";
 

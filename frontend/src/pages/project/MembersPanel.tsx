@@ -3,7 +3,7 @@ import { useAddMember, useChangeMember, useMembers, useRemoveMember } from "../.
 import { rowsOf } from "../../api/pages";
 import type { Member, NewInvitation, ProjectDetail, Role } from "../../api/types";
 import { AskDialog } from "../../components/AskDialog";
-import { ConfirmUnproved } from "../../components/ConfirmUnproved";
+import { ConfirmUnproved } from "./ConfirmUnproved";
 import { FormDialog } from "../../components/FormDialog";
 import { Icon } from "../../components/icons";
 import { More } from "../../components/More";
@@ -12,7 +12,7 @@ import { Choice, Text } from "../../components/TextField";
 import { UnprovedMark } from "../../components/UnprovedMark";
 import { problemsOf } from "../../lib/problem";
 import { ROLES } from "../../lib/roles";
-import { InvitationLink } from "./InvitationLink";
+import { InvitationLink } from "../../components/InvitationLink";
 import { Name } from "../../components/Name";
 import { isolated } from "../../lib/isolated";
 

@@ -6,7 +6,7 @@ import type { ProjectDetail, Session } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { count, integer, money, percent } from "../../lib/format";
 import { TopBar } from "../../shell/TopBar";
-import { LimitsTable } from "../limits/LimitsTable";
+import { LimitsTable } from "../../components/LimitsTable";
 import { AccountsPanel } from "./AccountsPanel";
 import { InvitationsPanel } from "./InvitationsPanel";
 import { MembersPanel } from "./MembersPanel";

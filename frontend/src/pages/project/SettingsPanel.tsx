@@ -7,8 +7,8 @@ import { Panel } from "../../components/Panel";
 import { Choice, Text } from "../../components/TextField";
 import { count, moment } from "../../lib/format";
 import { problemsOf } from "../../lib/problem";
-import { patchOf, settingsOf, SLURM_NAMES } from "../../lib/projectPatch";
 import { isolated } from "../../lib/isolated";
+import { patchOf, settingsOf, SLURM_NAMES } from "./projectPatch";
 
 /** What managers change of a project; its weight takes a manager of the one above, its priority an administrator. */
 export function SettingsPanel({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean }) {

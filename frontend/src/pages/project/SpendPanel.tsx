@@ -3,10 +3,10 @@ import { Link } from "react-router";
 import { useUsage } from "../../api/hooks";
 import type { ProjectDetail } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
+import { UsageTable } from "../../components/UsageTable";
 import { money, number, withUnit } from "../../lib/format";
-import { UsageTable } from "../usage/UsageTable";
 
-const UsageChart = lazy(() => import("../usage/UsageChart"));
+const UsageChart = lazy(() => import("../../components/UsageChart"));
 
 /** What was used this month, by day or by user, with all projects below. */
 export function SpendPanel({ project, email }: { project: ProjectDetail; email: string }) {

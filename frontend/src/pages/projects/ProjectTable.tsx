@@ -2,7 +2,7 @@ import { Link } from "react-router";
 import type { Project } from "../../api/types";
 import { UsedBar } from "../../components/UsedBar";
 import { integer, money } from "../../lib/format";
-import { treeOf } from "../../lib/projectTree";
+import { treeOf } from "./projectTree";
 import { Name } from "../../components/Name";
 
 /** Figures are of a project with all below it, as its limits count. */

@@ -8,8 +8,8 @@ import { More } from "../../components/More";
 import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { SearchField } from "../../components/SearchField";
 import { count, integer, money, percent } from "../../lib/format";
-import { totalsOf } from "../../lib/projectTree";
 import { TopBar } from "../../shell/TopBar";
+import { totalsOf } from "./projectTree";
 import { NewProject } from "./NewProject";
 import { ProjectTable } from "./ProjectTable";
 

@@ -3,8 +3,8 @@ import { useSetDiscount } from "../../api/adminHooks";
 import { useProjects } from "../../api/hooks";
 import { FormDialog } from "../../components/FormDialog";
 import { Choice, Text } from "../../components/TextField";
-import { startOf } from "../../lib/prices";
 import { problemsOf } from "../../lib/problem";
+import { startOf } from "./prices";
 import { Start } from "./Start";
 
 export function DiscountForm({ onClose }: { onClose: () => void }) {

@@ -1,6 +1,6 @@
 import type { Discount, Rate } from "../../api/types";
 import { dateTime, moment, money, trimmed, withUnit } from "../../lib/format";
-import { pricedName } from "../../lib/prices";
+import { pricedName } from "./prices";
 
 const ends = (at: string | null, now: Date) => (at === null ? <span className="sub" style={{ margin: 0 }}>no end</span> : moment(new Date(at), now));
 const full = (at: string | null) => (at === null ? undefined : dateTime(new Date(at)));

@@ -5,8 +5,8 @@ import type { Rate } from "../../api/types";
 import { FormDialog } from "../../components/FormDialog";
 import { Choice, Text } from "../../components/TextField";
 import { typeName } from "../../lib/format";
-import { pricedName, startOf } from "../../lib/prices";
 import { problemsOf } from "../../lib/problem";
+import { pricedName, startOf } from "./prices";
 import { Start } from "./Start";
 
 const RESOURCES: [Rate["resource"], string][] = [["gpu", "GPU"], ["cpu", "CPU"], ["memory", "GiB of memory"]];

@@ -3,10 +3,10 @@ import type { Priorities, Session, Share, Shares } from "../../api/types";
 import { JobRef } from "../../components/JobRef";
 import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
 import { count, fixed, integer, number, percent, withUnit } from "../../lib/format";
-import { heapOf, partsOfAll, takenOff } from "../../lib/priority";
+import { heapOf, partsOfAll, takenOff } from "../../lib/job/priority";
 import { TopBar } from "../../shell/TopBar";
 import { FIRST_SPAN_DAYS, HistoryPanel } from "./HistoryPanel";
-import { PriorityBar, PriorityLegend } from "./PriorityBar";
+import { PriorityBar, PriorityLegend } from "../../components/PriorityBar";
 import { Name } from "../../components/Name";
 import { isolated } from "../../lib/isolated";
 

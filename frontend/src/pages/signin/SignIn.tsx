@@ -5,7 +5,7 @@ import { Logo } from "../../components/icons";
 import { count } from "../../lib/format";
 import { ThemeToggle } from "../../shell/ThemeToggle";
 import { TrustChip } from "../../shell/TrustChip";
-import css from "./signin.module.css";
+import css from "../../theme/signin.module.css";
 import { Name } from "../../components/Name";
 
 /** Why the directory's sign-in came back without one. */

@@ -3,7 +3,7 @@ import { usePartitions } from "../../api/clusterHooks";
 import { useAcceleratorTypes, useModelTypes, useProjects } from "../../api/hooks";
 import { Skeleton } from "../../components/Panel";
 import { count, money } from "../../lib/format";
-import { useCluster } from "../../lib/liveContext";
+import { useCluster } from "../../lib/live/liveContext";
 import { Field, NumberField, TextField, errorAt, type FieldError } from "./fields";
 import { GpuFields } from "./GpuFields";
 import { LimitFields } from "./LimitFields";

@@ -1,8 +1,8 @@
 // @vitest-environment jsdom
 import { afterEach, expect, it, vi } from "vitest";
-import { DraftPage } from "../../testing/draft";
+import { DraftPage } from "./testing";
 import type { Sent } from "../../testing/page";
-import type { JobFile } from "../../lib/jobFile";
+import type { JobFile } from "../../lib/jobfile/jobFile";
 import type { FieldError } from "./fields";
 import { GpuFields } from "./GpuFields";
 

@@ -1,9 +1,9 @@
 import { RangeSlider } from "@mantine/core";
 import { useOfferedPartitions, useOfferedTypes } from "../../api/offerHooks";
 import { money } from "../../lib/format";
-import { useCluster } from "../../lib/liveContext";
-import { gpusOf, halfOf, partAsked, wholeOf, writePath, type JobFile } from "../../lib/jobFile";
-import { isOf, typesWithin } from "../../lib/preview";
+import { useCluster } from "../../lib/live/liveContext";
+import { gpusOf, halfOf, partAsked, wholeOf, writePath, type JobFile } from "../../lib/jobfile/jobFile";
+import { isOf, typesWithin } from "../../lib/jobfile/preview";
 import { errorAt, type FieldError } from "./fields";
 import { PartFields } from "./PartFields";
 import { SLIDER } from "./slider";

@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import { afterEach, expect, it } from "vitest";
-import { DraftPage } from "../../testing/draft";
-import type { JobFile } from "../../lib/jobFile";
+import { DraftPage } from "./testing";
+import type { JobFile } from "../../lib/jobfile/jobFile";
 import type { FieldError } from "./fields";
 import { LimitFields } from "./LimitFields";
 

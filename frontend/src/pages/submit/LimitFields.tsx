@@ -1,10 +1,10 @@
 import { useState } from "react";
 import { useLevels } from "../../api/clusterHooks";
 import { useProjects } from "../../api/hooks";
-import { useCluster } from "../../lib/liveContext";
+import { useCluster } from "../../lib/live/liveContext";
 import { timeZone } from "../../lib/format";
-import { levelsOf } from "../../lib/levels";
-import { memoryOf, parseData, parseDependencies, parsePairs, showArray, showData, showDependencies, showPairs } from "../../lib/jobFile";
+import { memoryOf, parseData, parseDependencies, parsePairs, showArray, showData, showDependencies, showPairs } from "../../lib/jobfile/jobFile";
+import { levelsOf } from "./levels";
 import { CodeFields } from "./CodeFields";
 import { errorAt, Field, NumberField, TextField, type FieldError } from "./fields";
 import { SoftwareFields } from "./SoftwareFields";

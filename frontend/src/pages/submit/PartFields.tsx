@@ -1,6 +1,6 @@
 import { Slider } from "@mantine/core";
 import { useState } from "react";
-import { memoryOf, partAsked, writePath, type JobFile } from "../../lib/jobFile";
+import { memoryOf, partAsked, writePath, type JobFile } from "../../lib/jobfile/jobFile";
 import { Field, type FieldError } from "./fields";
 import { SLIDER } from "./slider";
 import css from "./submit.module.css";

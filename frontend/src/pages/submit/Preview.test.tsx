@@ -5,7 +5,7 @@ import { act } from "react";
 import { createRoot, type Root } from "react-dom/client";
 import { MemoryRouter } from "react-router";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { createLiveStore, LiveContext } from "../../lib/liveContext";
+import { createLiveStore, LiveContext } from "../../lib/live/liveContext";
 import { Preview } from "./Preview";
 
 // jsdom has no adopted style sheets, which swatches are painted with.

@@ -3,8 +3,8 @@ import { useState } from "react";
 import { useModelTypes } from "../../api/hooks";
 import { useReadTemplate, useRemoveTemplate, useTemplates } from "../../api/templateHooks";
 import type { Session, TemplateSummary } from "../../api/types";
-import type { JobFile } from "../../lib/jobFile";
-import { draftOf, examplesOf, grouped } from "../../lib/templates";
+import type { JobFile } from "../../lib/jobfile/jobFile";
+import { draftOf, examplesOf, grouped } from "../../lib/jobfile/templates";
 import type { Draft } from "./useDraft";
 import { Name } from "../../components/Name";
 

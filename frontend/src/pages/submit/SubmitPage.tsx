@@ -4,15 +4,15 @@ import { useJob, useSubmit } from "../../api/hooks";
 import { ApiError } from "../../api/client";
 import type { JobDetail, Session } from "../../api/types";
 import { Fault, Skeleton } from "../../components/Panel";
-import { diff } from "../../lib/jobActions";
-import { parseYaml, toYaml } from "../../lib/jobFile";
+import { SaveTemplate } from "../../components/SaveTemplate";
+import { diff } from "../../lib/job/jobActions";
+import { parseYaml, toYaml } from "../../lib/jobfile/jobFile";
 import { TopBar } from "../../shell/TopBar";
 import { Begin } from "./Begin";
 import { errorAt } from "./fields";
 import { useDraft } from "./useDraft";
 import { FormTab } from "./FormTab";
 import { Preview } from "./Preview";
-import { SaveTemplate } from "./SaveTemplate";
 import { StartFrom } from "./StartFrom";
 import css from "./submit.module.css";
 

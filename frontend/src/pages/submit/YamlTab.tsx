@@ -1,5 +1,5 @@
 import { useRef } from "react";
-import type { ParsedYaml } from "../../lib/jobFile";
+import type { ParsedYaml } from "../../lib/jobfile/jobFile";
 import type { FieldError } from "./fields";
 import css from "./submit.module.css";
 

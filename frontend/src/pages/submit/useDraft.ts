@@ -1,6 +1,6 @@
 import { useMemo, useState } from "react";
 import type { Session } from "../../api/types";
-import { parseYaml, readPath, toYaml, writePath, type JobFile } from "../../lib/jobFile";
+import { parseYaml, readPath, toYaml, writePath, type JobFile } from "../../lib/jobfile/jobFile";
 import { randomKey } from "../../lib/randomKey";
 
 const KEY = "evenkeel-draft";

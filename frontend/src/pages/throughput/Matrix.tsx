@@ -1,10 +1,10 @@
 import { Modal, Tooltip } from "@mantine/core";
 import { useState } from "react";
 import { CurveChart } from "../../components/CurveChart";
-import { SourceMark } from "../../components/SourceMark";
+import { SourceMark } from "./SourceMark";
 import type { ModelType } from "../../api/types";
 import { duration, number, typeName } from "../../lib/format";
-import { chartOf, sayCell, SOURCE_WORDS, type Cell, type Row } from "../../lib/throughputMatrix";
+import { chartOf, sayCell, SOURCE_WORDS, type Cell, type Row } from "./throughputMatrix";
 import css from "./throughput.module.css";
 
 /** A page of programs; more come on demand. */

@@ -5,8 +5,8 @@ import type { ModelType } from "../../api/types";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { Choice, Text } from "../../components/TextField";
 import { count as counted, typeName } from "../../lib/format";
-import { byCount, byType, countsOf, matching, tally, typesOf } from "../../lib/throughputMatrix";
 import { TopBar } from "../../shell/TopBar";
+import { byCount, byType, countsOf, matching, tally, typesOf } from "./throughputMatrix";
 import { Matrix } from "./Matrix";
 
 type View = "type" | "count";

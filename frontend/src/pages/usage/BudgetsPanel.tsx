@@ -5,10 +5,10 @@ import type { Limit } from "../../api/types";
 import { More } from "../../components/More";
 import { Loadable, Panel, Skeleton } from "../../components/Panel";
 import { UsedBar } from "../../components/UsedBar";
-import { byUrgency, courseOf } from "../../lib/budget";
+import { byUrgency, courseOf } from "./budget";
 import { useNow } from "../../lib/clock";
 import { moment, percent } from "../../lib/format";
-import { shown } from "../limits/LimitsTable";
+import { shown } from "../../components/LimitsTable";
 import { Name } from "../../components/Name";
 
 /** Every limit of money and GPU-hours that binds somebody in the projects shown, and how long it lasts. */

@@ -6,13 +6,13 @@ import { useBudgets } from "../../api/limitHooks";
 import type { Session, Usage, UsageGroup } from "../../api/types";
 import { Icon } from "../../components/icons";
 import { After, Loadable, Panel, SentenceWaits, Skeleton } from "../../components/Panel";
+import { UsageTable } from "../../components/UsageTable";
 import { money, number, percent, withUnit } from "../../lib/format";
-import { columnLabel, isDay, isPeriod, PERIODS, spanOf, stepOf, type PeriodKey, type Span } from "../../lib/usagePeriod";
+import { columnLabel, isDay, isPeriod, PERIODS, spanOf, stepOf, type PeriodKey, type Span } from "../../lib/charts/usagePeriod";
 import { TopBar } from "../../shell/TopBar";
 import { BudgetsPanel } from "./BudgetsPanel";
-import { UsageTable } from "./UsageTable";
 
-const UsageChart = lazy(() => import("./UsageChart"));
+const UsageChart = lazy(() => import("../../components/UsageChart"));
 
 const GROUPS: { key: UsageGroup; label: string }[] = [
   { key: "project", label: "Project" }, { key: "user", label: "User" }, { key: "job", label: "Job" },
