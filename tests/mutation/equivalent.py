@@ -149,10 +149,10 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "(self.step < self.total_steps and (not self._must_leave()))",
     ): "`steps` refuses to begin without a total; the condition is for the type checker.",
     (
-        "scheduling/engine/rounds.py",
+        "scheduling/engine/accept.py",
         "_beyond_limits",
-        "not field.limits or not exceeds_quota(field, layout.gangs)",
-        "(not exceeds_quota(field, layout.gangs))",
+        "not field.limits or not exceeds_quota(field, placement.gangs)",
+        "(not exceeds_quota(field, placement.gangs))",
     ): "Without limits none is broken; the first condition saves the time to find that out.",
     (
         "portal/lifecycle/launch_queue.py",
@@ -359,20 +359,8 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "True",
     ): "Nobody asks for a node without free GPUs.",
     (
-        "scheduling/engine/rounds.py",
-        "plan_round",
-        "divided.pools is None",
-        "False",
-    ): "Without pools all types are plain already.",
-    (
-        "scheduling/engine/rounds.py",
-        "_plan",
-        "allocation.counts or {}",
-        "(allocation.counts)",
-    ): "Policies to which parts are shown as whole GPUs answer in counts; for the type checker.",
-    (
-        "scheduling/engine/rounds.py",
-        "_allocate",
+        "scheduling/engine/ask_policy.py",
+        "ask_policy",
         "allocation.counts or {}",
         "(allocation.counts)",
     ): "What is worked out without the policy are counts; for the type checker.",
@@ -382,18 +370,6 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "allocation.counts or {}",
         "(allocation.counts)",
     ): "What are no placements are counts by then; for the type checker.",
-    (
-        "scheduling/engine/rounds.py",
-        "_with_owners",
-        "not back.takings",
-        "False",
-    ): "Nobody is added then.",
-    (
-        "scheduling/engine/rounds.py",
-        "_across_pools",
-        "gpus",
-        "True",
-    ): "Nobody is added then.",
     (
         "scheduling/capacity/quota_headroom.py",
         "Rooms.over",
@@ -443,8 +419,8 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "True",
     ): "A job that has ended by then has left its state, so that nothing happens.",
     (
-        "scheduling/engine/rounds.py",
-        "_within_limits",
+        "scheduling/engine/enforce_quota.py",
+        "enforce_quota",
         "not field.limits or allocation.counts is None or not exceeds_quota(field, allocation.counts)",
         "(allocation.counts is None or not exceeds_quota(field, allocation.counts))",
     ): "Without limits none is broken; the first condition saves the time to find that out.",

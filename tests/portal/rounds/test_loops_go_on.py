@@ -248,9 +248,9 @@ STEPS = {
     "enforce limits": "portal.lifecycle.job_limits.enforce",
     "enforce max_duration": "portal.lifecycle.job_limits.end_overdue",
     "give notice of budgets": "portal.accounting.budgets.give_notices",
-    "cancel unschedulable jobs": "portal.rounds.tasks.cancel_hopeless",
+    "cancel unschedulable jobs": "portal.rounds.tasks.cancel_unsatisfiable",
     "count runs": "portal.lifecycle.report_interval.note_runs",
-    "note preemptions": "portal.lifecycle.commit_plan.note_displacements",
+    "note preemptions": "portal.lifecycle.commit_plan.record_preemptors",
     "store reasons": "portal.lifecycle.commit_plan._store_reasons",
     "note the round": "portal.lifecycle.commit_plan.note_round",
     "keep the decision": "portal.snapshot.decisions.store",
@@ -421,7 +421,7 @@ def _is_left_out(p: Planted, bad: Job, good: Job) -> None:
 @in_task("evenkeel.run_round")
 def job_that_cannot_be_read(p: Planted) -> Iterator[None]:
     bad, good = p.two_jobs()
-    p.refuse("portal.snapshot.rows.job_row", lambda job, *_: job.pk == bad.pk)
+    p.refuse("portal.snapshot.take.job_row", lambda job, *_: job.pk == bad.pk)
     yield
     _is_left_out(p, bad, good)
     p.plant(LoopName.SNAPSHOT, bad.pk)
@@ -449,7 +449,7 @@ def job_that_cannot_be_planned(p: Planted) -> Iterator[None]:
 def running_job_that_cannot_be_read(p: Planted) -> Iterator[None]:
     bad, _ = p.two_training()
     other = p.world.submit(gpus={"min": 1, "max": 8})
-    p.refuse("portal.snapshot.rows.job_row", lambda job, *_: job.pk == bad.pk)
+    p.refuse("portal.snapshot.take.job_row", lambda job, *_: job.pk == bad.pk)
     yield
     assert p.world.gpus(bad) == 1
     assert 0 < p.world.gpus(other) <= 6
@@ -532,7 +532,7 @@ def handover(p: Planted) -> Iterator[tuple[Any, ...]]:
     bad, good = p.two_jobs()
     for job in (bad, good):
         handovers.ask_for_handover(job, timezone.now() - timedelta(seconds=1))
-    p.patch.setattr(handover_module, "_give_files", lambda executor, job: None)
+    p.patch.setattr(handover_module, "give_files", lambda executor, job: None)
     p.refuse("portal.execution.handover.give_files", lambda executor, job: job == bad.pk)
     yield ((str(bad.pk),), (str(good.pk),))
     assert Handover.objects.get().job_id == bad.pk

@@ -11,7 +11,7 @@ from scheduling.capacity.cluster_view import view
 from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.capacity.quota_headroom import QuotaHeadroom, exceeds_quota, trim_to_quota
 from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, Snapshot
-from scheduling.engine import rounds
+from scheduling.engine import ask_policy, enforce_quota
 from scheduling.engine.placement import Board, Request, lay_out
 from scheduling.engine.reclaim.reasons import ReclaimGrant
 from scheduling.engine.reclaim.reclaim import _VictimSearch
@@ -88,8 +88,8 @@ def test_who_runs_keeps_what_it_has_where_growth_and_starts_are_cut() -> None:
 
 
 def test_limits_have_the_last_word_whatever_a_step_before_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "cut_down", lambda field, counts: (dict(counts), {}))
-    monkeypatch.setattr(rounds, "allocate", lambda snapshot, policy: Allocation(counts=wanted(snapshot)))
+    monkeypatch.setattr(enforce_quota, "trim_to_quota", lambda field, counts: (dict(counts), {}))
+    monkeypatch.setattr(ask_policy, "_answer", lambda snapshot, policy: Allocation(counts=wanted(snapshot)))
     snapshot = limited_to(4, make_job(holds=(0, 1)), make_job(gpus=3))
     plan = plan_round(snapshot, load_policy("f_scheduling", {}))
     assert plan.moves == ()

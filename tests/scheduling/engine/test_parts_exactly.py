@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from scheduling.engine import accept
 from scheduling.engine.state import Placement
 from scheduling.engine.time_sharing import rounds as timesharing
 from scheduling.engine.time_sharing.allocation_builder import AllocationBuilder
-from scheduling.policies.capabilities import Answer, Capabilities
+from scheduling.policies import load_policy
 from scheduling.policies.queue.backfill import Backfill
 from scheduling.simulator.meter import Meter
 from tests.builders import make_job, make_nodes, make_snapshot
@@ -118,9 +117,9 @@ def test_who_waits_goes_where_it_ends_first_after_those_ahead(ahead_s: float, ki
 # Worth it ---------------------------------------------------------------------------------------------------
 
 
-def worth(*jobs: Job, layout: Placement, parameters: Any, **more: Any) -> Any:
+def worth(*jobs: Job, layout: Placement, parameters: dict[str, Any], **more: Any) -> Any:
     snapshot = make_snapshot(*jobs, **more)
-    policy: Any = SimpleNamespace(capabilities=Capabilities(Answer.COUNTS, elastic=True), parameters=parameters)
+    policy = load_policy("f_scheduling", {"min_gain": 0.0, "amortise": False, **parameters})
     return accept._not_worth_it(snapshot, view(snapshot), policy, layout)
 
 
@@ -141,7 +140,7 @@ def worth(*jobs: Job, layout: Placement, parameters: Any, **more: Any) -> Any:
 def test_a_change_has_to_add_enough(parameters: dict[str, Any], speedup: float, said: str | None) -> None:
     job = make_job(holds=(0,), curve=Curve((1.0, 2.0)))
     layout = Placement({job.id: (0, 1)}, {job.id: Gang(TYPE, 2)})
-    found = worth(job, layout=layout, parameters=SimpleNamespace(**parameters), settings={"speedup": speedup})
+    found = worth(job, layout=layout, parameters=parameters, settings={"speedup": speedup})
     assert (found and found.token) == said
 
 
@@ -149,10 +148,10 @@ def test_a_change_pays_until_the_first_of_those_that_run_ends() -> None:
     grows = make_job(holds=(0,), curve=Curve((1.0, 2.0)), remaining_steps=1_000.0, restart_cost_s=40.0)
     ends = make_job(holds=(2,), curve=Curve((1.0,)), remaining_steps=30.0)
     layout = Placement({grows.id: (0, 1), ends.id: (2,)}, {grows.id: Gang(TYPE, 2), ends.id: Gang(TYPE, 1)})
-    found = worth(grows, ends, layout=layout, parameters=SimpleNamespace(amortise=True))
+    found = worth(grows, ends, layout=layout, parameters={"amortise": True})
     assert found is not None
     assert dict(found.detail) == {"gained_steps": 30.0, "lost_steps": 80.0}
-    assert worth(grows, ends, layout=layout, parameters=SimpleNamespace(amortise=True), next_event_s=81.0) is None
+    assert worth(grows, ends, layout=layout, parameters={"amortise": True}, next_event_s=81.0) is None
 
 
 # Time sharing -----------------------------------------------------------------------------------------------

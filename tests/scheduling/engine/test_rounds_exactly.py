@@ -423,7 +423,7 @@ def test_a_level_of_service_that_is_put_out_is_told_which() -> None:
 
 @pytest.mark.parametrize(("most", "refused"), [(1, True), (2, False)])
 def test_a_layout_beyond_a_limit_moves_nobody(most: int, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "_within_limits", lambda _, allocation: allocation)
+    monkeypatch.setattr(rounds, "enforce_quota", lambda state: state)
     limits = {"l": Limit("gpus", most, level="project Speech")}
     job, other = make_job(gpus=2, limits=("l",)), make_job(gpus=1)
     plan = plan_round(make_snapshot(job, other, limits=limits), Answering(counts([(job, 2), (other, 1)])))
