@@ -1,4 +1,4 @@
-"""Step 3: asks the policy, with a fallback where it fails."""
+"""Step 3: asks the policy, with a fallback if it fails."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from scheduling.policies.queue.fallback import start_minimums
 
 
 def ask_policy(state: RoundState) -> RoundState:
-    """A job that cannot leave a drained node yet stays there, and the policy is asked again around it; so it is where
-    it preempts a job that is never resized."""
+    """Ask again around jobs that cannot leave a drained node yet, and around preempted jobs that are never resized."""
     while True:
         try:
             allocation = _answer(state.snapshot, state.policy)
@@ -43,6 +42,7 @@ def _answer(snapshot: Snapshot, policy: Policy) -> Allocation:
 
 
 def _preempted(snapshot: Snapshot, allocation: Allocation) -> dict[str, Reason]:
-    """Jobs that leave all their GPUs for a higher QoS though they are never resized: other jobs get these GPUs then."""
+    """Preempted jobs that are never resized. They leave all their GPUs to a higher QoS, so other jobs can have
+    these."""
     rigid = (job.id for job in snapshot.jobs if not job.resizable and job.id in allocation.reasons)
     return {key: reason for key in rigid if (reason := allocation.reasons[key]).token == ReasonCode.PREEMPTED}

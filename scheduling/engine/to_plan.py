@@ -1,4 +1,4 @@
-"""Step 10: what changes and why, what is remembered, and when to look again."""
+"""Step 10: the moves with their reasons, the memory for the next round, and the time of the next look."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def to_plan(state: RoundState) -> Plan:
     return plan if state.pools is None else plan_in_plain_types(plan)
 
 
-#: Of jobs that must leave their GPUs the reason of that counts.
+#: Jobs that must leave their GPUs keep that reason.
 _BELOW_LEAVING = (Rank.GPU_SHARING, Rank.HOST_RESOURCES)
 
 
 def merged_reasons(state: RoundState) -> Mapping[str, Reason]:
-    """The one place where the reasons of steps meet: of each job that of the highest rank."""
+    """The one place where the reasons of steps meet: each job gets the one of the highest rank."""
     merged: dict[str, Reason] = {}
     leaving = state.unavailable.leaving
     for rank in sorted(state.reasons):

@@ -1,9 +1,9 @@
-"""Parts of GPUs under policies that give whole ones.
+"""Fractional GPUs under policies that assign whole ones.
 
-Whoever has a part keeps it, beside whatever the policy does with the other GPUs. Of those that wait, whoever finds room
-on a GPU that is shared already starts there, before the policy is asked. The others are bundled, as many as one GPU has
-room for; the policy is shown the first of each bundle as a job of one GPU, and where that starts the rest of its bundle
-starts beside it.
+A running fractional job keeps its GPU share, whatever the policy does with the other GPUs. A pending one that fits on a
+GPU that is shared already joins it, before the policy is asked. The remaining ones are bundled, as many as fit on one
+GPU. The policy sees the first job of each bundle as a job of one GPU; if that job starts, the rest of the bundle starts
+beside it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from scheduling.policies.base import Policy
 from scheduling.policies.packing.base import demands_of, part
 from scheduling.throughput.curves import trial_curve
 
-#: Without the types whose GPUs have too little memory.
+#: Curves without the types whose GPUs have too little memory.
 _CURVES: ShapeCache[Mapping[str, Curve]] = ShapeCache(most=4096)
 
 
 def as_whole_gpus(snapshot: Snapshot) -> Snapshot:
-    """Whoever has a part of a GPU stays on it, and nobody is placed where a GPU has too little memory for it."""
+    """Pin fractional jobs to their GPUs, and exclude GPU types with too little memory for a job."""
     if not any(job.gpu_milli < WHOLE or job.gpu_memory_mib for job in snapshot.jobs):
         return snapshot
     memory = _least_memory(snapshot.nodes)
@@ -57,7 +57,7 @@ def _as_whole(job: Job, memory: Mapping[str, int]) -> Job:
 
 
 def _least_memory(nodes: Iterable[Node]) -> dict[str, int]:
-    """Of the accelerators of each type, in MiB."""
+    """The least memory of any accelerator of each type, in MiB."""
     least: dict[str, int] = {}
     for node in nodes:
         mib = UNBOUNDED if node.gpu_memory_mib is None else node.gpu_memory_mib
@@ -67,11 +67,11 @@ def _least_memory(nodes: Iterable[Node]) -> dict[str, int]:
 
 @dataclass
 class _Bundle:
-    """Jobs for one GPU."""
+    """Fractional jobs that can share one GPU."""
 
     first: Job
-    milli: int  # what is left
-    memory: int  # likewise, on the smallest GPU that it may be given
+    milli: int  # thousandths of the GPU that are left
+    memory: int  # memory left on the smallest GPU that the bundle may get
     others: list[Job] = field(default_factory=list)
 
     def add(self, job: Job) -> None:
@@ -82,19 +82,19 @@ class _Bundle:
 
 @dataclass(frozen=True)
 class SharedGpus:
-    """What the sharing of GPUs adds to the policy's plan."""
+    """What GPU sharing adds to the policy's plan."""
 
     snapshot: Snapshot
     seen: RoundView
-    #: Who starts beside others, whatever the policy says: the GPU.
+    #: Job -> the shared GPU that it joins, whatever the policy decides.
     joined: Mapping[str, int] = field(default_factory=dict)
     bundles: tuple[_Bundle, ...] = ()
-    #: How the policy sees these jobs; None: not at all.
+    #: Jobs as the policy sees them; None: hidden.
     changed: Mapping[str, Job | None] = field(default_factory=dict)
 
     def untied(self, field: RoundView, counts: Mapping[str, Gang]) -> SharedGpus:
-        """Where the first of a bundle is given nothing (its limits may bar it) and GPUs stay idle, the others of its
-        bundle are each for themselves. `field`: what the policy saw when it gave `counts`."""
+        """Take bundles apart whose first job got nothing, for example because of its limits, while GPUs stay idle.
+        `field` is what the policy saw when it assigned `counts`."""
         if not self.bundles:
             return self
         free = Counter(field.free)
@@ -112,8 +112,8 @@ class SharedGpus:
         return self if len(bundles) == len(self.bundles) else replace(self, bundles=tuple(bundles), changed=changed)
 
     def complete(self, placement: Placement, told: Mapping[str, Reason]) -> tuple[Placement, dict[str, Reason]]:
-        """With those who start beside others, and why jobs that wait for parts start or do not. `told`: by the policy,
-        which takes the first of a bundle for one that needs a GPU of its own."""
+        """Add the jobs that start on shared GPUs, with reasons for all pending fractional jobs. `told`: the policy's
+        reasons; the policy takes the first job of a bundle for one that needs a whole GPU."""
         if not self.joined and not self.bundles:
             return placement, {}
         kinds = cluster_index(self.snapshot.nodes).type_of
@@ -148,7 +148,7 @@ class SharedGpus:
         return Placement(gpus, gangs), reasons
 
     def _with(self, gpus: Mapping[str, tuple[int, ...]]) -> Iterator[Job]:
-        """All who hold GPUs once these are given."""
+        """All jobs that hold GPUs once the given ones are assigned."""
         yield from self.seen.pinned
         for job in self.seen.candidates:
             if gpus.get(job.id):
@@ -156,8 +156,8 @@ class SharedGpus:
 
 
 def share_gpus(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> SharedGpus:
-    """Of the jobs that wait for a part of a GPU, in the policy's order: who joins, and who is bundled with whom.
-    `may_stay`: those that leave what they have only where the policy has a GPU for them."""
+    """Decide, in the policy's order, which pending fractional jobs join a shared GPU and which are bundled. `may_stay`:
+    jobs that leave their GPUs only if the policy has another one for them."""
     seen = view(snapshot)
     if not any(job.gpu_milli < WHOLE for job in seen.queued):
         return SharedGpus(snapshot, seen)
@@ -176,10 +176,10 @@ def share_gpus(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = (
 
 
 def _join(snapshot: Snapshot, seen: RoundView, queue: Iterable[Job]) -> dict[str, int]:
-    """Each on the GPU that it leaves the least of, among those on which others have parts.
+    """Place each job on the shared GPU on which it leaves the least room.
 
-    Where somebody ahead of it waits for GPUs of the type, it joins only who has at least as long to go as it has:
-    otherwise jobs that keep coming would keep a GPU shared for ever.
+    If a job ahead of it waits for GPUs of the type, it only joins jobs that run at least as long as it does. Otherwise
+    a stream of new jobs could keep a GPU shared forever.
     """
     yard, joined = NodeCapacity(snapshot, (*seen.pinned, *seen.running)), dict[str, int]()
     if not ((yard.gpu > 0) & (yard.gpu < WHOLE)).any():
@@ -218,7 +218,8 @@ def _beside(
     awaited: Collection[str],
     failed: set[Demand],
 ) -> int | None:
-    """The GPU; `failed`: who found no room before, as in this round there only gets less."""
+    """A shared GPU for the job, or None. `failed`: demands that did not fit before; room only shrinks within a
+    round."""
     for demand in demands_of(seen, job):
         if demand in failed:
             continue
@@ -238,7 +239,7 @@ def _beside(
 
 
 def _ends(snapshot: Snapshot, yard: NodeCapacity, holding: Iterable[Job]) -> NDArray[np.float64]:
-    """[node, device]: when the last of those that have parts of it ends, at the latest."""
+    """[node, device]: the latest end of any job that shares the device."""
     ends = np.full(yard.gpu.shape, -np.inf)
     for job in holding:
         for gpu in job.gpu_ids if job.gpu_milli < WHOLE else ():
@@ -249,7 +250,7 @@ def _ends(snapshot: Snapshot, yard: NodeCapacity, holding: Iterable[Job]) -> NDA
 
 
 def _bundle(snapshot: Snapshot, seen: RoundView, waiting: Iterable[Job], may_stay: Collection[str]) -> list[_Bundle]:
-    """Each in the fullest bundle for the same types that has room for it."""
+    """Put each job into the fullest bundle of the same types that has room for it."""
     memory = _least_memory(cluster_index(snapshot.nodes).usable)
     bundles: list[_Bundle] = []
     open_ones: dict[frozenset[str], dict[int, list[_Bundle]]] = {}
@@ -276,7 +277,7 @@ def _with_room(by_milli: Mapping[int, list[_Bundle]], job: Job) -> _Bundle | Non
 
 
 def _no_room(yard: NodeCapacity, demand: Demand, gpu: int, job: Job) -> Reason | None:
-    """What keeps it off the GPU of its bundle."""
+    """Why the job cannot use the GPU of its bundle, or None."""
     row, _ = yard.place[gpu]
     fits = yard.has_room(demand, (gpu,)) and yard.cpu[row] >= demand.cpu and yard.memory[row] >= demand.memory
     if fits and gpu not in job.excluded_gpus:

@@ -1,4 +1,4 @@
-"""What a round's answer means for each job: its move and its reason, and when to look again."""
+"""Turns a round's answer into a move and a reason for each job, and the time of the next look."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def explain_round(
     own: Mapping[str, Reason],
     words: PartitionReasons | None,
 ) -> Mapping[str, Reason]:
-    """`own`: of guarantees and budgets; they come before all others. `words`: what pools of nodes change in them."""
+    """`own`: reasons of guarantees and budgets, which precede all others. `words`: changes reasons where nodes are
+    divided into pools."""
     special: dict[str, Reason] = {}
     given = allocation.counts or allocation.placements or {}
     for job in field.queued:
@@ -48,7 +49,7 @@ def explain_round(
     special |= displaced.reasons(placement.gpus)
     special |= own
     unable = UnschedulableDiagnosis(displaced.original, words.pools if words else None)
-    # Where no node is in service, policies that divide time say of nobody why.
+    # Without a node in service, time-sharing policies give no job a reason.
     vague: set[str] = {ReasonCode.NO_TYPE, ReasonCode.TOO_LARGE}
     vague |= set() if cluster_index(displaced.original.nodes).usable else {ReasonCode.NEXT_ROUND, ReasonCode.WAITS}
     every = (special, allocation.reasons, field.reasons)
@@ -70,7 +71,7 @@ def explain_round(
 
 
 def _where_others_are(snapshot: Snapshot, placement: Placement) -> Mapping[str, Job]:
-    """Waiting jobs by id, where the engine's other jobs use some of the nodes."""
+    """Pending jobs by id, if the engine's other jobs use some of the nodes."""
     if not (snapshot.others.gpus or any(node.others for node in snapshot.nodes)):
         return {}
     return {job.id: job for job in snapshot.jobs if not job.gpu_ids and job.id not in placement.gpus}
@@ -101,7 +102,7 @@ def diff_moves(
 
 
 def _takers(had: tuple[int, ...], move: Move, gets: Mapping[int, list[str]]) -> tuple[str, ...]:
-    """Those that get the most of what it leaves first."""
+    """Jobs that get the GPUs that this one leaves, those that get most first."""
     takers = [key for gpu in had if gpu in gets and gpu not in move.gpu_ids for key in gets[gpu]]
     return tuple(key for key, _ in Counter(takers).most_common()) if len(takers) > 1 else tuple(takers)
 
@@ -117,9 +118,9 @@ def _move(job: Job, placement: Placement, reason: Reason) -> Move | None:
 def next_wake_at(
     snapshot: Snapshot, policy: Policy, allocation: Allocation, moves: tuple[Move, ...], back: ReclaimDecision
 ) -> float | None:
-    """The earliest time at which the answer may differ though nothing happened.
+    """The earliest time at which the answer may differ although nothing happened.
 
-    Within a round of fractions of time nobody is moved, protected or not, and all that is free was given out.
+    Within a round of time sharing no job moves, protected or not, and all free GPUs are assigned.
     """
     rests = policy.capabilities.holds_within_round
     later = [at for at in (allocation.next_wake_at, back.wake_at) if at is not None]
@@ -132,5 +133,5 @@ def next_wake_at(
             later.append(job.protected_until)
     later = [at for at in later if at > snapshot.now]
     if not rests and any(move.kind == "preempt" for move in moves):
-        later.append(snapshot.now)  # what it leaves, and the job itself, are to be planned at once
+        later.append(snapshot.now)  # the freed GPUs and the preempted job are planned at once
     return min(later, default=None)

@@ -1,4 +1,4 @@
-"""Guaranteed GPUs that change hands, and what both sides are told."""
+"""Reasons for jobs that reclaim guaranteed GPUs and for the borrowers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduling.domain.wording import words
 
 @dataclass(frozen=True, slots=True)
 class ReclaimGrant:
-    """A job that starts on what it is guaranteed, and who leaves for it."""
+    """A job that starts within its guarantee, and the borrowers that leave for it."""
 
     job: Job
     gang: Gang
@@ -23,7 +23,7 @@ class ReclaimGrant:
 
 @dataclass(frozen=True, slots=True)
 class PendingClaim:
-    """Borrowers hold enough, and some of them are protected until then."""
+    """A claim on borrowed GPUs that waits until `at`, because some borrowers are protected."""
 
     gang: Gang
     by: Guarantee
@@ -65,7 +65,7 @@ def reason_reclaimer(taking: ReclaimGrant) -> Reason:
 
 
 def reason_reclaimee(taking: ReclaimGrant, after: Gang | None) -> Reason:
-    """Of a borrower. `after`: what it goes on with, if anything."""
+    """For a borrower. `after`: its gang from now on, if any."""
     row, count, how = taking.by, min(taking.gang.count, gpus_of(taking.borrowers)), "Shrunk" if after else "Preempted"
     way = f"it goes on with {words(after)}" if after else "it is checkpointed and goes on when enough GPUs are free"
     text = (

@@ -1,8 +1,9 @@
-"""What a project is guaranteed is taken back from those who borrowed it, for jobs that a policy leaves waiting.
+"""Reclaims guaranteed GPUs from borrowers, for pending jobs that the policy does not start.
 
-For each job that waits within a guarantee enough borrowers leave by checkpoint: the least urgent and newest first, no
-more than needed, nobody under protection before the guarantee's time is over, never a job that cannot checkpoint or
-that runs within a guarantee of its own. The policy then plans around it; it may bring them back on fewer GPUs.
+For each job that is pending within a guarantee, enough borrowers leave with a checkpoint: the least urgent and newest
+first, and no more than needed. Protected borrowers stay until the guarantee's time is over. Jobs that cannot be
+checkpointed, and jobs within a guarantee of their own, always stay. The policy then plans again; it may restart the
+borrowers on fewer GPUs.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 from scheduling.policies.capabilities import OrdersQueue, SizesStarts
 
-#: So long before its time is over a borrower has to be told, to write its checkpoint and be gone.
+#: Borrowers are stopped this long before the guarantee's time is over, to write a checkpoint and exit.
 LEAVE_S = 30.0
-#: The key of plans' memory: since when jobs wait within a guarantee.
+#: Key in a plan's memory: since when jobs have been pending within a guarantee.
 CLAIMS = "guarantee_claims"
 
 
@@ -46,7 +47,7 @@ class ReclaimDecision:
 
     @property
     def changed(self) -> dict[str, Job]:
-        """How a policy is to see them: owners with their GPUs, borrowers as if they waited."""
+        """Jobs as the policy sees them: owners with their GPUs, borrowers as queued."""
         seen: dict[str, Job] = {}
         for taking in self.takings:
             seen[taking.job.id] = replace(taking.job, state=State.STANDBY, gpu_ids=taking.gpus, gang=taking.gang)
@@ -57,7 +58,7 @@ class ReclaimDecision:
         return seen
 
     def reasons(self, gangs: Mapping[str, Gang]) -> dict[str, Reason]:
-        """`gangs`: what everybody has after this round."""
+        """`gangs`: what each job has after this round."""
         found = dict(self.waiting)
         for taking in self.takings:
             found[taking.job.id] = reason_reclaimer(taking)
@@ -67,8 +68,8 @@ class ReclaimDecision:
 
 
 def reclaim(snapshot: Snapshot, policy: Policy, given: Collection[str]) -> ReclaimDecision:
-    """`given`: whom the policy gives GPUs without it. A GPU that several share is taken from nobody, and where the
-    policy itself places parts none is: GPUs are counted whole here."""
+    """`given`: jobs to which the policy gives GPUs anyway. A shared GPU is never reclaimed, nor is any GPU under a
+    policy that places fractional jobs itself: GPUs are counted whole here."""
     places_parts = policy.capabilities.places_gpu_parts and any(job.gpu_milli < WHOLE for job in snapshot.jobs)
     if policy.capabilities.shares_time or not snapshot.guarantees or places_parts:
         return ReclaimDecision()
@@ -127,7 +128,7 @@ class _VictimSearch:
             self.failed.add(alike)
 
     def _overdue(self, job: Job) -> frozenset[Guarantee]:
-        """By which of its guarantees it has waited so long that protection keeps borrowers no longer."""
+        """The guarantee for which the job has waited so long that protection no longer keeps borrowers."""
         waited_s = self.snapshot.now - self.found.claims[job.id]
         return frozenset(row for row in self.book.rows_of(job) if waited_s >= row.reclaim_within_s - LEAVE_S)
 
@@ -142,7 +143,7 @@ class _VictimSearch:
         overdue = self._overdue(job)
         leaving = self.coming.count(gang.type) if own and own not in overdue else 0
         if own and leaving >= missing:
-            return None  # processes on their way out leave enough
+            return None  # stopping processes free enough
         if not self._may_be_allowed(job, gang):
             return None
         gives, enough = partial(self._gives, kind=gang.type), missing
@@ -165,11 +166,11 @@ class _VictimSearch:
         return None
 
     def _may_be_allowed(self, job: Job, gang: Gang) -> bool:
-        """Whether limits allow the gang, or could once borrowers whom they bind, too, are gone."""
+        """Whether limits allow the gang, or would once borrowers under the same limits are gone."""
         return self.shared.issuperset(self.stock.rooms.all_over(job, gang))
 
     def _from(self, job: Job, pairs: Sequence[tuple[Job, Guarantee]]) -> float:
-        """When the last of them may be taken: as its protection ends, or the guarantee's time."""
+        """The earliest time to reclaim: the end of protection, or the end of the guarantee's time."""
         since = self.found.claims[job.id]
         ends = [
             min(each.protected_until or math.inf, since + row.reclaim_within_s - LEAVE_S)
@@ -180,11 +181,11 @@ class _VictimSearch:
 
     def _may_go(self, job: Job) -> bool:
         states = (State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING)
-        movable = self.users[job.gpu_ids[0]] == 1 and job.restartable and not job.held  # else others are beside it
+        movable = self.users[job.gpu_ids[0]] == 1 and job.restartable and not job.held  # else the GPU is shared
         return movable and job.state in states and self.usable.keys() >= set(job.gpu_ids)
 
     def _gives(self, job: Job, kind: str) -> int:
-        """GPUs of a type that the job would leave; it may lie in several pools of nodes."""
+        """GPUs of a type that the job would free; it may span several node pools."""
         return sum(self.usable[gpu] == kind for gpu in job.gpu_ids)
 
     def _worth(self, job: Job) -> tuple[object, ...]:
@@ -199,7 +200,7 @@ class _VictimSearch:
         return self.book.claim(job, gang, self.book.chain(borrower.project))
 
     def _take(self, taking: ReclaimGrant) -> bool:
-        """Whether limits and nodes have room for it once the borrowers are gone."""
+        """Whether limits and nodes have room for the job once the borrowers are gone."""
         job, gang, gone = taking.job, taking.gang, taking.borrowers
         before = dict(self.stock.rooms.left)
         for each in gone:
@@ -236,7 +237,7 @@ def _sizes(policy: Policy, field: RoundView, job: Job) -> Mapping[str, int]:
 def _fewest(
     missing: int, pairs: Sequence[tuple[Job, Guarantee]], gives: Callable[[Job], int]
 ) -> list[tuple[Job, Guarantee]]:
-    """The first of them until it is enough, without those that are not needed in the end."""
+    """The first borrowers that suffice, without those that turn out not to be needed."""
     chosen: list[tuple[Job, Guarantee]] = []
     for pair in pairs:
         if missing > 0:

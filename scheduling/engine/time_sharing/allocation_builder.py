@@ -1,4 +1,4 @@
-"""What is given out in a round, and what is said about it."""
+"""Builds the allocation of one round under time sharing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from scheduling.engine.time_sharing.shares_ledger import TimeShareState
 
 
 class AllocationBuilder:
-    """What is given out in this round, within GPUs and limits."""
+    """Assigns gangs to jobs while free GPUs and quota headroom last."""
 
     def __init__(self, field: RoundView) -> None:
         self.free, self.rooms = dict(field.free), QuotaHeadroom(field)
         self.counts: dict[str, Gang] = {}
-        self.moved: list[Job] = []  # who is given another gang than it has
+        self.moved: list[Job] = []  # jobs whose gang differs from the one they hold
 
     def fits(self, job: Job, gang: Gang) -> bool:
         return gang.count <= self.free.get(gang.type, 0) and self.rooms.over(job, gang) is None
@@ -36,7 +36,7 @@ class AllocationBuilder:
 def reasons_of(
     ledger: TimeShareState, snapshot: Snapshot, field: RoundView, hands: AllocationBuilder
 ) -> Mapping[str, Reason]:
-    """Of all jobs that the round saw, in words once somebody reads them."""
+    """Reasons of all jobs of the round; each is formatted when it is read."""
     jobs = {job.id: job for job in field.candidates}
     left_s = max(0.0, ledger.round_end - snapshot.now)
 

@@ -1,8 +1,8 @@
-"""Rounds that realise fractions of time (spec: heterogeneity-policies, "Round mechanism").
+"""Rounds that realise time shares (spec: heterogeneity-policies, "Round mechanism").
 
-At each round's end jobs are walked by descending priority: what a job was promised on a type over what it had there
-since the last computation. In between, whoever runs goes on, and idle GPUs go to those that wait. What has to be
-remembered is plain values in the plan's memory.
+At each round's end jobs are taken by descending priority: the promised time on a type over the time received there
+since the last computation. In between, running jobs continue, and idle GPUs go to queued ones. The state is plain
+values in the plan's memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from scheduling.policies.time_shares.programs.last_answer import MEMORY
 
 
 def share_time(snapshot: Snapshot, field: RoundView, policy: Policy) -> Allocation:
-    """Whole gangs for the moment, by the policy's fractions; raises what the policy raises."""
+    """Whole gangs for this round, by the policy's time shares; raises what the policy raises."""
     settings = policy.parameters
     assert isinstance(settings, FractionParameters)
     if settings.compatible:
@@ -67,18 +67,19 @@ def share_time(snapshot: Snapshot, field: RoundView, policy: Policy) -> Allocati
 
 
 def _has_turns(job: Job) -> bool:
-    """Whether it has part in rounds to come, be it on its way to its GPUs now. What cannot leave them has none."""
+    """Whether the job takes turns in later rounds, even if it is launching now. Jobs that cannot leave their GPUs do
+    not."""
     return not job.held and (not job.gpu_ids or (job.restartable and job.resizable))
 
 
 def round_end(memory: Mapping[str, Any]) -> float:
-    """When the round that a plan's memory tells of ends."""
+    """When the round recorded in a plan's memory ends."""
     return float(memory[MEMORY]["round_end"]) - EDGE_S if MEMORY in memory else -math.inf
 
 
 def with_least_gangs(snapshot: Snapshot) -> Snapshot:
-    """Fractions are of a job's least gang: where nothing here trains on that (its batch does not fit on so few), it is
-    the least on which something does."""
+    """Time shares refer to a job's least gang: if no type can train on that (its batch does not fit on so few GPUs),
+    the least gang on which some type can."""
     field = view(snapshot)
     least, known = dict[str, int](), field.known.trains_on_least
     for job in [job for job in field.candidates if known.jobs.get(job.id) is not job]:
@@ -95,7 +96,7 @@ def with_least_gangs(snapshot: Snapshot) -> Snapshot:
 def _refresh(
     ledger: TimeShareState, snapshot: Snapshot, field: RoundView, policy: Policy, *, aged_after_s: float
 ) -> None:
-    """Fractions anew where jobs, GPUs or throughputs changed, or where they are old and time changes them."""
+    """Recompute time shares if jobs, GPUs or throughputs changed, or if they are old and depend on time."""
     roll = columns_of(snapshot, field)
     signature = signature_of(snapshot, roll, field, policy)
     aged = snapshot.now >= ledger.computed_at + aged_after_s
@@ -111,7 +112,7 @@ def _refresh(
 
 
 def _compete(field: RoundView, hands: AllocationBuilder) -> bool:
-    """Whether several wait for what is idle, so that it matters who is ahead."""
+    """Whether several jobs compete for idle GPUs, so that their order matters."""
     if not any(free > 0 for free in hands.free.values()):
         return False
     fits = (job for job in field.queued if any(hands.fits(job, Gang(kind, job.min_gpus)) for kind in field.spans(job)))
@@ -119,7 +120,7 @@ def _compete(field: RoundView, hands: AllocationBuilder) -> bool:
 
 
 def _on_lease(ledger: TimeShareState, snapshot: Snapshot, field: RoundView, settings: FractionParameters) -> list[Job]:
-    """Who is promised time on what it has, and has had it for too short a time to be worth another restart."""
+    """Jobs with a time share of the type they hold that started too recently to be worth another restart."""
     roll, books = columns_of(snapshot, field), ledger.books
     short = (snapshot.now - ledger.given_at(roll) + EDGE_S) * settings.restart_part < roll.restart_cost_s
     recent = (roll.jobs[n] for n in np.nonzero(short)[0].tolist())
@@ -131,7 +132,7 @@ def _on_lease(ledger: TimeShareState, snapshot: Snapshot, field: RoundView, sett
 def _beginnings(
     ledger: TimeShareState, snapshot: Snapshot, field: RoundView, hands: AllocationBuilder
 ) -> dict[str, float]:
-    """When each of those that hold GPUs now was given them."""
+    """When each job that holds GPUs now got them."""
     began, now = ledger.began, snapshot.now
     found = {key: began.get(key, now) for key in hands.counts}
     found |= {job.id: began[job.id] for job in field.pinned if job.id in began}
@@ -147,7 +148,7 @@ def _keep(jobs: Iterable[Job], hands: AllocationBuilder) -> None:
 def _give(
     ledger: TimeShareState, snapshot: Snapshot, field: RoundView, policy: Policy, hands: AllocationBuilder
 ) -> None:
-    """Who gets which type now, beside those that keep what they have."""
+    """Assign types to jobs, beside those that keep their GPUs."""
     if not any(free > 0 for free in hands.free.values()):
         return
     counts, free = hands.counts, hands.free
@@ -157,7 +158,7 @@ def _give(
         if least <= free[kind] and job.id not in counts:
             held = job.gang
             gang = held if held and held.type == kind and held.count == least else Gang(kind, least)
-            if gang is not held:  # it was promised when there may have been other nodes
+            if gang is not held:  # promised when there may have been other nodes
                 span = field.spans(job).get(kind)
                 if span is None or span.low > least:
                     continue
@@ -169,9 +170,8 @@ def _give(
 
 
 def _ranked(ledger: TimeShareState, now: float, jobs: list[Job], free: Mapping[str, int]) -> Iterable[tuple[Job, str]]:
-    """Jobs with each of the types that they are promised and that have room for them, by descending priority; ties by
-    what is owed over all types and on this one, then by the promise, then those that hold nothing first, then by the
-    queue."""
+    """Jobs with each type that they have a share of and that fits, by descending priority. Ties: the debt over all
+    types and on this one, then the share, then jobs without GPUs first, then queue order."""
     books, since = ledger.books, max(now - ledger.computed_at, 0.0)
     row_of = books.rows_of([job.id for job in jobs])
     if row_of.max(initial=-1) < 0:
@@ -190,14 +190,14 @@ def _ranked(ledger: TimeShareState, now: float, jobs: list[Job], free: Mapping[s
 
 
 def _most_owed(ledger: TimeShareState, now: float) -> float:
-    """Of all jobs: seconds that it was promised on all types since the computation, less those that it had."""
+    """For each job: seconds promised on all types since the computation, less those received."""
     books = ledger.books
     (rows,) = np.nonzero(books.shares.any(axis=1))
     return float(books.debts(rows, max(now - ledger.computed_at, 0.0)).max()) if len(rows) else 0.0
 
 
 def _fill(field: RoundView, waiting: list[Job], hands: AllocationBuilder) -> None:
-    """GPUs that the fractions leave idle go to whoever waits, the fastest fit first. `waiting` is in queue order."""
+    """Assign idle GPUs to queued jobs, the fastest type that fits first. `waiting` is in queue order."""
     free = hands.free
     for job in waiting:
         least = job.min_gpus
