@@ -1,4 +1,4 @@
-"""Why each job got what it got: cause first, then the number, then what would change it."""
+"""Reasons of elastic plans: the cause, the number, then what would change it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def explain(
     bound: float,
     variance: float,
 ) -> Mapping[str, Reason]:
-    """In words once somebody reads them."""
+    """Each reason is formatted when it is read."""
     free = dict(field.free)
     for gang in planned.values():
         free[gang.type] -= gang.count
@@ -59,7 +59,7 @@ def _planned(field: RoundView, job: Job, gang: Gang, free: Mapping[str, int], bo
 
 
 def _limit(field: RoundView, job: Job, gang: Gang, free: Mapping[str, int], bound: float, variance: float) -> str:
-    """What keeps the job from more."""
+    """What prevents the job from getting more GPUs."""
     span = field.spans(job).get(gang.type)
     if job.max_gpus is not None and gang.count >= job.max_gpus:
         return f"its maximum is {job.max_gpus}"

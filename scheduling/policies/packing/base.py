@@ -1,6 +1,6 @@
-"""What packing policies share: the queue is walked once, and each job is put on one node or waits.
+"""Base of packing policies: one pass over the queue places each job on one node, or lets it wait.
 
-Jobs that hold devices keep them to their end. Whoever does not fit holds up nobody, unless `strict`.
+Running jobs keep their devices until they end. A job that does not fit does not block others, unless `strict`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
-#: The key of what these policies remember.
+#: Key of these policies' memory.
 MEMORY = "packing"
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What is decided together: devices by job, reasons of jobs that are left out, and devices that nobody else gets,
-    with the demand that they are kept for."""
+    """Decisions made together: devices by job, reasons of jobs that are not placed, and reserved devices with the
+    demand that they are reserved for."""
 
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     reasons: Mapping[str, Reason] = field(default_factory=dict)
@@ -40,13 +40,13 @@ class Planned:
 
 
 class Parameters(BaseParameters):
-    """Of those that take job by job."""
+    """Parameters of policies that place one job at a time."""
 
     strict: bool = Field(default=False, description="Nobody starts before those ahead of it in the queue.")
 
 
 class PackingPolicy(ABC):
-    """Subclasses give `name`, `title` and `choose`."""
+    """Subclasses define `name`, `title` and `choose`."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -76,7 +76,7 @@ class PackingPolicy(ABC):
         wanted = {job.id: demands for job in queue if (demands := round_.wanted(job))}
         try:
             planned = self.plan(snapshot, yard, {key: demands[0] for key, demands in wanted.items()})
-        except SolverError:  # `choose` has them all then
+        except SolverError:  # then `choose` places all jobs
             planned, round_.figures = Planned(), {"solver_failed": 1.0}
         round_.left_out = planned.reasons
         if planned.kept:
@@ -103,7 +103,7 @@ class PackingPolicy(ABC):
     def _place(
         self, yard: NodeCapacity, demand: Demand, planned: tuple[int, ...] | None, memory: Any
     ) -> tuple[int, ...] | None:
-        """As planned, where there still is room; else on one node; what no node is large enough for, on several."""
+        """As planned, if there still is room; else on one node; on several if no node is large enough."""
         rows = yard.fitting(demand)
         fits = planned is not None and len(planned) == demand.count and yard.place[planned[0]][0] in rows
         if planned and fits and yard.has_room(demand, planned):
@@ -113,34 +113,34 @@ class PackingPolicy(ABC):
         return yard.across(demand) if demand.count > 1 else None
 
     def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
-        """For jobs of the queue, in its order; `choose` has the others.
+        """Place jobs of the queue, in its order; `choose` places the others.
 
-        Raises SolverError: then `choose` has them all.
+        Raises SolverError: then `choose` places all jobs.
         """
         return Planned()
 
     def begin(self, snapshot: Snapshot, field: RoundView, yard: NodeCapacity) -> Any:
-        """What `choose` is given with each job of this round."""
+        """The state that `choose` gets with each job of this round."""
         return None
 
     def end(self, memory: Any) -> dict[str, Any]:
-        """What the next round finds by `remembered`."""
+        """What the next round finds through `remembered`."""
         return {}
 
     def order(self, field: RoundView, queue: Sequence[Job]) -> Sequence[Job]:
         return queue
 
     def why_not(self, yard: NodeCapacity, demand: Demand) -> Reason:
-        """Why whoever needs this was not placed."""
+        """Why a job with this demand was not placed."""
         return no_room(yard, demand)
 
     @abstractmethod
     def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        """Devices of one of the nodes `rows`, on which it fits."""
+        """Devices of one of the nodes `rows`, all of which have room."""
 
 
 class _Round:
-    """Who starts where, and why others do not."""
+    """The starts of a round, and why other jobs do not start."""
 
     def __init__(self, snapshot: Snapshot, field: RoundView) -> None:
         self.field, self.yard = field, NodeCapacity(snapshot, (*field.pinned, *field.running))
@@ -151,7 +151,7 @@ class _Round:
         self.figures: dict[str, float] = {}
         self.left_out: Mapping[str, Reason] = {}
         self._demands: dict[str, list[Demand]] = {}
-        self.failed: dict[Demand, Reason] = {}  # in this round there only gets less room
+        self.failed: dict[Demand, Reason] = {}  # room only shrinks within a round
         for job in field.running:
             self.reasons[job.id] = Reason(
                 ReasonCode.KEEPS, "This policy never moves a job; it keeps its GPUs to its end."
@@ -160,7 +160,7 @@ class _Round:
                 self.rooms.book(job, job.gang)
 
     def wanted(self, job: Job) -> list[Demand]:
-        """What it may have within limits, the smallest gang first."""
+        """The gangs that limits allow, the smallest first."""
         if not job.limits:
             return self._every(job)
         found = []
@@ -188,7 +188,7 @@ class _Round:
         )
 
     def explain(self, job: Job) -> bool:
-        """Why it waits; whether it is for room."""
+        """Why the job waits, and whether it waits for room."""
         every = self._every(job)
         if not every:
             self.reasons[job.id] = no_type(job)
@@ -199,7 +199,7 @@ class _Round:
         return over is None
 
     def _short(self, job: Job) -> Reason:
-        """Of its least gang, of those that some node is large enough for."""
+        """What the least gang lacks, among nodes that are large enough."""
         reasons = [self.failed[demand] for demand in self.wanted(job)]
         return next((reason for reason in reasons if reason.token != ReasonCode.TOO_LARGE), reasons[0])
 
@@ -214,7 +214,7 @@ def part(job: Job, gang: Gang) -> str:
 
 
 def demands_of(field: RoundView, job: Job) -> list[Demand]:
-    """Its least gangs, by size, each on the types that it is the least of."""
+    """The least gangs, by size, each on the types for which it is the least."""
     types: dict[int, list[str]] = {}
     for kind, span in field.spans(job).items():
         types.setdefault(span.low, []).append(kind)
@@ -223,7 +223,7 @@ def demands_of(field: RoundView, job: Job) -> list[Demand]:
 
 
 def no_room(yard: NodeCapacity, demand: Demand) -> Reason:
-    """What it is short of, on the nodes that it may use."""
+    """What is missing on the nodes that the job may use."""
     rows, several = yard.allowed(demand), demand.count > 1
     mine = [kind for kind in yard.types if not demand.types or kind in demand.types]
     gpu = "GPU" if len(mine) == len(yard.types) else " or ".join(dict.fromkeys(map(plain_type, mine)))
@@ -266,7 +266,7 @@ def no_room(yard: NodeCapacity, demand: Demand) -> Reason:
 
 
 def _no_room_across(yard: NodeCapacity, demand: Demand, large: Mask, gpu: str) -> Reason:
-    """`large`: the nodes that are large enough for what it asks for of each, by row."""
+    """`large`: the nodes that are large enough for the demand on each node, by row."""
     what = f"{demand.count} {_TIMES} {gpu}"
     if (
         not yard.multi_node

@@ -1,8 +1,8 @@
-"""Each job goes to the node that is left with the least of GPUs, processors and memory.
+"""Each job goes to the node with the least free GPUs, CPUs and memory afterwards.
 
-Objective: minimise, over the nodes that fit, what is free after it, summed over the three as parts of the node's own
-capacity. On the node the devices with the least left that suffice. The usual greedy for vector bin packing; Weng et
-al., "Beware of Fragmentation" (ATC 2023), section 6.1, has it as a baseline.
+Objective: minimise, over the nodes that fit, the free capacity afterwards, summed over the three as fractions of the
+node's capacity. On the node, the fullest devices that suffice. The usual greedy for vector bin packing; Weng et al.,
+"Beware of Fragmentation" (ATC 2023), section 6.1, has it as a baseline.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Fragmentation gradient descent: each job goes where what is left is worst cut up by it the least.
+"""Fragmentation gradient descent: each job goes where it increases fragmentation least.
 
-Objective: minimise the growth of fragmentation (`_fragments`) over all nodes and devices that fit. The classes of jobs
-that usually come are those seen so far, of which older ones count less. Source: Weng et al. (ATC 2023), section 4.1.
+Objective: minimise the growth of fragmentation (`_fragments`) over all nodes and devices that fit. The expected classes
+of jobs are those seen so far; older ones count less. Source: Weng et al. (ATC 2023), section 4.1.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from scheduling.policies.packing.base import PackingPolicy, demands_of, remember
 from scheduling.policies.packing.base import Parameters as PackingParameters
 from scheduling.policies.packing.fragmentation import Classes, Floats
 
-#: Below it a class is forgotten.
+#: A class with a smaller weight is forgotten.
 _LEAST = 0.05
-#: Only the commonest are remembered.
+#: Only the most common classes are remembered.
 _MOST_KEPT = 256
 
 
@@ -35,7 +35,7 @@ class Parameters(PackingParameters):
 
 
 class Gradient:
-    """By demand: how much each node's fragmentation would grow, worked out anew only where something was booked."""
+    """By demand: how much each node's fragmentation would grow, recomputed only after bookings."""
 
     def __init__(self, yard: NodeCapacity, classes: Classes) -> None:
         self.yard, self.classes = yard, classes
@@ -44,7 +44,7 @@ class Gradient:
         self._known: dict[Demand, tuple[int, Floats, Ints]] = {}
 
     def of(self, demand: Demand) -> tuple[Floats, Ints]:
-        """(growth by node, infinite where it does not fit; the device that a part of one goes to)."""
+        """(growth by node, infinite if the demand does not fit; the device for a GPU share)."""
         yard, until = self.yard, len(self.yard.booked)
         changed = np.unique(np.array(yard.booked[self._fresh : until], dtype=np.int64))
         if len(changed):
@@ -71,7 +71,7 @@ class Gradient:
         growth[rows] = self._growth(demand, rows, gpu)
 
     def _part(self, demand: Demand, rows: Ints, growth: Floats, column: Ints) -> None:
-        """A state for each device that fits; of a node's devices with equally much free the first."""
+        """One state for each device that fits; of devices with equal free capacity on a node only the first."""
         where, device = np.nonzero(self.yard.devices(demand)[rows])
         _, first = np.unique(np.stack((where, self.yard.gpu[rows[where], device])), axis=1, return_index=True)
         where, device = where[first], device[first]
@@ -91,7 +91,7 @@ class Gradient:
 
 @dataclass
 class Seen:
-    """How often each class came, the newest counted 1."""
+    """How often each class arrived, the newest with weight 1."""
 
     times: dict[Demand, float]
     latest: tuple[float, int]  # submission and number of the newest job counted
@@ -129,7 +129,7 @@ class Fgd(PackingPolicy):
         return {"classes": classes, "latest": list(memory.latest)}
 
     def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Seen) -> tuple[int, ...]:
-        """Of nodes where it costs equally little, the one with the least left."""
+        """Of nodes with equal cost, the fullest one."""
         growth, column = memory.gradient.of(demand)
         least = np.flatnonzero(growth <= growth.min() + 1e-6)
         row = int(least[np.argmin(yard.gpu[least].sum(axis=1))])
@@ -139,7 +139,7 @@ class Fgd(PackingPolicy):
 
 
 def class_of(field: RoundView, job: Job) -> Demand | None:
-    """Its least gang, types by their own names: pools of nodes come and go. None: nothing can run it."""
+    """The least gang with plain type names, as node pools change. None: no type can run it."""
     demands = demands_of(field, job)
     if not demands:
         return None

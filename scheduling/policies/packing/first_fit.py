@@ -1,6 +1,6 @@
-"""Each job goes to the first node that fits it, on the first of its devices that do.
+"""Each job goes to the first node on which it fits, and to the first devices that fit.
 
-Objective: none. Constraints: processors, memory and single devices of one node. Baseline of spec: genetic-packing.
+Objective: none. Constraints: CPUs, memory and single devices of one node. Baseline of spec: genetic-packing.
 """
 
 from __future__ import annotations

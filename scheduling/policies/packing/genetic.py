@@ -1,13 +1,13 @@
-"""Waiting jobs are put on nodes together, by a genetic algorithm that fills GPUs.
+"""A genetic algorithm places queued jobs together so that they fill the most GPUs.
 
-Objective: maximise the GPUs, in parts too, that the waiting jobs of a window take. Constraints: processors, memory and
-single devices of one node; jobs that a limit bars are left out. A solution names a node for each job (`assignment`),
+Objective: maximise the GPUs, fractions included, used by the queued jobs of a window. Constraints: CPUs, memory and
+single devices of one node; jobs blocked by a limit are left out. A solution names a node for each job (`assignment`),
 or one job and its node, the best of which is taken until none fits (`pair`). Operators (spec: genetic-packing; Ewha
-Womans University, 2024): 100 random solutions, tournaments among 20 % of them, single-point crossover, 40 % replaced
-in each generation, and adaptive mutation. Fitness: what a placement gains, -1 for one that does not fit. The paper
-mutates the better solutions more, the usual rule does the opposite; `mutation` chooses. Its number of generations is
-not given; here they are bounded, by time too. What the best solution leaves out and still fits goes to the first node
-that has room.
+Womans University, 2024): 100 random solutions, tournaments among 20 % of them, single-point crossover, 40 % replaced in
+each generation, and adaptive mutation. Fitness: what a placement gains, -1 for one that does not fit. The paper mutates
+the better solutions more, the usual rule does the opposite; `mutation` chooses. It does not give the number of
+generations; here they are bounded, also by time. Jobs that the best solution leaves out but that still fit go to the
+first node with room.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Genetic(PackingPolicy):
         fitting = (key for key, demand in wanted.items() if len(yard.fitting(demand)))
         window = list(islice(fitting, settings.window))
         if len(window) < 2:
-            return Planned()  # any node is as good to it
+            return Planned()  # all nodes are equally good
         search = _all_at_once if settings.mode == "assignment" else _one_by_one
         found = search(yard.copy(), [wanted[key] for key in window], settings, snapshot.seed, deadline)
         return Planned({window[number]: gpus for number, gpus in found.items()})
@@ -117,7 +117,7 @@ def _one_by_one(
 
 
 def _useful(yard: NodeCapacity, demands: Sequence[Demand]) -> Ints:
-    """Nodes that fit at least one of them."""
+    """Nodes on which at least one of the jobs fits."""
     return np.unique(np.concatenate([yard.fitting(demand) for demand in demands]))
 
 
@@ -128,10 +128,10 @@ def _gains(demands: Sequence[Demand]) -> Any:
 def _evolve(
     spaces: list[list[int]], fitness: Any, most: float, settings: Parameters, seed: int, deadline: float
 ) -> Ints:
-    """The best solution found: one of each space. No fitness is above `most`."""
+    """The best solution found: one of each space. `most` bounds the fitness."""
     size = settings.population
     children = min(size - 1, max(1, round(settings.replaced * size)))
-    chances = (settings.mutation_high, settings.mutation_low)  # of solutions below the mean, and of the others
+    chances = (settings.mutation_high, settings.mutation_low)  # for solutions below the mean, and for the others
     numbers = random.Random(seed)  # noqa: S311  # nosec B311
     first = [[numbers.choice(space) for space in spaces] for _ in range(size)]
 
@@ -161,7 +161,7 @@ def _evolve(
         )
         search.run()
         best, _, _ = search.best_solution(search.last_generation_fitness)
-    finally:  # it seeds the generators that everybody shares
+    finally:  # it seeds the global generators
         np.random.set_state(before[0])
         random.setstate(before[1])
     return np.asarray(best, dtype=np.int64)

@@ -1,10 +1,9 @@
-"""The most GPUs that waiting jobs can take at once: an integer program, for small clusters and as a yardstick.
+"""The most GPUs that queued jobs can use at once: an integer program, for small clusters and as a reference.
 
-Objective: maximise sum over placed jobs of devices times part. Constraints: x[j, n] says that job j is on node n, at
-most once; y[j, d] that it has a part of device d, as many on its node as it needs; parts and memory of each device,
-processors and memory of each node; jobs that a limit bars are left out. Ties and the order of the queue do not count.
-Beyond `most_cells` of y, or where the solver has no answer in time, jobs go where they fit best. Ours (spec:
-genetic-packing, "Evaluation").
+Objective: maximise the sum over placed jobs of devices times GPU share. Constraints: x[j, n] places job j on node n, at
+most once; y[j, d] gives it a share of device d, as many on its node as it needs; shares and memory of each device, CPUs
+and memory of each node; jobs blocked by a limit are left out. Ties and queue order do not matter. Beyond `most_cells`
+of y, or if the solver has no answer in time, best fit places the jobs. Ours (spec: genetic-packing, "Evaluation").
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class _Program:
             self.program += pulp.lpSum(needs) <= int(free)
 
     def solve(self, limit_s: float, most_nodes: int) -> dict[str, tuple[int, ...]]:
-        """Devices by job; raises SolverError where there is no proven answer within the limits."""
+        """Devices by job; raises SolverError without a proven answer within the limits."""
         if not solve_integers(self.program, limit_s, most_nodes):
             return {}
         found: dict[str, tuple[int, ...]] = {}

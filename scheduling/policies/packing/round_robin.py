@@ -1,7 +1,6 @@
-"""Each job goes to the next node in turn that fits it, so that load is spread.
+"""Each job goes to the next node in turn on which it fits, so that load is spread.
 
-Objective: none. The node after the one that was given last is asked first, over rounds too. Baseline of spec:
-genetic-packing.
+Objective: none. The search begins after the node used last, also across rounds. Baseline of spec: genetic-packing.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class RoundRobin(PackingPolicy):
         return {"last": str(remembered(snapshot).get("last", ""))}
 
     def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: dict[str, str]) -> tuple[int, ...]:
-        # By name, since nodes come and go between rounds.
+        # By name, since nodes change between rounds.
         fitting = rows.tolist()
         later = [row for row in fitting if yard.nodes[row].name > memory["last"]]
         row = min(later or fitting, key=lambda row: yard.nodes[row].name)

@@ -1,10 +1,10 @@
-"""Each job goes to the node whose free capacities point most in the direction of its demand.
+"""Each job goes to the node whose free capacity is best aligned with its demand.
 
-Objective: maximise the dot product of demand and what is free, both as parts of the node's own capacity, over
-processors, memory and GPUs (alignment); of jobs of equal priority those with less work left are placed first
-(`shortest_first`). With `joint` the next job and its node are chosen among all: the greatest alignment, GPU memory
-included, less the work left of it, weighed so that both count alike on average. Source: Grandl et al., "Multi-Resource
-Packing for Cluster Schedulers" (SIGCOMM 2014), sections 3.2 (alignment) and 3.3 (one score for both).
+Objective: maximise the dot product of demand and free capacity, both as fractions of the node's capacity, over CPUs,
+memory and GPUs (alignment). Of jobs of equal priority those with less remaining work are placed first
+(`shortest_first`). With `joint` the next job and its node are chosen together: the largest alignment, GPU memory
+included, minus the job's remaining work, weighted so that both count equally on average. Source: Grandl et al.,
+"Multi-Resource Packing for Cluster Schedulers" (SIGCOMM 2014), sections 3.2 (alignment) and 3.3 (one score for both).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Tetris(PackingPolicy):
 
 
 def best_aligned(yard: NodeCapacity, demand: Demand) -> tuple[float, int] | None:
-    """(alignment, row) of the node where it is greatest; None where it fits nowhere. GPU memory counts by device."""
+    """(alignment, row) of the best aligned node; None if the demand fits nowhere. GPU memory counts by device."""
     rows = yard.fitting(demand)
     if not len(rows):
         return None
@@ -89,7 +89,7 @@ def best_aligned(yard: NodeCapacity, demand: Demand) -> tuple[float, int] | None
 
 
 def work(field: RoundView, job: Job) -> float:
-    """GPU-seconds left on its least gang where that is fastest; infinite where nothing can run it."""
+    """Remaining GPU-seconds on the least gang of the fastest type; infinite if no type can run it."""
     gangs = [(span.low, span.at(span.low)) for span in field.spans(job).values()]
     seconds = [job.remaining_steps / speed * count for count, speed in gangs if speed > 0]
     return min(seconds, default=math.inf) * job.gpu_milli

@@ -1,4 +1,4 @@
-"""What the cluster does when a policy's solver fails: nobody is moved, and queued jobs start on their minimum."""
+"""The fallback if a policy's solver fails: no job moves, and queued jobs start on their minimum."""
 
 from __future__ import annotations
 

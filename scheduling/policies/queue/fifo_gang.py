@@ -1,9 +1,8 @@
 """Strict first in, first out, with gangs of one size.
 
 Objective: none; the queue order decides. Constraints: a job starts only when all before it in its partition have
-started, on all GPUs of its gang at once, and is never resized. A job that only a limit
-keeps back does not hold up others. The common baseline of cluster schedulers (f-scheduling thesis,
-section 2).
+started, on all GPUs of its gang at once, and is never resized. A job that only a limit blocks does not delay others.
+The common baseline of cluster schedulers (f-scheduling thesis, section 2).
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class FifoGang:
             gang = _fastest(field, job, sizes, stock)
             if gang is None:
                 reasons[job.id] = stock.no_room(job, sizes)
-                if sizes:  # one that can never run here blocks nobody
+                if sizes:  # a job that can never run here blocks no other
                     waits[job.partition] = job
                 continue
             stock.give(job, gang)
@@ -73,7 +72,7 @@ class FifoGang:
 
 
 def _fastest(field: RoundView, job: Job, sizes: dict[str, int], stock: FreeCapacity) -> Gang | None:
-    """The fastest type on which the whole gang is free now and within the limits."""
+    """The fastest type on which the whole gang is free now and within limits."""
     gangs = [Gang(name, n) for name, n in sizes.items() if n <= stock.free[name]]
     fits = [gang for gang in gangs if stock.allows(job, gang)]
     return max(fits, key=lambda gang: field.steps_per_s(job, gang), default=None)

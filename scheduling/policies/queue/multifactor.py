@@ -1,8 +1,9 @@
-"""Multifactor priority with fair share and backfill: who waits longest and used least goes first.
+"""Multifactor priority with fair share and backfill: jobs that have waited longest and whose owners used least go
+first.
 
 Objective: none; the order of priority decides, with gangs of one size. Priority = site + weighted age, project, fair
-share, job size, partition, level of service and resources - nice (spec, multifactor-priority; Slurm's own).
-Constraints: running jobs keep what they have, unless a level of service may put them out.
+share, job size, partition, QoS and resources - nice (spec, multifactor-priority; as in Slurm). Constraints: running
+jobs keep their GPUs, unless a QoS may preempt them.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Parameters(BaseParameters):
         )
 
 
-#: Sets of parameters that people know.
+#: Named sets of parameters.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "neuron": {},
     "slurm": {
@@ -126,7 +127,7 @@ class Multifactor:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        # who runs is ranked only where it may be put out
+        # running jobs are only ranked where they may be preempted
         ranked = snapshot.jobs if any(level.preempts for level in snapshot.qos.values()) else field.queued
         scores = self.scores_of(snapshot, ranked)
         totals = scores.priorities.total.tolist()

@@ -1,4 +1,4 @@
-"""Whom a higher level of service puts out, to queue again or to end; never a job under protection."""
+"""Preempts jobs for a higher QoS: they queue again or end. Protected jobs are never preempted."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import words
 from scheduling.lifecycle import State
 
-#: (place in the order of priority, priority)
+#: (rank by priority, priority)
 Rank = Mapping[str, tuple[int, int]]
-#: What these are told.
+#: Reasons of the victims.
 
 
 def make_room(
     snapshot: Snapshot, field: RoundView, queue: Sequence[Job], sizes: Callable[[Job], list[Gang]], rank: Rank
 ) -> tuple[RoundView, dict[str, Reason]]:
-    """The view without those who are put out, with their reasons; the others plan in what they leave.
+    """The view without the victims, with their reasons; the other jobs are planned on the freed GPUs.
 
-    For each waiting job whose level may put others out and whose gang is not free, as few GPUs as possible are taken
-    from jobs of the levels below it, lowest priority first. Those that cannot be resized are named, too, but keep their
+    For each pending job whose QoS may preempt others and whose gang is not free, as few GPUs as possible are taken from
+    jobs of the QoS below it, lowest priority first. Victims that cannot be resized get a reason, too, but keep their
     GPUs in the view: the round asks again without them.
     """
     levels = {key: set(qos.preempts) for key, qos in snapshot.qos.items() if qos.preempts}
     if not levels or not any(job.qos in levels for job in queue):
         return field, {}
     stock, book, out = FreeCapacity(snapshot, field), GuaranteeUsage(snapshot), dict[str, Reason]()
-    users = Counter(gpu for job in snapshot.jobs for gpu in job.gpu_ids)  # who shares a GPU leaves it to the others
+    # A job that shares a GPU leaves it to the others, so its preemption frees nothing.
+    users = Counter(gpu for job in snapshot.jobs for gpu in job.gpu_ids)
     whole = (job for job in field.pinned if _only_as_a_whole(job) and users[job.gpu_ids[0]] == 1)
     candidates = [*field.running, *whole]
     for job in queue:
@@ -70,7 +71,7 @@ def _gpus(jobs: Sequence[Job]) -> int:
 
 
 def _fewest(stock: FreeCapacity, gang: Gang, victims: Sequence[Job], rank: Rank) -> list[Job]:
-    """Enough of them for the gang, lowest priority first, without those that are not needed in the end."""
+    """Enough victims for the gang, lowest priority first, without those that turn out not to be needed."""
     missing = gang.count - stock.free[gang.type]
     chosen: list[Job] = []
     for job in sorted(victims, key=lambda job: rank[job.id], reverse=True):

@@ -1,7 +1,7 @@
-"""Static partition: the cluster is cut into slots of n GPUs, one job to a slot, to its end.
+"""Static partition: the cluster is divided into slots of n GPUs, each with one job until it ends.
 
-Objective: none; the queue order decides. Constraints: at most one job in each slot, no re-allocation.
-The baseline of the F-scheduling thesis, section 5.1.3.
+Objective: none; the queue order decides. Constraints: at most one job in each slot, no re-allocation. The baseline of
+the F-scheduling thesis, section 5.1.3.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StaticPartition:
         stock = FreeCapacity(snapshot, field)
         slots = self._free_slots(snapshot, field, stock)
         reasons = dict(field.reasons)
-        left: dict[str, Job] = {}  # no slot is large enough, or none was left: what is said of them does not change
+        left: dict[str, Job] = {}  # no slot is large enough, or none was left: the reasons stay the same
         for job in field.queued:
             if field.spans(job).least > self.parameters.n or not any(slots.values()):
                 left[job.id] = job
@@ -66,7 +66,7 @@ class StaticPartition:
         return Allocation(counts=stock.counts, reasons=LazyReasons([*reasons, *left], tell), figures=figures)
 
     def _free_slots(self, snapshot: Snapshot, field: RoundView, stock: FreeCapacity) -> dict[str, int]:
-        """Slots lie within nodes where n allows it. A larger gang, left by another policy, counts as several."""
+        """Slots are within nodes if n allows it. A larger gang, left by another policy, counts as several."""
         n, slots = self.parameters.n, Counter[str](dict.fromkeys(field.types, 0))
         for name in field.types:
             if n > field.largest[name]:
@@ -80,7 +80,7 @@ class StaticPartition:
         return {name: max(0, min(slots[name], stock.free[name] // n)) for name in field.types}
 
     def _gang(self, field: RoundView, job: Job, slots: dict[str, int], stock: FreeCapacity) -> Gang | None:
-        """The fastest type with a free slot that the job fits in."""
+        """The fastest type with a free slot in which the job fits."""
         n = self.parameters.n
         gangs = [
             Gang(name, min(n, span.high))
@@ -90,7 +90,7 @@ class StaticPartition:
         return max(gangs, key=lambda gang: field.steps_per_s(job, gang), default=None)
 
     def start_sizes(self, field: RoundView, job: Job) -> dict[str, int]:
-        """What it takes of a slot, on each type where one is large enough."""
+        """GPUs of a slot that the job uses, on each type with a slot that is large enough."""
         n = self.parameters.n
         return {name: min(n, span.high) for name, span in field.spans(job).items() if span.low <= n}
 

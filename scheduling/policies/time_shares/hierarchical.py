@@ -1,7 +1,7 @@
 """Weighted fairness down the project tree, and inside each project fairness or first in, first out.
 
 Levels throughput(m, X) / throughput(m, X_equal) * gang_m rise in proportion to each job's part of its project's weight,
-by water filling. What is saturated passes its weight to its siblings: at every node of the tree the weight is divided
+by water filling. A saturated node passes its weight to its siblings: at every node of the tree the weight is divided
 among the children that still have a job that can rise. Source: Gavel (OSDI 2020), section 4.3.
 """
 
@@ -29,7 +29,7 @@ _TOP = Entity()
 
 @dataclass
 class Node:
-    """A project with jobs or sub-projects that have some. Its own jobs count as one child of weight 1."""
+    """A project with jobs, or with sub-projects that have jobs. Its own jobs count as one child of weight 1."""
 
     weight: float
     inner: str
@@ -82,7 +82,8 @@ def tree(jobs: Sequence[Job], entities: Mapping[str, Entity]) -> Node:
 
 
 def vessel_of(root: Node, found: Fractions, weights: Floats) -> tuple[JobClass, LevelNode]:
-    """The tree as vessels. Members of a project with equal speeds and weights are alike, unless one comes first."""
+    """The tree for water filling. Members of a project with equal speeds and weights are interchangeable, unless the
+    order matters."""
     place = np.zeros(len(found.jobs))
 
     def number(node: Node, first: int) -> int:
@@ -110,7 +111,7 @@ def _rises(node: Node, active: Active) -> bool:
 
 
 def share_out(node: Node, weight: float, rate: Floats, active: Active, weights: Floats) -> None:
-    """Divide `weight` among what can still rise below `node`."""
+    """Divide `weight` among the children of `node` that can still rise."""
     rising = [child for child in node.children if _rises(child, active)]
     total = sum(child.weight for child in rising)
     for child in rising:

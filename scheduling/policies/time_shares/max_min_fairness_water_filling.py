@@ -1,7 +1,7 @@
-"""Max-min fairness, then the same again for all that is not at its bottleneck, level by level.
+"""Max-min fairness, repeated for all jobs that are not at their bottleneck, level by level.
 
-The lexicographically largest vector of throughput(m, X) / throughput(m, X_equal) * gang_m / weight_m, X valid.
-Source: Gavel (OSDI 2020), section 4.3.
+The lexicographically largest vector of throughput(m, X) / throughput(m, X_equal) * gang_m / weight_m, X valid. Source:
+Gavel (OSDI 2020), section 4.3.
 """
 
 from __future__ import annotations

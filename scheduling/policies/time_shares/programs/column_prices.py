@@ -1,14 +1,15 @@
-"""What jobs reach together, found through the prices of GPUs: for many jobs of which each is a case of its own.
+"""Max-min programs solved through dual prices of GPUs, for many distinct jobs.
 
-The programs of `_needs` have a row for each job, but only one for each accelerator type joins them. So their optimum is
-described by a few prices, at which nearly every job has one cheapest way to its need; the few that have several are
-shared out by a small exact program. For any prices p (of all GPUs together: 1), theta is out of reach where
-sum over jobs of the least cost of need_m(theta) > 1, so every p bounds theta, by a search in one dimension:
+The programs of `cutting_planes` have a row for each job, but only one for each accelerator type connects them. A few
+prices therefore describe the optimum: at them nearly every job has a unique cheapest way to meet its need, and a small
+exact program assigns the few that have several. For any prices p (of all GPUs together: 1), theta is infeasible if the
+sum over jobs of the least cost of need_m(theta) exceeds 1, so every p bounds theta, by a one-dimensional search:
 
 1. cutting planes for the prices of the tightest bound, coarsely;
-2. at that bound, jobs whose cheapest way depends on which of the last prices is taken are left open, all others folded
-   into what they take of each type; the program that overloads the types least gives new prices, so a new bound, and
-   jobs for which another way is cheaper at them are opened. Where nothing is overloaded, theta is reached and proven.
+2. at that bound, jobs whose cheapest way depends on which of the last prices is used stay open, all others are fixed
+   to their use of each type. The program with the least overload of the types yields new prices, and so a new bound;
+   jobs for which another way is cheaper at these prices are opened. If no type is overloaded, theta is reached and
+   proven.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _COARSE, _EXACT = 1e-4, 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """`shares[type, unit]`; at `prices` everything is spent at theta, unless theta is a bound of the market."""
+    """`shares[type, unit]`; at `prices` the budget is spent exactly at theta, unless theta is a bound of the
+    program."""
 
     theta: float
     shares: Floats
@@ -39,7 +41,7 @@ class Reached:
 
 
 class ColumnPrices:
-    """Prices are those of all GPUs of a type; they sum to 1. `bound` is a theta that nobody can pass."""
+    """Prices are those of all GPUs of a type; they sum to 1. `bound` is an upper bound of theta."""
 
     def __init__(
         self, choices: PricingProblem, needs: Needs, bound: float, *, least: float = 0.0, maximise: bool
@@ -57,13 +59,13 @@ class ColumnPrices:
         return self.choices.cheapest(prices / self.choices.capacity, self.needs(theta)[0])
 
     def load(self, prices: Floats, theta: float) -> Floats:
-        """By type: the part of its GPUs by which the cheapest ways to the needs at theta exceed them."""
+        """By type: the fraction of its GPUs by which the cheapest ways to the needs at theta exceed it."""
         wanted = self.needs(theta)[0]
         choice = self.choices.cheapest(prices / self.choices.capacity, wanted)
         return self.choices.usage(choice, wanted) / self.choices.capacity - 1.0
 
     def excess(self, prices: Floats, theta: float) -> tuple[float, float, Choice]:
-        """By how much the needs at theta cost more than there is, its slope in theta, and the cheapest ways."""
+        """How much the needs at theta cost beyond the budget, the slope in theta, and the cheapest ways."""
         wanted, slope = self.needs(theta)
         choice = self.choices.cheapest(prices / self.choices.capacity, wanted)
         return float(choice.cost.sum()) - 1.0, float(choice.marginal @ slope), choice
@@ -87,7 +89,7 @@ class ColumnPrices:
 
 
 def optimise_market(market: ColumnPrices, engine: Engine, time_limit_s: float, prices: Floats | None = None) -> Reached:
-    """The best theta and who gets what there. Raises SolverError where the rounds do not suffice."""
+    """The best theta and the shares there. Raises SolverError if the iterations do not suffice."""
     theta, seen = _coarse(market, engine, time_limit_s, prices)
     tightest = seen[0]
     theta, _, folded = market.limit(tightest, theta, _EXACT / 10)
@@ -110,7 +112,7 @@ def optimise_market(market: ColumnPrices, engine: Engine, time_limit_s: float, p
 def _coarse(
     market: ColumnPrices, engine: Engine, time_limit_s: float, start: Floats | None
 ) -> tuple[float, list[Floats]]:
-    """A bound of theta, and prices around those that tighten it most, to about _COARSE; the best first."""
+    """A bound of theta, and prices near those that tighten it most, to about _COARSE; the best first."""
     kinds = len(market.choices.capacity)
     prices, theta = (np.full(kinds, 1.0 / kinds) if start is None else start), market.bound
     tried, binding, master = [], [], _master(kinds)  # type: list[Floats], list[Floats], LinearProgram
@@ -152,7 +154,7 @@ def _share_out(
     engine: Engine,
     time_limit_s: float,
 ) -> tuple[float, Floats, Floats]:
-    """(overload of the types, prices, shares[type, job]) with the least overload that the open jobs allow."""
+    """(overload of the types, prices, shares[type, job]) with the least overload over the open jobs."""
     choices, capacity, kinds = market.choices, market.choices.capacity, len(market.choices.capacity)
     shares = choices.shares(folded, wanted)
     shares[:, is_open] = 0.0

@@ -1,8 +1,8 @@
-"""Water filling by prices: levels rise along their closed form up to the next bottleneck, however many jobs reach their
-own fastest on the way. What is at a bottleneck keeps its level, and the rest rises on.
+"""Water filling by dual prices: levels rise along their closed form up to the next bottleneck, however many jobs reach
+their maximum on the way. Jobs at a bottleneck keep their level, and the rest rises further.
 
-A job is at one where a step/s more of it would cost something at prices at which everything is spent: then its level
-cannot rise without another's falling (linear programming duality). Source: Gavel (OSDI 2020), section 4.3.
+A job is at a bottleneck if one more step/s has a cost at prices at which the budget is spent: its level cannot rise
+unless another falls (linear programming duality). Source: Gavel (OSDI 2020), section 4.3.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from scheduling.policies.time_shares.programs.water_levels import LevelNode
 from scheduling.solvers.lp import Engine, Floats
 
 _BINDS, _SAME = 1e-9, 1e-9
-#: (needs by volume, the volume of all, the volume that is reached) -> Poured
+#: (needs by total level, the total level of all, the level that is reached) -> Poured
 RaiseTo = Callable[[Needs, float, float], "Poured"]
 
 
 @dataclass(frozen=True, slots=True)
 class Poured:
-    """(volume, who gets what, the most steps/s that each unit may ever have)."""
+    """(total level, shares, the most steps/s that each unit may ever have)."""
 
     volume: float
     values: Floats | ByJob
@@ -43,7 +43,7 @@ def fill_by_price(
     engine: Engine,
     time_limit_s: float,
 ) -> tuple[Floats, Floats | ByJob]:
-    """(level by job, who gets what). By unit: the steps/s of one level, and the weight of one member."""
+    """(level by job, shares). By unit: the steps/s of one level, and the weight of one member."""
     raise_to = (_by_rows if found.paired else _by_prices)(found, alike, engine, time_limit_s)
     count, fastest = alike.count, found.fastest[found.group_of[alike.first]]
     tops, volume = fastest / per_level, 0.0
@@ -86,7 +86,7 @@ def _by_rows(found: Fractions, alike: JobClass, engine: Engine, time_limit_s: fl
 
 
 def _free_of_charge(choices: PricingProblem, prices: Floats, wanted: Floats) -> Floats:
-    """The most steps/s of each unit that cost no more than what it has, where all the money is spent."""
+    """The most steps/s of each unit that cost no more than its present ones, if the budget is spent."""
     per_gpu = prices / choices.capacity
     more = np.maximum(wanted * (1 + _SAME), _SAME * choices.fastest)
     dear = choices.cheapest(per_gpu, more).marginal * choices.fastest

@@ -1,8 +1,8 @@
-"""Water filling where jobs share GPUs: how high the levels can be poured, by the rows of `_needs`.
+"""Water filling if jobs share GPUs: how high the levels can rise, by the rows of `cutting_planes`.
 
-At given needs the largest part of them that can be met at once is a linear program. Its dual values are a bound that
-holds at all levels: what the rows weigh of the needs is never more than what they weigh of all that there is. So the
-volume falls to where the bound allows it, until all needs can be met there.
+At given needs the largest fraction of them that can be met at once is a linear program. Its dual values are a bound
+that holds at all levels: the weighted needs never exceed the weighted capacity. The total level is lowered to what the
+bound allows, until all needs can be met.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MET, _BINDS, _SAME = 1e-9, 1e-9, 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """sum(weight * max(need - level, 0)) <= most, over entries that name a unit each."""
+    """sum(weight * max(need - level, 0)) <= most, over entries that each name a unit."""
 
     unit: Ints
     weight: Floats
@@ -31,37 +31,37 @@ class Bound:
     most: float
 
     def excess(self, needs: Floats, slope: Floats) -> tuple[float, float]:
-        """By how much needs pass the bound, and how fast that grows where they grow by `slope`."""
+        """How much needs exceed the bound, and how fast that grows when they grow by `slope`."""
         above = np.maximum(needs[self.unit] - self.level, 0.0)
         return float(self.weight @ above) - self.most, float((self.weight * (above > 0)) @ slope[self.unit])
 
     def free(self, needs: Floats, fastest: Floats) -> Floats:
-        """The most that each unit may need where the bound is reached."""
+        """The most that each unit may need if the bound is tight."""
         free = fastest.copy()
         np.minimum.at(free, self.unit, np.maximum(self.level, needs[self.unit] * (self.level < needs[self.unit])))
         return np.maximum(free, needs)
 
 
 class Bounding:
-    """The program of one problem, kept between volumes."""
+    """The program of one problem, kept between levels."""
 
     def __init__(self, found: Fractions, alike: JobClass, engine: Engine, time_limit_s: float) -> None:
         self.found, self.alike, self.limits = found, alike, (engine, time_limit_s)
         width = len(found.columns)
         self.program = found.program((np.arange(width + 1) == width).astype(float), extra=1)
-        self.program.options = {"presolve": "off"}  # it is solved again and again from its last basis
+        self.program.options = {"presolve": "off"}  # it is solved repeatedly from its last basis
         self.program.add_row([width], [1.0], -INFINITY, 1.0)
         self.fixed = self.program.rows
         self.tangents = CuttingPlanes(found, self.program)
 
     def reach(self, needs: Needs, most: float, least: float) -> tuple[float, Floats, Bound | None]:
-        """(volume, value of each column, what keeps it from being more): at most `most`; `least` can be met."""
+        """(total level, value of each column, the bound that limits it): at most `most`; `least` is feasible."""
         tangents, width, bound = self.tangents, len(self.found.columns), None
         volume, part, values = most, 1.0, np.zeros(width)
         for _ in range(_ROUNDS):
             demand = _parts_of(needs(volume)[0][self.alike.unit_of])
             tangents.renew(demand, 1.0)
-            # A bound holds whatever rows are missing, so they are only all looked for where it seems to be met.
+            # A bound is valid even if rows are missing, so all rows are only searched when it seems to be met.
             met = part >= 1.0 - _MET or volume <= least
             more = tangents.add(demand, part, values) or (met and tangents.add_cuts(demand, part, values))
             if met and not more:
@@ -94,7 +94,7 @@ def _parts_of(wanted: Floats) -> Needs:
 
 
 def _fall(bound: Bound, needs: Needs, high: float, low: float) -> float:
-    """The largest volume that the bound allows, by Newton's method between `low` and `high`."""
+    """The largest total level that the bound allows, by Newton's method between `low` and `high`."""
     volume = high
     for _ in range(_STEPS):
         over, slope = bound.excess(*needs(volume))

@@ -1,7 +1,7 @@
-"""Levels of jobs while a volume is poured into a tree, as if there were GPUs without end.
+"""Levels of jobs as the total level of a tree rises, ignoring capacity.
 
-A vessel passes on what it is given to its children by weight; a child that is full passes its part to the others. All
-of it has a closed form, so that any volume is looked up without going through those before it.
+A node divides its total among its children by weight; a full child passes its part to the others. This has a closed
+form, so any total is evaluated directly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LevelNode:
     _parts: _Parts | None = field(default=None, init=False)
 
     def shape(self, tops: Floats, weights: Floats) -> float:
-        """Take note of where each unit ends (`tops` and `weights` are sums over its members); the volume of all."""
+        """Compute where each unit ends (`tops` and `weights` are sums over its members); returns the total of all."""
         limits, own = tops[self.units], weights[self.units]
         if self.children:
             limits = np.array([child.shape(tops, weights) for child in self.children])
@@ -37,7 +37,7 @@ class LevelNode:
         return self.volume
 
     def pour(self, volume: float, rate: float, level: Floats, rise: Floats) -> None:
-        """Set each unit's `level` (summed over its members) and how fast it rises."""
+        """Set each unit's `level` (summed over its members) and its rate."""
         if self.in_order:
             tops = level[self.units]
             before = np.cumsum(tops) - tops
@@ -54,20 +54,20 @@ class LevelNode:
 
 
 class _Parts:
-    """Parts that fill in proportion to their weights up to their limits."""
+    """Children that fill in proportion to their weights up to their limits."""
 
     def __init__(self, limits: Floats, weights: Floats) -> None:
         self.limits, self.weights = limits, weights
         self.tops = limits / weights
         order = np.argsort(self.tops, kind="stable")
         self.sorted_tops = self.tops[order]
-        #: Of those that are full once the n-th is.
+        #: Totals of those that are full once the n-th is.
         self.full = np.cumsum(limits[order])
         self.open = np.maximum(weights.sum() - np.cumsum(weights[order]), 0.0)
         self.volumes = self.full + self.sorted_tops * self.open
 
     def at(self, volume: float, rate: float) -> tuple[Floats, Floats]:
-        """(what each part holds of the volume, how fast it fills)."""
+        """(the amount in each child at this total, its rate)."""
         n = int(np.searchsorted(self.volumes, volume, side="right"))
         if n == len(self.volumes):
             return self.limits, np.zeros(len(self.limits))
