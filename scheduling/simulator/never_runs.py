@@ -1,4 +1,4 @@
-"""Jobs of a trace that nothing of the cluster can run, before they are simulated and never finish."""
+"""Finds unschedulable jobs of a trace, before a simulation in which they never finish."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from scheduling.simulator.trace import Cluster, TraceJob, sizes, speed_alone
 
 
 def stranded(jobs: Iterable[TraceJob], cluster: Cluster) -> list[TraceJob]:
-    """As if all nodes were empty and in service."""
+    """Checked as if all nodes were empty and in service."""
     of = sizes(cluster.nodes)
     return [job for job in jobs if speed_alone(job, of, cluster.multi_node) <= 0.0]
 
 
 def complaint(job: TraceJob, cluster: Cluster) -> str:
-    """Of one of them."""
+    """The message about one of them."""
     of = sizes(cluster.nodes)
     usable = {
         kind: of[kind][0] if cluster.multi_node else of[kind][1]
@@ -32,6 +32,6 @@ def complaint(job: TraceJob, cluster: Cluster) -> str:
 
 
 def _wish(job: TraceJob) -> str:
-    """As the trace has it, so that a type that is spelled otherwise can be seen."""
+    """The request as in the trace, so that a misspelt type is visible."""
     known = ", ".join(sorted(job.curves)) or "no type"
     return f"asks for {', '.join(job.types)} and is known on {known}" if job.types else f"can run on {known}"
