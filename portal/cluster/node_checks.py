@@ -193,7 +193,7 @@ def under_way(cluster_id: int, now: datetime) -> int:
     return NodeCheck.objects.filter(node__cluster=cluster_id, ended_at=None, begun_at__gte=since).count()
 
 
-# What whoever carries a check out says -------------------------------------------------------------
+# Results of checks --------------------------------------------------------------------------------
 
 
 def claim(check: NodeCheck, now: datetime) -> NodeCheck | None:

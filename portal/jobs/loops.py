@@ -166,7 +166,7 @@ def of_project(project: Project) -> Item:
 
 
 def step(name: str, cluster_id: int | None = None) -> Item:
-    """A part of a task that has no item."""
+    """A part of a task without an item."""
     return Item(f"{cluster_id or ''}:{name}", name)
 
 

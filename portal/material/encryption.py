@@ -13,7 +13,7 @@ from pathlib import Path
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 
-KEPT_KEYS = 2  # the one before stays: another process may have encrypted with it a moment ago
+KEPT_KEYS = 2  # the previous one stays: another process may just have encrypted with it
 
 
 class CannotDecrypt(Exception):
