@@ -101,7 +101,7 @@ def _by_resource(holds: list[Held], book: PriceBook) -> dict[str, str]:
 
 
 def _lost(job: Job, book: PriceBook, now: datetime) -> Decimal:
-    """Held while it was saved and stopped, and while it was launched anew; the first launch is no restart."""
+    """Occupied while it was saved and stopped, and while it was launched again; the first launch is not a restart."""
     gangs = gangs_of(job)
     changes = changes_of({gang.run_id for gang in gangs})
     lost = Decimal(0)

@@ -78,8 +78,8 @@ class Command(BaseCommand):
 
 
 def _dump(file: Path, env: dict[str, str]) -> None:
-    """Into a file of its owner's alone from the first byte on, which takes FILE's place once it is whole: it holds
-    password hashes, job files and sealed secrets, and jobs may run on this machine."""
+    """Into a file that only its owner can read from the first byte on, and that replaces FILE once it is complete: it
+    contains password hashes, job files and encrypted secrets, and jobs may run on this machine."""
     target = file.resolve()
     if target.exists() and not target.is_file():  # a pipe, for example to a program that encrypts
         with target.open("wb") as pipe:
