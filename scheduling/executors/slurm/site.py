@@ -1,4 +1,4 @@
-"""What a site's partition and nodes mean for the portal's jobs: for `doctor`, from what scontrol shows."""
+"""What a site's partition and nodes mean for the portal's jobs: for `doctor`, from scontrol."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _partitions(rest: str) -> list[str]:
 
 
 def _times(partition: Mapping[str, str], options: Options) -> Finding:
-    """Launches ask for what they need, whatever the partition's default is, and never for more than it allows."""
+    """Launches request the time they need, whatever the partition's default is, and never more than it allows."""
     name, longest = partition["PartitionName"], partition.get("MaxTime", "UNLIMITED")
     most_s, wanted_s = limit_seconds(longest), asked_seconds(wanted := options.time_limit)
     if most_s is not None and wanted_s is not None and wanted_s > most_s:
