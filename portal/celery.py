@@ -6,7 +6,7 @@ from celery import Celery
 from celery.signals import beat_init, worker_process_init
 from kombu.transport import redis
 
-from scheduling.collector import spare_the_collector
+from scheduling.collector import freeze_loaded_objects
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 # `migrate` and `up` run these checks; in a worker they would import all of the API, half of its start time
@@ -21,8 +21,8 @@ redis.Channel.do_restore = False
 
 
 @worker_process_init.connect
-def keep_the_garbage_collector_off_what_stays(**_: object) -> None:
-    spare_the_collector()
+def freeze_collector(**_: object) -> None:
+    freeze_loaded_objects()
 
 
 @beat_init.connect

@@ -3,7 +3,7 @@
 import gc
 
 
-def spare_the_collector() -> None:
+def freeze_loaded_objects() -> None:
     """Modules and settings last as long as the process; scanning them delayed rounds by a tenth of a second."""
     gc.collect()
     gc.freeze()

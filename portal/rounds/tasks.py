@@ -111,7 +111,7 @@ def plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None =
     with _alone(cluster):
         started = time.monotonic()
         view, plan = plan_cluster(cluster, now)
-        if not (plan.moves and executor is not None and executor.look_anew()):
+        if not (plan.moves and executor is not None and executor.refresh()):
             return _commit(cluster, view, plan, time.monotonic() - started, now)
     # Without the lock: the engine may be slow, and other clusters plan meanwhile.
     if not observe(cluster, executor):

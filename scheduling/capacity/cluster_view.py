@@ -175,10 +175,10 @@ def _view(snapshot: Snapshot) -> RoundView:
     none = (), (), (), ()
     base = RoundView(types, total, largest, {}, *none, {}, multi_node, snapshot.limits, {}, shape, _known_of(shape))
     jobs = queue_of(snapshot)
-    reasons = _absences(base, jobs, snapshot.now)
+    reasons = _not_candidates(base, jobs, snapshot.now)
     if snapshot.limits:
         queue = [job for job in jobs if job.state in QUEUED and job.id not in reasons]
-        reasons |= _kept_waiting(snapshot.limits, queue)
+        reasons |= _over_queue_limits(snapshot.limits, queue)
     fixed = tuple([job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang)])
     part: Sequence[Job] = [job for job in jobs if job.id not in reasons] if reasons else jobs
     running = tuple([job for job in part if job.state is State.RUNNING])
@@ -222,7 +222,7 @@ def _allowance(snapshot: Snapshot, fixed: tuple[Job, ...], running: tuple[Job, .
     return left
 
 
-def _kept_waiting(limits: Mapping[str, Limit], queue: list[Job]) -> dict[str, Reason]:
+def _over_queue_limits(limits: Mapping[str, Limit], queue: list[Job]) -> dict[str, Reason]:
     """Queued jobs whose budget is used up, and those beyond the number that their queue limits let a round consider."""
     left = {key: limit.most for key, limit in limits.items() if limit.kind == "queued_jobs"}
     reasons: dict[str, Reason] = {}
@@ -257,7 +257,7 @@ def spent_reason(limit: Limit) -> Reason:
     return Reason(ReasonCode.QUOTA_PERIOD, limit.text, detail)
 
 
-def _stuck(field: RoundView, job: Job) -> bool:
+def _limited_reason(field: RoundView, job: Job) -> bool:
     """A running job that its own limits or curves no longer allow its GPUs; it keeps them."""
     gang = job.gang
     if gang is None:
@@ -266,12 +266,12 @@ def _stuck(field: RoundView, job: Job) -> bool:
     return span is None or gang.count < span.low
 
 
-def _absences(field: RoundView, jobs: Iterable[Job], now: float) -> dict[str, Reason]:
+def _not_candidates(field: RoundView, jobs: Iterable[Job], now: float) -> dict[str, Reason]:
     reasons: dict[str, Reason] = {}
     known = field.known.takes_part
     for job in jobs:
         if known.jobs.get(job.id) is not job:
-            reason = _absent(field, job, now)
+            reason = _not_candidate(field, job, now)
             if reason is not None:
                 reasons[job.id] = reason
             elif job.not_before is None:
@@ -279,13 +279,13 @@ def _absences(field: RoundView, jobs: Iterable[Job], now: float) -> dict[str, Re
     return reasons
 
 
-def _absent(field: RoundView, job: Job, now: float) -> Reason | None:
+def _not_candidate(field: RoundView, job: Job, now: float) -> Reason | None:
     """Why a job is not a candidate in this round, if it is not."""
     if job.state in QUEUED:
-        return _kept_back(job, now)
+        return _hold_reason(job, now)
     if is_pinned(job):
         return _pinned_reason(job, now)
-    if job.state is State.RUNNING and _stuck(field, job):
+    if job.state is State.RUNNING and _limited_reason(field, job):
         text = "Nothing is known of its speed on other counts of GPUs, so it keeps what it has until that is measured."
         return Reason(ReasonCode.NOT_RESIZABLE, text)
     if job.state is State.WAITING_FOR_INITIAL_CONTACT:
@@ -293,7 +293,7 @@ def _absent(field: RoundView, job: Job, now: float) -> Reason | None:
     return None
 
 
-def _kept_back(job: Job, now: float) -> Reason | None:
+def _hold_reason(job: Job, now: float) -> Reason | None:
     if job.held:
         return Reason(ReasonCode.ON_HOLD, "The job is held; it queues again when released.")
     if job.waits_for:

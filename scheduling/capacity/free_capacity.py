@@ -17,7 +17,7 @@ class FreeCapacity:
     """Every job that holds GPUs keeps them."""
 
     def __init__(self, snapshot: Snapshot, field: RoundView) -> None:
-        self.field, self.free, self.rooms = field, dict(field.free), QuotaHeadroom(field)
+        self.field, self.free, self.headroom = field, dict(field.free), QuotaHeadroom(field)
         self.counts: dict[str, Gang] = pinned_gangs(snapshot, field)
         self._type_of = cluster_index(snapshot.nodes).type_of
         for job in field.running:
@@ -30,7 +30,7 @@ class FreeCapacity:
 
     def _book(self, job: Job, gang: Gang) -> None:
         self.free[gang.type] = self.free.get(gang.type, 0) - gang.count
-        self.rooms.book(job, gang)
+        self.headroom.book(job, gang)
 
     def held(self, job: Job) -> Mapping[str, int]:
         """GPUs that would be free if the job left, by type; several types if its gang spans pools."""
@@ -39,11 +39,11 @@ class FreeCapacity:
         return Counter(kind for gpu in job.gpu_ids if (kind := self._type_of.get(gpu)) is not None)
 
     def allows(self, job: Job, gang: Gang) -> bool:
-        return self.rooms.over(job, gang) is None
+        return self.headroom.over(job, gang) is None
 
     def over_limit(self, job: Job, needs: Mapping[str, int]) -> Reason | None:
         """A reason if limits allow none of the gangs that the job needs, by type."""
-        return self.rooms.reason(job, [Gang(name, count) for name, count in needs.items()])
+        return self.headroom.reason(job, [Gang(name, count) for name, count in needs.items()])
 
     def no_room(self, job: Job, needs: Mapping[str, int]) -> Reason:
         """Why nothing fits: cause, number, what would change it. `needs`: GPUs per type that can run the job."""

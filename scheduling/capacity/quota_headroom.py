@@ -91,7 +91,7 @@ def exceeds_quota(field: RoundView, counts: Mapping[str, Gang]) -> bool:
 def trim_to_quota(field: RoundView, counts: Mapping[str, Gang]) -> tuple[dict[str, Gang], dict[str, Reason]]:
     """Trim the answer of a policy that ignores limits. Running jobs keep what they would have kept; then growth and
     starts are allowed in queue order. Also returns the reasons of jobs that do not start."""
-    rooms, kept, reasons = QuotaHeadroom(field), dict(counts), dict[str, Reason]()
+    headroom, kept, reasons = QuotaHeadroom(field), dict(counts), dict[str, Reason]()
     part = {job.id for job in field.candidates}
     for key in part:
         kept.pop(key, None)
@@ -100,20 +100,20 @@ def trim_to_quota(field: RoundView, counts: Mapping[str, Gang]) -> tuple[dict[st
         if planned is not None and present is not None:
             shrinks = planned.type == present.type and planned.count < present.count
             kept[job.id] = planned if shrinks else present
-            rooms.book(job, kept[job.id])
+            headroom.book(job, kept[job.id])
     for job in field.candidates:
         planned, have = counts.get(job.id), kept.get(job.id)
         if planned is None or planned == have:
             continue
         if have is not None:
-            rooms.book(job, have, -1)
-        count = min(planned.count, rooms.most(job, planned.type))
+            headroom.book(job, have, -1)
+        count = min(planned.count, headroom.most(job, planned.type))
         if count >= _least(field, job, planned, have):
             kept[job.id] = Gang(planned.type, count)
-        elif have is None and (why := rooms.reason(job, [Gang(planned.type, _least(field, job, planned, None))])):
+        elif have is None and (why := headroom.reason(job, [Gang(planned.type, _least(field, job, planned, None))])):
             reasons[job.id] = why
         if job.id in kept:
-            rooms.book(job, kept[job.id])
+            headroom.book(job, kept[job.id])
     return kept, reasons
 
 

@@ -18,7 +18,7 @@ def add_starts(state: RoundState) -> RoundState:
 
 def _owners(state: RoundState) -> RoundState:
     """Start jobs within their projects' guarantees."""
-    grants = state.reclaimed.takings if state.reclaimed else ()
+    grants = state.reclaimed.grants if state.reclaimed else ()
     gpus = {grant.job.id: grant.gpus for grant in grants}
     gangs = {grant.job.id: grant.gang for grant in grants}
     return replace(state, placement=state.placement.with_starts(gpus, gangs))

@@ -8,7 +8,7 @@ from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Reason, Snapshot
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.check_answer import check_answer
-from scheduling.engine.constraints.victim_protection import ask_sparing_guaranteed
+from scheduling.engine.constraints.victim_protection import ask_protecting_guarantees
 from scheduling.engine.state import RoundState
 from scheduling.engine.time_sharing.rounds import share_time, with_least_gangs
 from scheduling.errors import SolverError
@@ -36,7 +36,7 @@ def ask_policy(state: RoundState) -> RoundState:
 
 def _answer(snapshot: Snapshot, policy: Policy) -> Allocation:
     if not policy.capabilities.shares_time:
-        return ask_sparing_guaranteed(snapshot, policy)
+        return ask_protecting_guarantees(snapshot, policy)
     snapshot = with_least_gangs(snapshot)
     return share_time(snapshot, view(snapshot), policy)
 

@@ -38,7 +38,7 @@ def start_across_pools(
         return {}, {}
     spanning = _Spanning(pools, field, gpus, gangs)
     for key in waiting:
-        spanning.look_at(key, only_wide=only_wide)
+        spanning.consider(key, only_wide=only_wide)
     return spanning.placed, spanning.given
 
 
@@ -56,26 +56,26 @@ class _Spanning:
         self.free = dict.fromkeys(pools.every, 0)
         for gpu, pool in pools.of_gpu.items():
             self.free[pool] += gpu not in self.taken
-        self.rooms = QuotaHeadroom(field)
+        self.headroom = QuotaHeadroom(field)
         for job in field.candidates:
             if job.id in gangs:
-                self.rooms.book(job, gangs[job.id])
+                self.headroom.book(job, gangs[job.id])
         self.claimed = set[Pool]()  # pools of the jobs that were considered and still wait
         self.placed: dict[str, Gpus] = {}
         self.given: dict[str, Gang] = {}
 
-    def look_at(self, key: str, *, only_wide: bool) -> None:
+    def consider(self, key: str, *, only_wide: bool) -> None:
         job = self.jobs[key]
         kinds = by_type(self.pools, job)
         for kind, mine in sorted(kinds.items()):
             gang, wide = Gang(kind, job.min_gpus), is_wide(self.pools, job, mine)
             free = [self.free[pool] for pool in mine]
-            if max(free) >= job.min_gpus or sum(free) < job.min_gpus or self.rooms.over(job, gang) is not None:
+            if max(free) >= job.min_gpus or sum(free) < job.min_gpus or self.headroom.over(job, gang) is not None:
                 continue  # in one pool the policy could have started it; in all of them there are too few
             if (wide or not (only_wide or self.claimed.intersection(mine))) and self._start(job, gang, mine):
                 return
         for kind, mine in kinds.items():
-            if self.rooms.over(job, Gang(kind, job.min_gpus)) is None:
+            if self.headroom.over(job, Gang(kind, job.min_gpus)) is None:
                 self.claimed.update(mine)
 
     def _start(self, job: Job, gang: Gang, mine: Sequence[Pool]) -> bool:
@@ -89,7 +89,7 @@ class _Spanning:
         self.taken |= set(found)
         for gpu in found:
             self.free[self.pools.of_gpu[gpu]] -= 1
-        self.rooms.book(job, gang)
+        self.headroom.book(job, gang)
         return True
 
 

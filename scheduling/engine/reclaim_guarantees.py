@@ -15,4 +15,4 @@ def reclaim_guarantees(state: RoundState) -> RoundState:
     given = {*(allocation.counts or allocation.placements or ()), *unavailable.may_stay}
     reclaimed = reclaim(unavailable.all_staying.snapshot, state.policy, given)
     state = replace(state, reclaimed=reclaimed)
-    return ask_policy(state.hide(reclaimed.changed)) if reclaimed.takings else state
+    return ask_policy(state.hide(reclaimed.changed)) if reclaimed.grants else state

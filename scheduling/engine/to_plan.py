@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduling.domain import Plan, Reason
-from scheduling.engine.explain.outcome import diff_moves, explain_round, next_wake_at
+from scheduling.engine.explain.outcome import diff_moves, explain_outcome, next_wake_at
 from scheduling.engine.explain.partition_reasons import PartitionReasons, plan_in_plain_types
 from scheduling.engine.reclaim.reclaim import CLAIMS, ReclaimDecision
 from scheduling.engine.state import Rank, RoundState
@@ -16,7 +16,7 @@ def to_plan(state: RoundState) -> Plan:
     reclaimed = state.reclaimed or ReclaimDecision()
     own = merged_reasons(state.explained(Rank.RECLAIM, reclaimed.reasons(placement.gangs)))
     words = PartitionReasons(state.pools, field, placement.gangs) if state.pools else None
-    reasons = explain_round(state.unavailable, field, allocation, placement, state.rejected, own, words)
+    reasons = explain_outcome(state.unavailable, field, allocation, placement, state.rejected, own, words)
     moves = diff_moves(state.original, state.unavailable, field, placement, reasons)
     plan = Plan(
         moves=moves,

@@ -13,7 +13,7 @@ def unbundle_unstarted(state: RoundState) -> RoundState:
     """Apply the constraints and ask the policy again, with the jobs of such bundles separate."""
     if state.shared is None:
         return state
-    shared = state.shared.untied(state.view, state.allocation.counts or {})
+    shared = state.shared.unbundled(state.view, state.allocation.counts or {})
     if shared is state.shared:
         return state
     state = replace(state, shared=shared).hide(shared.changed)

@@ -351,7 +351,7 @@ class Executor(Protocol):
     def inventory(self) -> Sequence[NodeInfo]:
         """The present nodes and accelerators."""
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         """Make the next `inventory` and `observe` ask the engine itself; False: they have just done so."""
 
     def limits(self) -> EngineLimits:

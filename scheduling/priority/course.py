@@ -26,11 +26,11 @@ def course(
 
     `ends`: when jobs release their GPUs, by id; other jobs keep them. `reset_at`: when all earlier usage is reset.
     """
-    known = replace(snapshot, jobs=_who_counts(snapshot.jobs))
+    known = replace(snapshot, jobs=_relevant_jobs(snapshot.jobs))
     return [score(_later(known, after_s, reset_at), jobs, formula, ends) for after_s in ahead_s]
 
 
-def _who_counts(jobs: Sequence[Job]) -> tuple[Job, ...]:
+def _relevant_jobs(jobs: Sequence[Job]) -> tuple[Job, ...]:
     """Jobs that hold GPUs, and one other job of each user in each project, which only puts the user in the tree."""
     seen: set[tuple[str, str]] = set()
     kept = []

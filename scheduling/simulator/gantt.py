@@ -64,7 +64,7 @@ def _bars(simulation: Simulation, cluster: Cluster, rows: Mapping[int, int]) -> 
         drawn = sorted((gpu for gpu in gpus if rows[gpu] < GPUS), key=lambda gpu: rows[gpu])
         if run.gpu_milli < WHOLE:
             for gpu in drawn:
-                yield from _beside_others(run, rows[gpu], times, lanes.setdefault(gpu, []))
+                yield from _free_gap(run, rows[gpu], times, lanes.setdefault(gpu, []))
             continue
         for first, count in _stretches([(node_of[gpu], rows[gpu]) for gpu in drawn]):
             yield Bar(run, first - _FILLED / 2, count - 1 + _FILLED, *times)
@@ -81,7 +81,7 @@ def _stretches(places: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _beside_others(run: Run, row: int, times: tuple[float, float], lane: list[Bar]) -> list[Bar]:
+def _free_gap(run: Run, row: int, times: tuple[float, float], lane: list[Bar]) -> list[Bar]:
     """In the first gap of the row that is large enough; in several gaps if none is."""
     lane[:] = sorted((bar for bar in lane if bar.end_h > times[0]), key=lambda bar: bar.top)
     top, left = row - _FILLED / 2, _FILLED * run.gpu_milli / WHOLE

@@ -23,7 +23,7 @@ def complaint(job: TraceJob, cluster: Cluster) -> str:
     }
     if not usable:
         has = ", ".join(f"{total} {kind}" for kind, (total, _) in sorted(of.items())) or "no GPUs"
-        return f"job {job.id} {_wish(job)}, and the cluster has {has} (types are spelled alike in both files)"
+        return f"job {job.id} {_request(job)}, and the cluster has {has} (types are spelled alike in both files)"
     if job.min_gpus > max(usable.values()):
         have = ", ".join(f"{count} {kind}" for kind, count in usable.items())
         where = "type" if cluster.multi_node else "node"
@@ -31,7 +31,7 @@ def complaint(job: TraceJob, cluster: Cluster) -> str:
     return f"job {job.id} makes no step on any gang of {', '.join(usable)} that it may have here"
 
 
-def _wish(job: TraceJob) -> str:
+def _request(job: TraceJob) -> str:
     """The request as in the trace, so that a misspelt type is visible."""
     known = ", ".join(sorted(job.curves)) or "no type"
     return f"asks for {', '.join(job.types)} and is known on {known}" if job.types else f"can run on {known}"

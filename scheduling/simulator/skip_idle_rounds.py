@@ -40,7 +40,7 @@ class Resting(Whole):
         engine = self.engine
         if self.all or self._is_over:
             return self._plan_all()
-        if not self._somebody_fits():
+        if not self._any_job_fits():
             return None
         shown = [run for run in self.waiting.values() if self._room_for(self.sizes[run.job.id])]
         if len(shown) > 1:
@@ -71,7 +71,7 @@ class Resting(Whole):
         """Whether the latest round has ended."""
         return self.engine.clock.now >= round_end(self.engine.memory)
 
-    def _somebody_fits(self) -> bool:
+    def _any_job_fits(self) -> bool:
         """By counts of GPUs."""
         if len(self.sizes) < len(self.waiting):  # nodes changed
             for run in self.waiting.values():
@@ -94,7 +94,7 @@ class Resting(Whole):
         if self.all or self._is_over:
             return True
         # also jobs that failed before: with time the order changes, and with it the fit on nodes
-        return self._somebody_fits()
+        return self._any_job_fits()
 
     def queued(self, run: Run) -> None:
         self.waiting[run.job.id] = run
@@ -116,10 +116,10 @@ class Lasting(Resting):
     together."""
 
     def plan(self) -> Plan | None:
-        return self._plan_all() if self.all or self._somebody_fits() else None
+        return self._plan_all() if self.all or self._any_job_fits() else None
 
     def is_due(self, run: Run | None) -> bool:
-        return self.all or self._somebody_fits()
+        return self.all or self._any_job_fits()
 
     def _sizes_of(self, run: Run) -> Sizes:
         snapshot = self.snapshot((run,))

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from scheduling.collector import spare_the_collector
+from scheduling.collector import freeze_loaded_objects
 from scheduling.simulator import Simulation, run_policy
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.trace import Cluster, TraceJob
@@ -93,7 +93,7 @@ class _Worker:
 def _start_worker(suite: Suite, ended: Synchronized[int], stop: Synchronized[int]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides when to stop
     _Worker.suite, _Worker.ended, _Worker.stop = suite, ended, stop
-    spare_the_collector()
+    freeze_loaded_objects()
 
 
 def _run(index: int) -> Simulation | None:

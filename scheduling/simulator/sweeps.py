@@ -11,7 +11,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from scheduling.collector import spare_the_collector
+from scheduling.collector import freeze_loaded_objects
 from scheduling.lifecycle import TRAINING, WAITING
 from scheduling.simulator import Simulation, run_policy
 from scheduling.simulator.outcome import LAUNCHING_DELAY, Options
@@ -25,7 +25,7 @@ JOB_KEYS = (
 )  # fmt: skip
 MOST_POINTS, MOST_SPANS = 200, 20_000
 _POLL_S = 0.25
-_TELL_EVERY = 64
+_REPORT_EVERY = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class _Shared:
 
 def _begin(ended: Synchronized[int], stop: Synchronized[int]) -> None:
     _Shared.ended, _Shared.stop = ended, stop
-    spare_the_collector()
+    freeze_loaded_objects()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -98,7 +98,7 @@ def _run(trial: Trial) -> Done | None:
     def progress(count: int) -> bool:
         nonlocal told, calls
         calls += 1
-        if calls % _TELL_EVERY == 0 and count > told:
+        if calls % _REPORT_EVERY == 0 and count > told:
             with _Shared.ended.get_lock():
                 _Shared.ended.value += count - told
             told = count

@@ -13,7 +13,7 @@ from scheduling.lifecycle import State
 _LEAVES = frozenset({State.LAUNCHING, State.RUNNING_PROTECTED, State.RUNNING})
 
 
-def park_over_budget(snapshot: Snapshot) -> Effect:
+def suspend_jobs_over_budget(snapshot: Snapshot) -> Effect:
     """Jobs that cannot be checkpointed keep running: suspending them would lose their work."""
     changed, reasons = dict[str, Job | None](), dict[str, Reason]()
     spent = {key: limit for key, limit in snapshot.limits.items() if limit.kind == "spent" and limit.parks}

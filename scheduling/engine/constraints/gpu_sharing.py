@@ -92,7 +92,7 @@ class SharedGpus:
     #: Jobs as the policy sees them; None: hidden.
     changed: Mapping[str, Job | None] = field(default_factory=dict)
 
-    def untied(self, field: RoundView, counts: Mapping[str, Gang]) -> SharedGpus:
+    def unbundled(self, field: RoundView, counts: Mapping[str, Gang]) -> SharedGpus:
         """Take bundles apart whose first job got nothing, for example because of its limits, while GPUs stay idle.
         `field` is what the policy saw when it assigned `counts`."""
         if not self.bundles:
@@ -117,15 +117,15 @@ class SharedGpus:
         if not self.joined and not self.bundles:
             return placement, {}
         kinds = cluster_index(self.snapshot.nodes).type_of
-        rooms, jobs = QuotaHeadroom(self.seen), {job.id: job for job in self.seen.candidates}
+        headroom, jobs = QuotaHeadroom(self.seen), {job.id: job for job in self.seen.candidates}
         gpus, gangs, reasons = dict(placement.gpus), dict(placement.gangs), dict[str, Reason]()
         for key, gpu in self.joined.items():
             gpus[key], gangs[key] = (gpu,), Gang(kinds[gpu], 1)
             reasons[key] = _joins(jobs[key], gangs[key])
         for key, gang in gangs.items():
             if key in jobs:
-                rooms.book(jobs[key], gang)
-        yard: NodeCapacity | None = None
+                headroom.book(jobs[key], gang)
+        node_capacity: NodeCapacity | None = None
         for bundle in self.bundles:
             where = gpus.get(bundle.first.id)
             if not where:
@@ -136,15 +136,15 @@ class SharedGpus:
                 continue
             gang = gangs[bundle.first.id]
             reasons[bundle.first.id] = _begins(bundle.first, gang)
-            yard = yard or NodeCapacity(self.snapshot, self._with(gpus))
+            node_capacity = node_capacity or NodeCapacity(self.snapshot, self._with(gpus))
             for job in bundle.others:
                 demand = Demand.of(job)
-                barred = rooms.reason(job, [gang]) or _no_room(yard, demand, where[0], job)
+                barred = headroom.reason(job, [gang]) or _no_room(node_capacity, demand, where[0], job)
                 reasons[job.id] = barred or _joins(job, gang)
                 if barred is None:
                     gpus[job.id], gangs[job.id] = where, gang
-                    rooms.book(job, gang)
-                    yard.book(demand, where)
+                    headroom.book(job, gang)
+                    node_capacity.book(demand, where)
         return Placement(gpus, gangs), reasons
 
     def _with(self, gpus: Mapping[str, tuple[int, ...]]) -> Iterator[Job]:
@@ -181,23 +181,23 @@ def _join(snapshot: Snapshot, seen: RoundView, queue: Iterable[Job]) -> dict[str
     If a job ahead of it waits for GPUs of the type, it only joins jobs that run at least as long as it does. Otherwise
     a stream of new jobs could keep a GPU shared forever.
     """
-    yard, joined = NodeCapacity(snapshot, (*seen.pinned, *seen.running)), dict[str, int]()
-    if not ((yard.gpu > 0) & (yard.gpu < WHOLE)).any():
+    node_capacity, joined = NodeCapacity(snapshot, (*seen.pinned, *seen.running)), dict[str, int]()
+    if not ((node_capacity.gpu > 0) & (node_capacity.gpu < WHOLE)).any():
         return joined
-    rooms, free, awaited, failed = QuotaHeadroom(seen), dict(seen.free), set[str](), set[Demand]()
-    ends = _ends(snapshot, yard, (*seen.pinned, *seen.running))
+    headroom, free, awaited, failed = QuotaHeadroom(seen), dict(seen.free), set[str](), set[Demand]()
+    ends = _ends(snapshot, node_capacity, (*seen.pinned, *seen.running))
     for job in seen.running:
         if job.gang is not None:
-            rooms.book(job, job.gang)
+            headroom.book(job, job.gang)
             free[job.gang.type] = free.get(job.gang.type, 0) - job.gang.count
     for job in queue:
-        gpu = _beside(snapshot, seen, job, yard, ends, awaited, failed) if job.gpu_milli < WHOLE else None
-        gang = None if gpu is None else Gang(yard.nodes[yard.place[gpu][0]].type, 1)
-        if gpu is not None and gang is not None and rooms.over(job, gang) is None:
-            yard.book(Demand.of(job), (gpu,))
-            rooms.book(job, gang)
+        gpu = _beside(snapshot, seen, job, node_capacity, ends, awaited, failed) if job.gpu_milli < WHOLE else None
+        gang = None if gpu is None else Gang(node_capacity.nodes[node_capacity.place[gpu][0]].type, 1)
+        if gpu is not None and gang is not None and headroom.over(job, gang) is None:
+            node_capacity.book(Demand.of(job), (gpu,))
+            headroom.book(job, gang)
             joined[job.id] = gpu
-            row, column = yard.place[gpu]
+            row, column = node_capacity.place[gpu]
             ends[row, column] = max(ends[row, column], latest_end(job, gang.type, snapshot.now))
             continue
         spans = seen.spans(job)
@@ -213,7 +213,7 @@ def _beside(
     snapshot: Snapshot,
     seen: RoundView,
     job: Job,
-    yard: NodeCapacity,
+    node_capacity: NodeCapacity,
     ends: NDArray[np.float64],
     awaited: Collection[str],
     failed: set[Demand],
@@ -223,29 +223,29 @@ def _beside(
     for demand in demands_of(seen, job):
         if demand in failed:
             continue
-        shared = yard.devices(demand) & (yard.gpu < WHOLE)
+        shared = node_capacity.devices(demand) & (node_capacity.gpu < WHOLE)
         if not shared.any():
             failed.add(demand)
             continue
         end = max((latest_end(job, kind, snapshot.now) for kind in demand.types if kind in awaited), default=0.0)
-        rows = yard.fitting(demand)
-        waited = np.isin(yard.kind[rows], [n for n, kind in enumerate(yard.types) if kind in awaited])
+        rows = node_capacity.fitting(demand)
+        waited = np.isin(node_capacity.kind[rows], [n for n, kind in enumerate(node_capacity.types) if kind in awaited])
         fits = shared[rows] & (~waited[:, None] | (ends[rows] >= end))
         if fits.any():
-            left = np.where(fits, yard.gpu[rows], WHOLE)
+            left = np.where(fits, node_capacity.gpu[rows], WHOLE)
             at, column = np.unravel_index(int(left.argmin()), left.shape)
-            return yard.nodes[int(rows[at])].gpu_ids[int(column)]
+            return node_capacity.nodes[int(rows[at])].gpu_ids[int(column)]
     return None
 
 
-def _ends(snapshot: Snapshot, yard: NodeCapacity, holding: Iterable[Job]) -> NDArray[np.float64]:
+def _ends(snapshot: Snapshot, node_capacity: NodeCapacity, holding: Iterable[Job]) -> NDArray[np.float64]:
     """[node, device]: the latest end of any job that shares the device."""
-    ends = np.full(yard.gpu.shape, -np.inf)
+    ends = np.full(node_capacity.gpu.shape, -np.inf)
     for job in holding:
         for gpu in job.gpu_ids if job.gpu_milli < WHOLE else ():
-            if gpu in yard.place:
-                row, column = yard.place[gpu]
-                ends[row, column] = max(ends[row, column], latest_end(job, yard.nodes[row].type, snapshot.now))
+            if gpu in node_capacity.place:
+                row, column = node_capacity.place[gpu]
+                ends[row, column] = max(ends[row, column], latest_end(job, node_capacity.nodes[row].type, snapshot.now))
     return ends
 
 
@@ -276,10 +276,14 @@ def _with_room(by_milli: Mapping[int, list[_Bundle]], job: Job) -> _Bundle | Non
     return None
 
 
-def _no_room(yard: NodeCapacity, demand: Demand, gpu: int, job: Job) -> Reason | None:
+def _no_room(node_capacity: NodeCapacity, demand: Demand, gpu: int, job: Job) -> Reason | None:
     """Why the job cannot use the GPU of its bundle, or None."""
-    row, _ = yard.place[gpu]
-    fits = yard.has_room(demand, (gpu,)) and yard.cpu[row] >= demand.cpu and yard.memory[row] >= demand.memory
+    row, _ = node_capacity.place[gpu]
+    fits = (
+        node_capacity.has_room(demand, (gpu,))
+        and node_capacity.cpu[row] >= demand.cpu
+        and node_capacity.memory[row] >= demand.memory
+    )
     if fits and gpu not in job.excluded_gpus:
         return None
     text = "The GPU that it would have shared has no room for it, or may not be used; it is placed anew next round."

@@ -82,7 +82,7 @@ def hide_short_of_host_resources(snapshot: Snapshot, policy: Policy, may_stay: C
         if key not in found:
             if job.qos not in hosts:
                 hosts[job.qos] = FreeHostResources(
-                    known.usable, known.node_of, _in_the_way(seen, snapshot, job, policy)
+                    known.usable, known.node_of, _blocking_jobs(seen, snapshot, job, policy)
                 )
             found[key] = _too_little(job, kinds, known.usable, hosts[job.qos])
         if (reason := found[key]) is not None:
@@ -90,7 +90,7 @@ def hide_short_of_host_resources(snapshot: Snapshot, policy: Policy, may_stay: C
     return Effect(dict.fromkeys(reasons), reasons)
 
 
-def _in_the_way(seen: RoundView, snapshot: Snapshot, job: Job, policy: Policy) -> Iterable[Job]:
+def _blocking_jobs(seen: RoundView, snapshot: Snapshot, job: Job, policy: Policy) -> Iterable[Job]:
     if policy.capabilities.shares_time:
         return seen.pinned
     level = snapshot.qos.get(job.qos)

@@ -33,7 +33,7 @@ class Unavailable:
     #: Jobs that other constraints changed; None: hidden from the policy.
     changed: Mapping[str, Job | None] = field(default_factory=dict)
     #: Jobs preempted by a policy that cannot resize them; it plans without them.
-    put_out: Mapping[str, Reason] = field(default_factory=dict)
+    preempted: Mapping[str, Reason] = field(default_factory=dict)
 
     @property
     def leaving(self) -> frozenset[str]:
@@ -53,11 +53,11 @@ class Unavailable:
     def change(self, changed: Mapping[str, Job | None]) -> Unavailable:
         return _build(replace(self, changed={**self.changed, **changed})) if changed else self
 
-    def without(self, put_out: Mapping[str, Reason]) -> Unavailable:
-        return replace(self, put_out={**self.put_out, **put_out}).change(dict.fromkeys(put_out))
+    def without(self, preempted: Mapping[str, Reason]) -> Unavailable:
+        return replace(self, preempted={**self.preempted, **preempted}).change(dict.fromkeys(preempted))
 
     def reasons(self, placed: Collection[str]) -> dict[str, Reason]:
-        found = dict(self.put_out)
+        found = dict(self.preempted)
         for key in self.must_leave:
             waits = "it is queued again and starts when enough GPUs are free"
             where = "it moves to other GPUs" if key in placed else waits
@@ -88,7 +88,7 @@ def window_detail(window: Window) -> dict[str, object]:
     return {"window": window.id, "from": window.start, "until": window.end}
 
 
-def displace(snapshot: Snapshot) -> Unavailable:
+def find_unavailable(snapshot: Snapshot) -> Unavailable:
     known = cluster_index(snapshot.nodes)
     usable, closed = known.type_of, _closed(snapshot)
     if not closed:

@@ -17,23 +17,23 @@ from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 
-SPARED = Reason(ReasonCode.WITHIN_GUARANTEE, "It runs within what its project is guaranteed, so it keeps its GPUs.")
+PROTECTED = Reason(ReasonCode.WITHIN_GUARANTEE, "It runs within what its project is guaranteed, so it keeps its GPUs.")
 
 
-def ask_sparing_guaranteed(snapshot: Snapshot, policy: Policy) -> Allocation:
+def ask_protecting_guarantees(snapshot: Snapshot, policy: Policy) -> Allocation:
     """Ask the policy at most three times; the third time all jobs that run within a guarantee are pinned."""
     allocation = policy.allocate(snapshot)
     if not snapshot.guarantees or not policy.capabilities.preempts or policy.capabilities.respects_guarantees:
         return allocation
-    spared = _would_claim(snapshot, allocation.counts or {})
+    spared = _would_reclaim(snapshot, allocation.counts or {})
     if not spared:
         return allocation
     allocation = _around(snapshot, policy, spared)
-    more = _would_claim(snapshot, allocation.counts or {})
+    more = _would_reclaim(snapshot, allocation.counts or {})
     return _around(snapshot, policy, _all_within(snapshot)) if more else allocation
 
 
-def _would_claim(snapshot: Snapshot, counts: Mapping[str, Gang]) -> set[str]:
+def _would_reclaim(snapshot: Snapshot, counts: Mapping[str, Gang]) -> set[str]:
     """Preempted jobs that ran within a guarantee which still has room for them beside the jobs that would run."""
     field, found = view(snapshot), set[str]()
     out = {job.id for job in field.running if job.id not in counts}
@@ -66,4 +66,4 @@ def _around(snapshot: Snapshot, policy: Policy, spared: Collection[str]) -> Allo
         for job in snapshot.jobs
     )
     allocation = policy.allocate(replace(snapshot, jobs=jobs))
-    return replace(allocation, reasons={**allocation.reasons, **dict.fromkeys(spared, SPARED)})
+    return replace(allocation, reasons={**allocation.reasons, **dict.fromkeys(spared, PROTECTED)})

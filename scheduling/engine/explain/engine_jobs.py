@@ -13,7 +13,7 @@ from scheduling.domain.wording import counted
 _MOST_NODES = 3
 
 
-class OthersWords:
+class EngineJobsExplanation:
     """How much of the nodes that a pending job could use other jobs occupy, and until when. Nodes are searched once for
     all jobs that may use the same types."""
 

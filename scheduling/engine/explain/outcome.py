@@ -14,7 +14,7 @@ from scheduling.domain.lazy_reasons import LazyReasons
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.constraints.host_resources import requests_host_resources
 from scheduling.engine.constraints.unavailable_nodes import Unavailable
-from scheduling.engine.explain.engine_jobs import OthersWords
+from scheduling.engine.explain.engine_jobs import EngineJobsExplanation
 from scheduling.engine.explain.partition_reasons import PartitionReasons
 from scheduling.engine.explain.unschedulable import UnschedulableDiagnosis
 from scheduling.engine.reclaim.reclaim import ReclaimDecision
@@ -23,8 +23,8 @@ from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 
 
-def explain_round(
-    displaced: Unavailable,
+def explain_outcome(
+    unavailable: Unavailable,
     field: RoundView,
     allocation: Allocation,
     placement: Placement,
@@ -46,15 +46,18 @@ def explain_round(
             special[job.id] = Reason(ReasonCode.NO_LAYOUT, text)
     if rejected:
         special |= {job.id: rejected for job in field.running}
-    special |= displaced.reasons(placement.gpus)
+    special |= unavailable.reasons(placement.gpus)
     special |= own
-    unable = UnschedulableDiagnosis(displaced.original, words.pools if words else None)
+    unable = UnschedulableDiagnosis(unavailable.original, words.pools if words else None)
     # Without a node in service, time-sharing policies give no job a reason.
     vague: set[str] = {ReasonCode.NO_TYPE, ReasonCode.TOO_LARGE}
-    vague |= set() if cluster_index(displaced.original.nodes).usable else {ReasonCode.NEXT_ROUND, ReasonCode.WAITS}
+    vague |= set() if cluster_index(unavailable.original.nodes).usable else {ReasonCode.NEXT_ROUND, ReasonCode.WAITS}
     every = (special, allocation.reasons, field.reasons)
     waiting = Reason(ReasonCode.WAITS, "No policy answer named this job; it waits for the next round.")
-    full, beside_others = _where_others_are(displaced.original, placement), OthersWords(displaced.original)
+    full, beside_others = (
+        _where_others_are(unavailable.original, placement),
+        EngineJobsExplanation(unavailable.original),
+    )
 
     def tell(key: str) -> Reason:
         known = waiting
@@ -67,7 +70,7 @@ def explain_round(
         known = told if known.token in vague or told.token == ReasonCode.NEVER else known
         return beside_others.added_to(known, full[key]) if key in full else known
 
-    return LazyReasons((job.id for job in displaced.original.jobs), tell)
+    return LazyReasons((job.id for job in unavailable.original.jobs), tell)
 
 
 def _where_others_are(snapshot: Snapshot, placement: Placement) -> Mapping[str, Job]:
@@ -78,18 +81,18 @@ def _where_others_are(snapshot: Snapshot, placement: Placement) -> Mapping[str, 
 
 
 def diff_moves(
-    snapshot: Snapshot, displaced: Unavailable, field: RoundView, placement: Placement, reasons: Mapping[str, Reason]
+    snapshot: Snapshot, unavailable: Unavailable, field: RoundView, placement: Placement, reasons: Mapping[str, Reason]
 ) -> tuple[Move, ...]:
-    gpus, back = placement.gpus, displaced.give_back
+    gpus, back = placement.gpus, unavailable.give_back
     given = ((job, gpus.get(job.id, ())) for job in snapshot.jobs)
     changed = [job for job, ids in given if (ids is not job.gpu_ids and ids != job.gpu_ids) or job.id in back]
     if not changed:
         return ()
-    part, moves = {job.id for job in field.candidates} | displaced.changed.keys(), list[Move]()
+    part, moves = {job.id for job in field.candidates} | unavailable.changed.keys(), list[Move]()
     for job in sorted(changed, key=queue_key):
-        if job.id in displaced.give_back:
+        if job.id in unavailable.give_back:
             moves.append(Move(job.id, "preempt", (), None, job.gang, reasons[job.id]))
-        elif job.id in part or job.id in displaced.leaving:
+        elif job.id in part or job.id in unavailable.leaving:
             move = _move(job, placement, reasons[job.id])
             moves += [move] if move else []
     held = {job.id: job.gpu_ids for job in changed}

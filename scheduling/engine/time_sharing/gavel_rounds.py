@@ -91,13 +91,13 @@ def share_time_as_reference(snapshot: Snapshot, field: RoundView, policy: Policy
     present = {job.id: job for job in snapshot.jobs}
     if snapshot.now >= ledger.round_end - EDGE_S or now.gangs.keys().isdisjoint(present):
         _new_round(ledger, now, snapshot, field, policy)
-    hands = AllocationBuilder(field)
+    builder = AllocationBuilder(field)
     for key, gang in now.gangs.items():
         if key in present and now.hold(key, snapshot.now):
-            hands.give(present[key], gang)
+            builder.give(present[key], gang)
     return Allocation(
-        counts=hands.counts,
-        reasons=reasons_of(ledger, snapshot, field, hands),
+        counts=builder.counts,
+        reasons=reasons_of(ledger, snapshot, field, builder),
         memory={MEMORY: ledger.dump(), ROUND: now.dump()},
         figures=ledger.figures,
         next_wake_at=now.wakes_at(snapshot.now, ledger.round_end) if field.candidates else None,
@@ -112,11 +112,11 @@ def _new_round(ledger: TimeShareState, now: Round, snapshot: Snapshot, field: Ro
     now.credit(ledger.at, settings.round_seconds / 2.0)
     ledger.at = at
     _recompute(ledger, now, snapshot, field, policy, least_s=settings.recompute_seconds)
-    hands = _fill_types(ledger, now, field, policy)
-    if not hands.counts:
+    builder = _fill_types(ledger, now, field, policy)
+    if not builder.counts:
         _recompute(ledger, now, snapshot, field, policy, least_s=0.0)
-        hands = _fill_types(ledger, now, field, policy)
-    now.gangs = dict(hands.counts)
+        builder = _fill_types(ledger, now, field, policy)
+    now.gangs = dict(builder.counts)
     ledger.round_end = now.begin(field, at, settings.round_seconds)
 
 
@@ -156,7 +156,7 @@ def _fill_types(ledger: TimeShareState, now: Round, field: RoundView, policy: Po
     if settings.variant == "agnostic":
         kinds = [kinds[place] for place in drawn_order(len(kinds), now.number)]
     now.number += 1
-    hands, jobs = AllocationBuilder(field), sorted(field.candidates, key=queue_key)
+    builder, jobs = AllocationBuilder(field), sorted(field.candidates, key=queue_key)
     waits = policy.capabilities.strict_shares
     for kind in kinds:
         ranks = {job.id: _rank(ledger, now, job, kind, settings.round_seconds / 2.0) for job in jobs}
@@ -164,13 +164,13 @@ def _fill_types(ledger: TimeShareState, now: Round, field: RoundView, policy: Po
             gang = Gang(kind, job.min_gpus)
             if waits and not ledger.books.share(job.id, kind):
                 continue
-            if job.id not in hands.counts and field.steps_per_s(job, gang) > 0 and hands.fits(job, gang):
-                hands.give(job, gang)
+            if job.id not in builder.counts and field.steps_per_s(job, gang) > 0 and builder.fits(job, gang):
+                builder.give(job, gang)
     # A job that arrived since the last computation is placed but not started: its GPUs stay idle.
     for job in jobs:
         if job.id not in now.deficits:
-            hands.counts.pop(job.id, None)
-    return hands
+            builder.counts.pop(job.id, None)
+    return builder
 
 
 def _rank(ledger: TimeShareState, now: Round, job: Job, kind: str, credit_s: float) -> tuple[float, float, float]:

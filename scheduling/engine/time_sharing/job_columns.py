@@ -80,15 +80,15 @@ def columns_of(snapshot: Snapshot, field: RoundView) -> JobColumns:
             kinds[n] = types.setdefault(job.gang.type, len(types))
         if job.state is State.RUNNING:
             restart_cost_s[n] = job.restart_cost_s
-        if _takes_part(job, snapshot.now):
+        if _has_time_share(job, snapshot.now):
             digests[:, n] = _digest(job.id, job.weight, job.priority, _row(job, field))
     lasts = all(job.not_before is None for job in jobs)
-    roll = JobColumns(jobs, tuple(types), kinds, submitted_at, restart_cost_s, digests, lasts, field.shape)
-    _latest.value = roll
-    return roll
+    job_columns = JobColumns(jobs, tuple(types), kinds, submitted_at, restart_cost_s, digests, lasts, field.shape)
+    _latest.value = job_columns
+    return job_columns
 
 
-def _takes_part(job: Job, now: float) -> bool:
+def _has_time_share(job: Job, now: float) -> bool:
     """Whether the job gets a time share; a later change alters the signature."""
     if job.gpu_ids:
         return job.restartable and job.resizable and not job.held

@@ -43,30 +43,30 @@ def share_time(snapshot: Snapshot, field: RoundView, policy: Policy) -> Allocati
         return share_time_as_reference(snapshot, field, policy)
     ledger = TimeShareState.load(snapshot.memory)
     rules = rules_of(policy.name, settings)
-    hands = AllocationBuilder(field)
+    builder = AllocationBuilder(field)
     if snapshot.now >= round_end(snapshot.memory) or rules != ledger.rules:
         ledger.rules = rules
         _refresh(ledger, snapshot, field, policy, aged_after_s=settings.recompute_seconds)
-        _keep(_on_lease(ledger, snapshot, field, settings), hands)
-        _give(ledger, snapshot, field, policy, hands)
-        ledger.began = _beginnings(ledger, snapshot, field, hands)
+        _keep(_leased_jobs(ledger, snapshot, field, settings), builder)
+        _assign(ledger, snapshot, field, policy, builder)
+        ledger.began = _start_times(ledger, snapshot, field, builder)
         ledger.round_end = snapshot.now + settings.round_seconds
     else:
-        _keep(field.running, hands)
-        if _compete(field, hands):
+        _keep(field.running, builder)
+        if _is_contended(field, builder):
             _refresh(ledger, snapshot, field, policy, aged_after_s=math.inf)
-        _give(ledger, snapshot, field, policy, hands)
-        ledger.began |= {job.id: snapshot.now for job in field.queued if job.id in hands.counts}
+        _assign(ledger, snapshot, field, policy, builder)
+        ledger.began |= {job.id: snapshot.now for job in field.queued if job.id in builder.counts}
     return Allocation(
-        counts=hands.counts,
-        reasons=reasons_of(ledger, snapshot, field, hands),
+        counts=builder.counts,
+        reasons=reasons_of(ledger, snapshot, field, builder),
         memory={MEMORY: ledger.dump()},
         figures=ledger.figures,
-        next_wake_at=ledger.round_end if any(map(_has_turns, snapshot.jobs)) else None,
+        next_wake_at=ledger.round_end if any(map(_takes_turns, snapshot.jobs)) else None,
     )
 
 
-def _has_turns(job: Job) -> bool:
+def _takes_turns(job: Job) -> bool:
     """Whether the job takes turns in later rounds, even if it is launching now. Jobs that cannot leave their GPUs do
     not."""
     return not job.held and (not job.gpu_ids or (job.restartable and job.resizable))
@@ -97,61 +97,67 @@ def _refresh(
     ledger: TimeShareState, snapshot: Snapshot, field: RoundView, policy: Policy, *, aged_after_s: float
 ) -> None:
     """Recompute time shares if jobs, GPUs or throughputs changed, or if they are old and depend on time."""
-    roll = columns_of(snapshot, field)
-    signature = signature_of(snapshot, roll, field, policy)
+    job_columns = columns_of(snapshot, field)
+    signature = signature_of(snapshot, job_columns, field, policy)
     aged = snapshot.now >= ledger.computed_at + aged_after_s
     if signature == ledger.signature and math.isinf(aged_after_s):
         return
-    charge_elapsed(ledger, roll, snapshot.now)
+    charge_elapsed(ledger, job_columns, snapshot.now)
     changes = policy.capabilities.time_dependent or Needs.PAIRS in policy.capabilities.needs or ledger.problem
     if signature != ledger.signature or (aged and changes):
         compute(ledger, snapshot, policy, signature)
     elif aged:
         forget_ended(ledger, snapshot)
-    ledger.figures = {**ledger.figures, "deviation": _most_owed(ledger, snapshot.now)}
+    ledger.figures = {**ledger.figures, "deviation": _debts(ledger, snapshot.now)}
 
 
-def _compete(field: RoundView, hands: AllocationBuilder) -> bool:
+def _is_contended(field: RoundView, builder: AllocationBuilder) -> bool:
     """Whether several jobs compete for idle GPUs, so that their order matters."""
-    if not any(free > 0 for free in hands.free.values()):
+    if not any(free > 0 for free in builder.free.values()):
         return False
-    fits = (job for job in field.queued if any(hands.fits(job, Gang(kind, job.min_gpus)) for kind in field.spans(job)))
+    fits = (
+        job for job in field.queued if any(builder.fits(job, Gang(kind, job.min_gpus)) for kind in field.spans(job))
+    )
     return sum(1 for _ in islice(fits, 2)) == 2
 
 
-def _on_lease(ledger: TimeShareState, snapshot: Snapshot, field: RoundView, settings: FractionParameters) -> list[Job]:
+def _leased_jobs(
+    ledger: TimeShareState, snapshot: Snapshot, field: RoundView, settings: FractionParameters
+) -> list[Job]:
     """Jobs with a time share of the type they hold that started too recently to be worth another restart."""
-    roll, books = columns_of(snapshot, field), ledger.books
-    short = (snapshot.now - ledger.given_at(roll) + EDGE_S) * settings.restart_part < roll.restart_cost_s
-    recent = (roll.jobs[n] for n in np.nonzero(short)[0].tolist())
+    job_columns, books = columns_of(snapshot, field), ledger.books
+    short = (
+        snapshot.now - ledger.start_times(job_columns) + EDGE_S
+    ) * settings.restart_part < job_columns.restart_cost_s
+    recent = (job_columns.jobs[n] for n in np.nonzero(short)[0].tolist())
     return [
         job for job in recent if job.id not in field.reasons and job.gang and books.share(job.id, job.gang.type) > 0
     ]
 
 
-def _beginnings(
-    ledger: TimeShareState, snapshot: Snapshot, field: RoundView, hands: AllocationBuilder
+def _start_times(
+    ledger: TimeShareState, snapshot: Snapshot, field: RoundView, builder: AllocationBuilder
 ) -> dict[str, float]:
     """When each job that holds GPUs now got them."""
     began, now = ledger.began, snapshot.now
-    found = {key: began.get(key, now) for key in hands.counts}
+    found = {key: began.get(key, now) for key in builder.counts}
     found |= {job.id: began[job.id] for job in field.pinned if job.id in began}
-    return found | {job.id: now for job in hands.moved}
+    return found | {job.id: now for job in builder.moved}
 
 
-def _keep(jobs: Iterable[Job], hands: AllocationBuilder) -> None:
+def _keep(jobs: Iterable[Job], builder: AllocationBuilder) -> None:
     for job in jobs:
         if job.gang is not None:
-            hands.give(job, job.gang)
+            builder.give(job, job.gang)
 
 
-def _give(
-    ledger: TimeShareState, snapshot: Snapshot, field: RoundView, policy: Policy, hands: AllocationBuilder
+def _assign(
+    ledger: TimeShareState, snapshot: Snapshot, field: RoundView, policy: Policy, builder: AllocationBuilder
 ) -> None:
     """Assign types to jobs, beside those that keep their GPUs."""
-    if not any(free > 0 for free in hands.free.values()):
+    if not any(free > 0 for free in builder.free.values()):
         return
-    counts, free = hands.counts, hands.free
+    counts, free = builder.counts, builder.free
     waiting = [job for job in field.candidates if job.id not in counts]
     for job, kind in _ranked(ledger, snapshot.now, waiting, free):
         least = job.min_gpus
@@ -162,11 +168,11 @@ def _give(
                 span = field.spans(job).get(kind)
                 if span is None or span.low > least:
                     continue
-            if job.limits and not hands.fits(job, gang):
+            if job.limits and not builder.fits(job, gang):
                 continue
-            hands.give(job, gang)
-    if policy.capabilities.work_conserving and any(free > 0 for free in hands.free.values()):
-        _fill(field, [job for job in waiting if job.id not in hands.counts], hands)
+            builder.give(job, gang)
+    if policy.capabilities.work_conserving and any(free > 0 for free in builder.free.values()):
+        _fill(field, [job for job in waiting if job.id not in builder.counts], builder)
 
 
 def _ranked(ledger: TimeShareState, now: float, jobs: list[Job], free: Mapping[str, int]) -> Iterable[tuple[Job, str]]:
@@ -189,21 +195,21 @@ def _ranked(ledger: TimeShareState, now: float, jobs: list[Job], free: Mapping[s
     return [(jobs[n], books.types[k]) for n, k in zip(number[order].tolist(), kind[order].tolist(), strict=True)]
 
 
-def _most_owed(ledger: TimeShareState, now: float) -> float:
+def _debts(ledger: TimeShareState, now: float) -> float:
     """For each job: seconds promised on all types since the computation, less those received."""
     books = ledger.books
     (rows,) = np.nonzero(books.shares.any(axis=1))
     return float(books.debts(rows, max(now - ledger.computed_at, 0.0)).max()) if len(rows) else 0.0
 
 
-def _fill(field: RoundView, waiting: list[Job], hands: AllocationBuilder) -> None:
+def _fill(field: RoundView, waiting: list[Job], builder: AllocationBuilder) -> None:
     """Assign idle GPUs to queued jobs, the fastest type that fits first. `waiting` is in queue order."""
-    free = hands.free
+    free = builder.free
     for job in waiting:
         least = job.min_gpus
         able = [(kind, span) for kind, span in field.spans(job).items() if span.low <= least <= free.get(kind, 0)]
         for speed, kind in sorted([(span.at(least), kind) for kind, span in able], reverse=True):
             gang = Gang(kind, least)
-            if speed > 0 and hands.fits(job, gang):
-                hands.give(job, gang)
+            if speed > 0 and builder.fits(job, gang):
+                builder.give(job, gang)
                 break

@@ -52,10 +52,10 @@ class TimeShareState:
         own = {"books": DeficitTable.load(kept["books"]), "began": dict(kept["began"]), "reasons": reasons}
         return cls(**{**kept, **own})
 
-    def given_at(self, roll: JobColumns) -> Floats:
+    def start_times(self, job_columns: JobColumns) -> Floats:
         """By index in the columns: when the job got its GPUs; -inf: it has none, or the time is unknown."""
         began = self.began
-        return np.array([began.get(job, -math.inf) for job in roll.ids], dtype=float)
+        return np.array([began.get(job, -math.inf) for job in job_columns.ids], dtype=float)
 
     def dump(self) -> dict[str, Any]:
         """Dumped values are never changed afterwards, so rounds may share them."""
@@ -63,14 +63,14 @@ class TimeShareState:
         return {**self.__dict__, "books": self.books.dump(), "reasons": reasons}
 
 
-def charge_elapsed(ledger: TimeShareState, roll: JobColumns, now: float) -> None:
+def charge_elapsed(ledger: TimeShareState, job_columns: JobColumns, now: float) -> None:
     """Credit the time that jobs held GPUs since the last call."""
-    kinds = roll.kinds
+    kinds = job_columns.kinds
     (rows,) = np.nonzero(kinds >= 0)
-    books = ledger.books.of(roll.ids, {roll.types[kind] for kind in set(kinds[rows].tolist())})
-    columns = np.array([books.columns.get(kind, -1) for kind in roll.types], dtype=np.int64)[kinds[rows]]
-    given = ledger.given_at(roll)[rows]
-    since = np.where(np.isinf(given), roll.submitted_at[rows], given)
+    books = ledger.books.of(job_columns.ids, {job_columns.types[kind] for kind in set(kinds[rows].tolist())})
+    columns = np.array([books.columns.get(kind, -1) for kind in job_columns.types], dtype=np.int64)[kinds[rows]]
+    given = ledger.start_times(job_columns)[rows]
+    since = np.where(np.isinf(given), job_columns.submitted_at[rows], given)
     since = np.minimum(np.maximum(since, ledger.at), now)
     ledger.books, ledger.at = books.credited(rows, columns, since, now), now
 
@@ -83,11 +83,12 @@ def rules_of(policy: str, parameters: Parameters) -> str:
     return f"{policy} {parameters.model_dump_json()}"
 
 
-def signature_of(snapshot: Snapshot, roll: JobColumns, field: RoundView, policy: Policy) -> str:
+def signature_of(snapshot: Snapshot, job_columns: JobColumns, field: RoundView, policy: Policy) -> str:
     """Signature of everything that a computation depends on except time: jobs, GPUs, throughputs and the policy
     itself."""
     assert isinstance(policy.parameters, Parameters)
-    text = f"{rules_of(policy.name, policy.parameters)} {field.shape} {sorted(snapshot.prices.items())} {roll.digest}"
+    rules, prices = rules_of(policy.name, policy.parameters), sorted(snapshot.prices.items())
+    text = f"{rules} {field.shape} {prices} {job_columns.digest}"
     if snapshot.others.gpus:
         text += f" {sorted(snapshot.others.gpus)}"
     return blake2b(text.encode(), digest_size=16).hexdigest()

@@ -157,7 +157,7 @@ class LocalExecutor(SiteSoftware):
     def inventory(self) -> Sequence[NodeInfo]:
         return self._nodes if self._nodes is not None else real_nodes()
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         return False
 
     def launch(self, request: LaunchRequest) -> None:
@@ -392,7 +392,7 @@ class LocalExecutor(SiteSoftware):
         for path, (other, older) in earlier.items():
             if self._layout.record(other.run_id) == other:
                 self._cgroups.remove(other.run_id, older)
-            self._leave_exit(other, older, path, "runner_lost", "ended to make way for a later launch")
+            self._write_exit_record(other, older, path, "runner_lost", "ended to make way for a later launch")
 
     # Observing and ending
 
@@ -450,7 +450,7 @@ class LocalExecutor(SiteSoftware):
         Prey(record.account, {epoch_dir: runner}).end_for_certain(patience_s)
         self._end_strays(record, epoch, patience_s)
         self._layout.remove_secrets(record, epoch, max_entries=2_000, max_s=0.1)  # of a killed runner
-        self._leave_exit(record, epoch, epoch_dir, reason, message, by=by)
+        self._write_exit_record(record, epoch, epoch_dir, reason, message, by=by)
         if runner:
             self._swept.add(epoch_dir)
 
@@ -468,7 +468,7 @@ class LocalExecutor(SiteSoftware):
                 log.warning("run %s epoch %s: %s", record.run_id, epoch, text)
                 self._layout.note_strays(record.run_id, epoch, text)
 
-    def _leave_exit(
+    def _write_exit_record(
         self, record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, *, by: int | None = None
     ) -> None:
         """The processes are gone already: a record that cannot be written must not block anything."""
@@ -477,7 +477,7 @@ class LocalExecutor(SiteSoftware):
         try:
             with record.account.files():
                 if facts.read_exit(epoch_dir) is None:
-                    facts.leave_exit(record, epoch, epoch_dir, reason, message, signal=by)
+                    facts.write_exit_record(record, epoch, epoch_dir, reason, message, signal=by)
         except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
 
@@ -516,16 +516,16 @@ class LocalExecutor(SiteSoftware):
                     return Fact(run_id, epoch, "alive", now)
                 self._end_unnamed(record, epoch, patience_s)
                 return Fact(run_id, epoch, "absent", now)
-        self._end(record, epoch, "runner_lost", _how_lost(runner), patience_s=patience_s)
+        self._end(record, epoch, "runner_lost", _lost_reason(runner), patience_s=patience_s)
         with record.account.files():
-            ended = facts.read_exit(epoch_dir) or ExitInfo("runner_lost", message=_how_lost(runner))
+            ended = facts.read_exit(epoch_dir) or ExitInfo("runner_lost", message=_lost_reason(runner))
             ended = replace(ended, alleged=not runner.before_reboot)  # whatever the job's file says about it
             spooled = is_spooled(epoch_dir)
         strays = self._layout.strays(run_id, epoch)
         return Fact(run_id, epoch, "exited", now, exit=ended, spooled=spooled, strays=strays)
 
 
-def _how_lost(runner: RunnerIdentity) -> str:
+def _lost_reason(runner: RunnerIdentity) -> str:
     return "the machine was restarted" if runner.before_reboot else "the runner ended without leaving a record"
 
 

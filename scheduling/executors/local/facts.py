@@ -67,7 +67,9 @@ def _text(value: Any) -> str:
     return UNPRINTABLE.sub("", value[: 4 * MAX_MESSAGE])[:MAX_MESSAGE] if isinstance(value, str) else ""
 
 
-def leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, **more: Any) -> ExitInfo:
+def write_exit_record(
+    record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, **more: Any
+) -> ExitInfo:
     """Write the exit record in place of the runner, with the last step that its program reported."""
     listener = Listener(epoch_dir / "sdk", 1)
     listener.listen()

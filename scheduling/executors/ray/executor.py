@@ -118,7 +118,7 @@ class RayExecutor(SiteSoftware):
     def inventory(self) -> Sequence[NodeInfo]:
         return [info for _, info in self._nodes().values()]
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         return False
 
     def launch(self, request: LaunchRequest) -> None:
@@ -362,7 +362,7 @@ class RayExecutor(SiteSoftware):
         _remove_secrets(epoch_dir)
         told = facts.read_exit(epoch_dir)
         if info and (told is None or (by_engine and is_of_a_dead_host(told))):
-            self._leave_exit(record, epoch, epoch_dir, info)
+            self._write_exit_record(record, epoch, epoch_dir, info)
         self._records.end(record.run_id, epoch)
         return True
 
@@ -386,10 +386,10 @@ class RayExecutor(SiteSoftware):
         return lost_s < END_OF_STOP_S or silent_s < lease_s
 
     @staticmethod
-    def _leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, info: ExitInfo) -> None:
+    def _write_exit_record(record: RunRecord, epoch: int, epoch_dir: Path, info: ExitInfo) -> None:
         try:
             more = {"signal": info.signal, "exit_code": info.exit_code, "alleged": info.alleged}
-            facts.leave_exit(record, epoch, epoch_dir, info.reason, info.message, **more)
+            facts.write_exit_record(record, epoch, epoch_dir, info.reason, info.message, **more)
         except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
 

@@ -76,7 +76,7 @@ class SlurmJob:
         return state in self.states
 
 
-def said_plainly(text: str, command: str) -> str:
+def plain_message(text: str, command: str) -> str:
     """A command's message in one line, without the prefix of each line."""
     lines = (line.removeprefix(f"{command}: ").removeprefix("error: ").strip() for line in text.splitlines())
     plain = (line.removeprefix("Batch job submission failed: ") for line in lines)
@@ -124,7 +124,7 @@ class Commands:
         except OSError as error:
             raise ExecutorError(f"{command[0]} cannot be run: {error}", permanent=True) from error
         if result.returncode != 0:
-            words = said_plainly(result.stderr or result.stdout, command[0])
+            words = plain_message(result.stderr or result.stdout, command[0])
             raise _refused(command[0], words or f"code {result.returncode}")
         return result.stdout
 

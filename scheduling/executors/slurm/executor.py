@@ -57,9 +57,9 @@ from scheduling.executors.slurm.seeing import (
     as_executor_error,
     close,
     decisive,
-    look_afresh,
     node_names,
     past_jobs,
+    refresh_directory,
     silent,
     waits_in_words,
 )
@@ -105,7 +105,7 @@ class SlurmExecutor(SiteSoftware):
         nodes = self._waking.timed(self._shared_nodes(self._commands.recalling()))
         return tuple(within(node, partition) for node in nodes)
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         return self._commands.forget()
 
     def limits(self) -> EngineLimits:
@@ -285,7 +285,7 @@ class SlurmExecutor(SiteSoftware):
         for other, older in earlier:
             if live := seen.live(other.run_id, older):
                 self._commands.cancel([job.job_id for job in live])
-                unseen = self._ended_out_of_sight(live, self._layout.epoch_dir(other, older))
+                unseen = self._ended_unseen(live, self._layout.epoch_dir(other, older))
                 if not unseen and self._await_end(other.run_id, older, GONE_S):
                     raise ExecutorError(f"epoch {older} of run {other.run_id} is still ending", permanent=False)
             fact = self._observe_one(other.run_id, older, self._see() if live else seen)
@@ -352,7 +352,7 @@ class SlurmExecutor(SiteSoftware):
         run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
         mine = seen.of(run_id, epoch)
         live = [job for job in mine if not job.over]
-        if live and not self._ended_out_of_sight(mine, epoch_dir):
+        if live and not self._ended_unseen(mine, epoch_dir):
             if all(job.pending for job in live) and exists(epoch_dir / "claim" / "job"):
                 # It has started before: Slurm has ended it and queued it again. The portal makes the next launch.
                 self._notes.requeue_mark(run_id, epoch).touch(mode=0o600)
@@ -362,14 +362,14 @@ class SlurmExecutor(SiteSoftware):
             return self._look_unnoted(record, epoch, now)
         if not mine and self._notes.at(run_id, epoch) >= seen.at - CLOCK_S:
             return Fact(run_id, epoch, "alive", now)
-        look_afresh(epoch_dir)
+        refresh_directory(epoch_dir)
         job = decisive(mine or self._past(record, epoch) or (), epoch_dir)
         left = facts.read_exit(epoch_dir)
         # as of the moment of observation: `renewed_at` is known until then
         if self._may_run_on(record, epoch, job, left, renewed_at, min(now, seen.at)):
             return Fact(run_id, epoch, "alive", now)
         close(epoch_dir)
-        ended = left or self._leave_exit(record, epoch, epoch_dir, job)
+        ended = left or self._write_exit_record(record, epoch, epoch_dir, job)
         if job is not None and job.ended("OUT_OF_MEMORY") and ended.reason in ("signal", "user_error"):
             ended = replace(ended, reason="out_of_memory", message=f"{ended.message}: out of memory in Slurm's eyes")
         asked = exists(epoch_dir / "stop")
@@ -439,7 +439,7 @@ class SlurmExecutor(SiteSoftware):
         begun_at = since + self._options.skew_s if renewed_at is None else renewed_at
         return now < begun_at + self._options.lease_s + END_OF_LEASE_S
 
-    def _ended_out_of_sight(self, jobs: Sequence[SlurmJob], epoch_dir: Path) -> bool:
+    def _ended_unseen(self, jobs: Sequence[SlurmJob], epoch_dir: Path) -> bool:
         """On nodes of which some do not answer, so that Slurm counts it as running until it gives them up: the runner
         of each has reported the end there."""
         if facts.read_exit(epoch_dir) is None or silent(epoch_dir):  # first: it reads files, the others run commands
@@ -471,13 +471,13 @@ class SlurmExecutor(SiteSoftware):
         nodes = self._nodes(self._commands.recalling(MOMENT_S))  # once for all runs of a round
         return {name for name, node in nodes.items() if node.silent}
 
-    def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
+    def _write_exit_record(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
         killed = self._notes.kill_mark(record.run_id, epoch).exists()
         requeued = self._notes.requeue_mark(record.run_id, epoch).exists()
         ending = ending_of(job, epoch_dir, killed=killed, requeued=requeued)
         try:
             more = {"signal": ending.signal, "alleged": ending.alleged}
-            left = facts.leave_exit(record, epoch, epoch_dir, ending.reason, ending.message, **more)
+            left = facts.write_exit_record(record, epoch, epoch_dir, ending.reason, ending.message, **more)
             return replace(left, nodes_fault=ending.nodes_fault)
         except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)

@@ -145,7 +145,7 @@ def close(epoch_dir: Path) -> None:
             (epoch_dir / f"node-{node}" / ENDED_FILE).touch(mode=0o600)
 
 
-def look_afresh(directory: Path) -> None:
+def refresh_directory(directory: Path) -> None:
     """Shared file systems cache that a file is missing, unless we change its directory."""
     with contextlib.suppress(OSError):
         draft = directory / ".looking"

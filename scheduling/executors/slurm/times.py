@@ -19,7 +19,7 @@ LEAST_S = 3_600.0
 _ASKED = re.compile(r"(?:(?P<days>[0-9]+)-)?(?P<first>[0-9]+)(?::(?P<second>[0-9]+))?(?::(?P<third>[0-9]+))?")
 
 
-def asked_seconds(text: str) -> float | None:
+def requested_seconds(text: str) -> float | None:
     """In sbatch's format of --time: `60` are minutes, `1:30` minutes and seconds, `1-2` and `1-2:30` a day and
     hours."""
     found = _ASKED.fullmatch(text)
@@ -55,7 +55,7 @@ def engine_limits(
 
 
 def _most_s(options: Options, partition: Partition) -> float:
-    site = asked_seconds(options.time_limit) if options.time_limit else None
+    site = requested_seconds(options.time_limit) if options.time_limit else None
     return min((one for one in (site, partition.max_time_s) if one is not None), default=math.inf)
 
 

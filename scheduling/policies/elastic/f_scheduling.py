@@ -74,7 +74,7 @@ class Problem:
     free: tuple[int, ...]
     others: tuple[int, ...]  # S of the jobs that hold GPUs and are not candidates
     types: tuple[str, ...]
-    rooms: tuple[int, ...]  # GPUs that each limit still allows
+    headroom: tuple[int, ...]  # GPUs that each limit still allows
     left_out: tuple[Job, ...]  # minimum does not fit
 
 
@@ -108,19 +108,19 @@ class FScheduling:
 def pose(snapshot: Snapshot, field: RoundView, objective: str) -> Problem:
     """Step 1 of Listing 1: minimums in queue order. Minimums of running jobs are reserved first."""
     free = [field.free[name] for name in field.types]
-    rooms = QuotaHeadroom(field)
+    headroom = QuotaHeadroom(field)
     counted = [key for key in field.allowance if field.limits[key].kind != "running_jobs"]
     groups = {key: index for index, key in enumerate(counted)}
     kinds, seats, left_out = dict[str, JobKind](), dict[str, GangChoice](), list[Job]()
     for job in (*field.running, *field.queued):
         kind = make_kind(field, job, objective, groups)
-        seat = _first_seat(field, job, kind, free, rooms)
+        seat = _first_seat(field, job, kind, free, headroom)
         if seat is None:
             left_out.append(job)
             continue
         free[seat[0]] -= seat[1]
         if job.limits:
-            rooms.book(job, Gang(field.types[seat[0]], seat[1]))
+            headroom.book(job, Gang(field.types[seat[0]], seat[1]))
         kinds[job.id], seats[job.id] = kind, seat
     jobs = tuple(job for job in field.candidates if job.id in seats)
     types = cluster_index(snapshot.nodes).every_type
@@ -132,7 +132,7 @@ def pose(snapshot: Snapshot, field: RoundView, objective: str) -> Problem:
         free=tuple(free),
         others=tuple(to_units(field.relative(job, gang)) for job, gang in holding),
         types=field.types,
-        rooms=tuple(rooms.left[key] for key in counted),
+        headroom=tuple(headroom.left[key] for key in counted),
         left_out=tuple(left_out),
     )
 
@@ -180,7 +180,9 @@ def _in_units(steps_per_s: tuple[float, ...], of: float) -> tuple[int, ...]:
     return tuple(to_units(value / of) for value in steps_per_s) if of else (0,)
 
 
-def _first_seat(field: RoundView, job: Job, kind: JobKind, free: list[int], rooms: QuotaHeadroom) -> GangChoice | None:
+def _first_seat(
+    field: RoundView, job: Job, kind: JobKind, free: list[int], headroom: QuotaHeadroom
+) -> GangChoice | None:
     """The minimum gang: on the present type for a running job, else on the type where its throughput is worth most."""
     if job.gang is not None and job.gang.type in field.types:
         t = field.types.index(job.gang.type)
@@ -190,25 +192,25 @@ def _first_seat(field: RoundView, job: Job, kind: JobKind, free: list[int], room
         (t, low)
         for t, low in enumerate(kind.low)
         if low <= min(free[t], kind.high[t])
-        and (job.gpu_ids or not job.limits or rooms.over(job, Gang(field.types[t], low)) is None)
+        and (job.gpu_ids or not job.limits or headroom.over(job, Gang(field.types[t], low)) is None)
     ]
     return max(fits, key=lambda seat: (at(kind.value[seat[0]], seat[1]), -seat[0]), default=None)
 
 
 def solve(snapshot: Snapshot, field: RoundView, problem: Problem, bound: float) -> tuple[list[GangChoice], float]:
     """Step 2 of Listing 1; with several types, repeated with changes of type allowed."""
-    greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, bound, problem.rooms)
+    greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, bound, problem.headroom)
     seats = greedy.run()
     if len(problem.types) > 1 and field.running and any(greedy.free):
         free = greedy.free
-        if _somebody_finds_faster(snapshot, problem, seats, free):
+        if _any_job_finds_faster(snapshot, problem, seats, free):
             hurdles = [_hurdle(snapshot, job, kind) for job, kind in zip(problem.jobs, problem.kinds, strict=True)]
             kinds = [
                 kind if hurdle == kind.hurdle else replace(kind, hurdle=hurdle)
                 for kind, hurdle in zip(problem.kinds, hurdles, strict=True)
             ]
-            rooms = greedy.rooms[:-1]
-            greedy = Greedy(kinds, seats, free, problem.others, bound, rooms)
+            headroom = greedy.headroom[:-1]
+            greedy = Greedy(kinds, seats, free, problem.others, bound, headroom)
             seats = greedy.run()
     return seats, greedy.variance
 
@@ -222,7 +224,7 @@ def _hurdle(snapshot: Snapshot, job: Job, kind: JobKind) -> float:
     return seconds / left if left > 0 else float("inf")
 
 
-def _somebody_finds_faster(snapshot: Snapshot, problem: Problem, seats: list[GangChoice], free: list[int]) -> bool:
+def _any_job_finds_faster(snapshot: Snapshot, problem: Problem, seats: list[GangChoice], free: list[int]) -> bool:
     """Whether some job that has stayed on its type would be faster on another."""
     spare = [(t, count) for t, count in enumerate(free) if count]
     for job, kind, seat in zip(problem.jobs, problem.kinds, seats, strict=True):
@@ -310,10 +312,10 @@ def bound_hint(snapshot: Snapshot, parameters: Parameters | None = None) -> Boun
     """
     field = view(snapshot)
     problem = pose(snapshot, field, (parameters or Parameters()).objective)
-    free = Greedy(problem.kinds, problem.seats, problem.free, problem.others, 1.0, problem.rooms)
+    free = Greedy(problem.kinds, problem.seats, problem.free, problem.others, 1.0, problem.headroom)
     plan, peak = list(free.run()), free.peak_variance
     for _ in range(max(1, min(24, _HINT_STEPS // max(1, sum(problem.free))))):
-        bounded = Greedy(problem.kinds, problem.seats, problem.free, problem.others, peak, problem.rooms)
+        bounded = Greedy(problem.kinds, problem.seats, problem.free, problem.others, peak, problem.headroom)
         if peak <= 0.0 or bounded.run() != plan:
             break
         peak = bounded.peak_below(peak)

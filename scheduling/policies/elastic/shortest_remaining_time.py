@@ -80,16 +80,16 @@ class ShortestRemainingTime:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        hands = _Hands(field, self._weights(field, snapshot.now), snapshot.now)
+        assignment = _GangAssignment(field, self._weights(field, snapshot.now), snapshot.now)
         limits = self.parameters.solver, time_budget_s(snapshot, self.parameters.solver_time_limit_s)
         for _, level in groupby(field.candidates, key=lambda job: job.priority):
-            hands.choose(list(level), limits)
-        hands.grow()
-        waiting = [job for job in field.candidates if job.id not in hands.counts]
+            assignment.choose(list(level), limits)
+        assignment.grow()
+        waiting = [job for job in field.candidates if job.id not in assignment.counts]
         return Allocation(
-            counts=hands.counts | pinned_gangs(snapshot, field),
-            reasons={**field.reasons, **hands.reasons()},
-            figures={"free_gpus": float(sum(hands.free.values()))},
+            counts=assignment.counts | pinned_gangs(snapshot, field),
+            reasons={**field.reasons, **assignment.reasons()},
+            figures={"free_gpus": float(sum(assignment.free.values()))},
             next_wake_at=self._review_at(field, waiting, snapshot.now) if waiting else None,
         )
 
@@ -118,12 +118,12 @@ def _left_s(field: RoundView, job: Job) -> float:
     return job.remaining_steps / alone if alone > 0.0 else 0.0
 
 
-class _Hands:
+class _GangAssignment:
     """The gangs assigned so far, within GPUs and limits."""
 
     def __init__(self, field: RoundView, weights: Mapping[str, float], now: float) -> None:
         self.field, self.weights, self.now = field, weights, now
-        self.free, self.rooms = dict(field.free), QuotaHeadroom(field)
+        self.free, self.headroom = dict(field.free), QuotaHeadroom(field)
         self.counts: dict[str, Gang] = {}
         self._jobs = {job.id: job for job in field.candidates}
 
@@ -262,18 +262,18 @@ class _Hands:
     # GPUs and limits --------------------------------------------------------------------------------
 
     def _fits(self, job: Job, gang: Gang) -> bool:
-        return gang.count <= self.free[gang.type] and self.rooms.over(job, gang) is None
+        return gang.count <= self.free[gang.type] and self.headroom.over(job, gang) is None
 
     def _give(self, job: Job, gang: Gang) -> None:
         self.counts[job.id] = gang
         self.free[gang.type] -= gang.count
-        self.rooms.book(job, gang)
+        self.headroom.book(job, gang)
 
     def _give_back(self, job: Job, gang: Gang | None) -> None:
         """Shrink to `gang`; None: take all GPUs."""
         now = self.counts.pop(job.id)
         self.free[now.type] += now.count
-        self.rooms.book(job, now, sign=-1)
+        self.headroom.book(job, now, sign=-1)
         if gang is not None:
             self._give(job, gang)
 
@@ -299,7 +299,7 @@ class _Hands:
         spans = self.field.spans(job)
         if not spans:
             return no_type(job)
-        over = self.rooms.reason(job, [Gang(kind, span.low) for kind, span in spans.items()])
+        over = self.headroom.reason(job, [Gang(kind, span.low) for kind, span in spans.items()])
         if over is not None:
             return over
         text = (

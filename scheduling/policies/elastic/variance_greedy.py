@@ -94,7 +94,7 @@ class Greedy:
     """Assign `free` GPUs one candidate at a time; `seats` is the plan so far.
 
     `others` are the relative throughputs of jobs that hold GPUs and are not candidates: they count in the variance and
-    never change. `rooms[g]` is how many more GPUs the jobs under limit g may hold.
+    never change. `headroom[g]` is how many more GPUs the jobs under limit g may hold.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class Greedy:
         free: Sequence[int],
         others: Sequence[int],
         bound: float,
-        rooms: Sequence[int] = (),
+        headroom: Sequence[int] = (),
     ) -> None:
-        self.rooms = [*rooms, _NO_LIMIT]  # the last entry pads short lists
+        self.headroom = [*headroom, _NO_LIMIT]  # the last entry pads short lists
         self.kinds, self.seats, self.free = list(kinds), list(seats), list(free)
         shares = [at(kind.share[t], n) for kind, (t, n) in zip(kinds, seats, strict=True)] + list(others)
         self.jobs = len(shares)
@@ -290,7 +290,7 @@ class Greedy:
             return None
         _, _, t, index = found
         step = self._step(index, t)
-        if step.need > self.free[t] or (step.adds and any(self.rooms[limit] < add for limit, add in step.adds)):
+        if step.need > self.free[t] or (step.adds and any(self.headroom[limit] < add for limit, add in step.adds)):
             return None
         if self.never_binds or self._change(step) < self.limit - self.spread:
             return index, t
@@ -301,9 +301,9 @@ class Greedy:
         blocked: NDArray[np.bool_] | None = None
         if min(self.free, default=_NO_LIMIT) < self.largest_need:
             blocked = self.need > np.array(self.free, dtype=np.float64)
-        if min(self.rooms) < self.largest_add:
-            rooms = np.array(self.rooms, dtype=np.int64)
-            over: NDArray[np.bool_] = np.logical_or.reduce(self.adds > rooms[self.bounds], axis=2)
+        if min(self.headroom) < self.largest_add:
+            headroom = np.array(self.headroom, dtype=np.int64)
+            over: NDArray[np.bool_] = np.logical_or.reduce(self.adds > headroom[self.bounds], axis=2)
             blocked = over if blocked is None else np.logical_or(blocked, over)
         return blocked
 
@@ -336,9 +336,9 @@ class Greedy:
         self.free[t] -= seat[1]
         if row.kind.groups:
             for group in row.kind.groups[own]:
-                self.rooms[group] += count
+                self.headroom[group] += count
             for group in row.kind.groups[t]:
-                self.rooms[group] -= seat[1]
+                self.headroom[group] -= seat[1]
         job = self._leave(index)
         self.seats[job] = seat
         self._join(job, row.kind, seat)

@@ -141,7 +141,7 @@ class Model:
         for t, free in enumerate(problem.free):
             terms = [n * x for x, (_, (at_type, n)) in zip(used, self.cells, strict=True) if at_type == t]
             program += pulp.lpSum(terms) <= free + taken[t]
-        for limit, room in enumerate(problem.rooms):
+        for limit, room in enumerate(problem.headroom):
             terms = [n * x for x, (g, (t, n)) in zip(used, self.cells, strict=True) if limit in groups_of(kinds[g], t)]
             program += pulp.lpSum(terms) <= max(0, room) + held[limit]
 

@@ -114,10 +114,10 @@ class LearnedPolicy(PackingPolicy):
         every = self.parameters.look_again_s
         return replace(found, next_wake_at=(snapshot.now // every + 1) * every)
 
-    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
+    def plan(self, snapshot: Snapshot, node_capacity: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
         jobs = {job.id: job for job in snapshot.jobs}
         queue = [Waiting(jobs[key], demand) for key, demand in wanted.items()]
-        trial, parts = yard.copy(), [one for one in queue if one.is_part]
+        trial, parts = node_capacity.copy(), [one for one in queue if one.is_part]
         joining = ColocationSearch(self, trial, _holding(snapshot), parts)
         found = dict[str, tuple[int, ...]]()
         kept = reserve_for_starved(queue, snapshot, trial, self.parameters.patience_s, joining)
@@ -137,33 +137,33 @@ class LearnedPolicy(PackingPolicy):
         found |= joining.found
         if not kept:
             return Planned(found, joining.reasons())
-        reasons = joining.reasons() | self._waits_for_kept(kept, yard, trial, snapshot.now, queue, found)
+        reasons = joining.reasons() | self._waits_for_kept(kept, node_capacity, trial, snapshot.now, queue, found)
         return Planned(found, reasons, (kept.one.demand, kept.gpus))
 
-    def _start(self, one: Waiting, yard: NodeCapacity, found: dict[str, tuple[int, ...]]) -> bool:
-        rows = yard.fitting(one.demand)
+    def _start(self, one: Waiting, node_capacity: NodeCapacity, found: dict[str, tuple[int, ...]]) -> bool:
+        rows = node_capacity.fitting(one.demand)
         if len(rows):
-            found[one.job.id] = self.choose(yard, one.demand, rows, None)
-            yard.book(one.demand, found[one.job.id])
+            found[one.job.id] = self.choose(node_capacity, one.demand, rows, None)
+            node_capacity.book(one.demand, found[one.job.id])
         return bool(len(rows))
 
     def _waits_for_kept(
         self,
         kept: Reservation,
-        yard: NodeCapacity,
+        node_capacity: NodeCapacity,
         after: NodeCapacity,
         now: float,
         queue: Sequence[Waiting],
         found: Mapping[str, tuple[int, ...]],
     ) -> dict[str, Reason]:
         """Reasons of the job with a reservation, and of those that would fit there."""
-        first, node = kept.one, yard.nodes[yard.place[kept.gpus[0]][0]].name
+        first, node = kept.one, node_capacity.nodes[node_capacity.place[kept.gpus[0]][0]].name
         what, waited = f"{counted(len(kept.gpus), 'GPU')} of {node}", span(first.waited_s(now))
         when = f", to be empty in about {span(kept.empty_in_s)}" if 0 < kept.empty_in_s < math.inf else ""
         text = f"It has waited for {waited}, so nobody else is given {what}{when}."
         reasons = {first.job.id: Reason(ReasonCode.KEPT_FOR, text, {"node": node})}
         # Jobs on whole GPUs, which are placed later, do not wait because of the reservation.
-        given, without = dict(found), yard.copy()
+        given, without = dict(found), node_capacity.copy()
         for one in queue:
             if one.job.id not in given and one is not first and not one.is_part:
                 self._start(one, after, given)
@@ -186,19 +186,19 @@ class LearnedPolicy(PackingPolicy):
         return int(seen.actions[np.argmax(self.model.scores(seen.inputs))])
 
     def _place(
-        self, yard: NodeCapacity, demand: Demand, planned: tuple[int, ...] | None, memory: Any
+        self, node_capacity: NodeCapacity, demand: Demand, planned: tuple[int, ...] | None, memory: Any
     ) -> tuple[int, ...] | None:
         if planned is None and is_part(demand):
             return None
-        return super()._place(yard, demand, planned, memory)
+        return super()._place(node_capacity, demand, planned, memory)
 
-    def why_not(self, yard: NodeCapacity, demand: Demand) -> Reason:
-        if not is_part(demand) or not len(yard.fitting(demand)):
-            return super().why_not(yard, demand)
+    def why_not(self, node_capacity: NodeCapacity, demand: Demand) -> Reason:
+        if not is_part(demand) or not len(node_capacity.fitting(demand)):
+            return super().why_not(node_capacity, demand)
         return held_back("None of the GPUs that are looked at first takes it now.", self.parameters.look_again_s)
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        return yard.tightest(int(rows[0]), demand)
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        return node_capacity.tightest(int(rows[0]), demand)
 
     def order(self, field: RoundView, queue: Sequence[Job]) -> Sequence[Job]:
         return queue

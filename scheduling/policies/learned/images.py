@@ -312,11 +312,11 @@ def _shown(images: Floats) -> Floats:
 def _at_once(placed: Sequence[Placed], slots: Sequence[Placed], members: Floats, groups: Any) -> tuple[Floats, Floats]:
     """By action: (how much later all jobs would have ended had its jobs run after the others, in seconds; how many more
     jobs are crowded). Requests beyond the device's time are waited for. Of the past only the present jobs are known."""
-    everybody, moments = (*placed, *slots), _moments(placed, slots)
-    use, seconds = uses(everybody, moments), np.diff(moments)
+    all_jobs, moments = (*placed, *slots), _moments(placed, slots)
+    use, seconds = uses(all_jobs, moments), np.diff(moments)
     ahead = moments[:-1] >= 0.0
     saved_s = _saved_s(placed, slots, members, groups, use[:, ahead], seconds[ahead])
-    return saved_s, _crowds(everybody, len(placed), members, use, seconds)
+    return saved_s, _crowds(all_jobs, len(placed), members, use, seconds)
 
 
 def _saved_s(
@@ -342,12 +342,12 @@ def turns_s(placed: Sequence[Placed]) -> float:
     return float(np.maximum(uses(placed, moments).sum(axis=0) - 1.0, 0.0) @ np.diff(moments))
 
 
-def _crowds(everybody: Sequence[Placed], placed: int, members: Floats, use: Floats, seconds: Floats) -> Floats:
+def _crowds(all_jobs: Sequence[Placed], placed: int, members: Floats, use: Floats, seconds: Floats) -> Floats:
     """The first `placed` of all jobs are on the device."""
-    length = np.array([one.usage.duration_s for one in everybody])
-    there = np.ones((len(members) + 1, len(everybody)))
+    length = np.array([one.usage.duration_s for one in all_jobs])
+    there = np.ones((len(members) + 1, len(all_jobs)))
     there[0, placed:] = 0.0
-    there[1:, placed:] = members[:, : len(everybody) - placed]
+    there[1:, placed:] = members[:, : len(all_jobs) - placed]
     of_two = (use * seconds) @ use.T
     beside = there @ of_two - of_two.diagonal()
     crowded = there * np.minimum(beside / length / CROWDED, 1.0)
@@ -365,10 +365,10 @@ def _moments(placed: Sequence[Placed], slots: Sequence[Placed]) -> Floats:
     return np.asarray(np.unique(np.concatenate(parts)))
 
 
-def uses(everybody: Iterable[Placed], moments: Floats) -> Floats:
+def uses(all_jobs: Iterable[Placed], moments: Floats) -> Floats:
     """[job, between two moments]: the mean fraction of the device's time that each uses, 0 while it does not run.
     Moments are in seconds from now."""
-    found = [np.interp(moments + one.done_s, *_used_until(one.usage)) for one in everybody]
+    found = [np.interp(moments + one.done_s, *_used_until(one.usage)) for one in all_jobs]
     return np.asarray(np.diff(found, axis=1) / np.diff(moments))
 
 

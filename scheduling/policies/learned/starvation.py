@@ -55,14 +55,14 @@ class Ends(Protocol):
 
 
 def reserve_for_starved(
-    queue: Iterable[Waiting], snapshot: Snapshot, yard: NodeCapacity, patience_s: float, ends: Ends
+    queue: Iterable[Waiting], snapshot: Snapshot, node_capacity: NodeCapacity, patience_s: float, ends: Ends
 ) -> Reservation | None:
     """Reserve for the first queued job that has waited longer than `patience_s` and fits on some empty node, where GPUs
     and enough CPUs and memory will be free soonest."""
     hopeless = set[Demand]()
     for one in queue:
         if one.waited_s(snapshot.now) > patience_s and one.demand not in hopeless:
-            kept = _soonest(one, snapshot, yard, ends)
+            kept = _soonest(one, snapshot, node_capacity, ends)
             if kept is not None:
                 return kept
             if not snapshot.windows:  # values differ between jobs
@@ -70,15 +70,15 @@ def reserve_for_starved(
     return None
 
 
-def _soonest(one: Waiting, snapshot: Snapshot, yard: NodeCapacity, ends: Ends) -> Reservation | None:
+def _soonest(one: Waiting, snapshot: Snapshot, node_capacity: NodeCapacity, ends: Ends) -> Reservation | None:
     demand, best = one.demand, None
-    for row in np.flatnonzero(yard.allowed(demand) & yard.holds_when_empty(demand)).tolist():
-        node = yard.nodes[row]
+    for row in np.flatnonzero(node_capacity.allowed(demand) & node_capacity.holds_when_empty(demand)).tolist():
+        node = node_capacity.nodes[row]
         gpus = [gpu for gpu in node.gpu_ids if gpu not in demand.excluded]
         if len(gpus) < demand.count:
             continue
         soonest = sorted((ends.left_s(gpu), number) for number, gpu in enumerate(gpus))[: demand.count]
-        in_s = max(soonest[-1][0], _enough_in_s(yard, row, demand, ends.users(node)))
+        in_s = max(soonest[-1][0], _enough_in_s(node_capacity, row, demand, ends.users(node)))
         # GPUs that are empty now would be idle for an unknown time.
         unknown = math.isinf(in_s) and soonest[0][0] <= 0.0
         if (best is None or in_s < best.empty_in_s) and not unknown and not _runs_into(one.job, snapshot, node, in_s):
@@ -86,9 +86,11 @@ def _soonest(one: Waiting, snapshot: Snapshot, yard: NodeCapacity, ends: Ends) -
     return best
 
 
-def _enough_in_s(yard: NodeCapacity, row: int, demand: Demand, users: Sequence[tuple[float, int, int]]) -> float:
+def _enough_in_s(
+    node_capacity: NodeCapacity, row: int, demand: Demand, users: Sequence[tuple[float, int, int]]
+) -> float:
     """When the node has enough CPUs and memory."""
-    cpu, memory, in_s = int(yard.cpu[row]), int(yard.memory[row]), 0.0
+    cpu, memory, in_s = int(node_capacity.cpu[row]), int(node_capacity.memory[row]), 0.0
     for left_s, its_cpu, its_memory in sorted(users):
         if cpu >= demand.cpu and memory >= demand.memory:
             break

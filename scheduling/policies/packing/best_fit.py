@@ -19,9 +19,9 @@ class BestFit(PackingPolicy):
     name: ClassVar[str] = "best_fit"
     title: ClassVar[str] = "Best fit"
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        left = yard.free(rows) - demand.total
-        capacity = yard.capacity[rows]
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        left = node_capacity.free(rows) - demand.total
+        capacity = node_capacity.capacity[rows]
         parts = np.where((capacity > 0) & (capacity < UNBOUNDED), left / np.maximum(capacity, 1), 0.0)
         row = int(rows[np.argmin(parts.sum(axis=1))])
-        return yard.tightest(row, demand)
+        return node_capacity.tightest(row, demand)

@@ -15,5 +15,5 @@ class FirstFit(PackingPolicy):
     name: ClassVar[str] = "first_fit"
     title: ClassVar[str] = "First fit"
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        return yard.first(int(rows[0]), demand)
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        return node_capacity.first(int(rows[0]), demand)

@@ -66,6 +66,8 @@ def _array(values: Iterable[int]) -> Ints:
     return np.fromiter(values, dtype=np.int64)
 
 
-def fragmentation(yard: NodeCapacity, classes: Classes) -> float:
+def fragmentation(node_capacity: NodeCapacity, classes: Classes) -> float:
     """Thousandths of GPUs over all nodes."""
-    return float(classes.fragments(yard.kind, yard.cpu, yard.memory, yard.gpu).sum())
+    return float(
+        classes.fragments(node_capacity.kind, node_capacity.cpu, node_capacity.memory, node_capacity.gpu).sum()
+    )

@@ -52,26 +52,26 @@ class Genetic(PackingPolicy):
     title: ClassVar[str] = "Genetic packing"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
+    def plan(self, snapshot: Snapshot, node_capacity: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
         settings: Parameters = self.parameters
         deadline = time.monotonic() + time_budget_s(snapshot, settings.time_limit_s)
-        fitting = (key for key, demand in wanted.items() if len(yard.fitting(demand)))
+        fitting = (key for key, demand in wanted.items() if len(node_capacity.fitting(demand)))
         window = list(islice(fitting, settings.window))
         if len(window) < 2:
             return Planned()  # all nodes are equally good
         search = _all_at_once if settings.mode == "assignment" else _one_by_one
-        found = search(yard.copy(), [wanted[key] for key in window], settings, snapshot.seed, deadline)
+        found = search(node_capacity.copy(), [wanted[key] for key in window], settings, snapshot.seed, deadline)
         return Planned({window[number]: gpus for number, gpus in found.items()})
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        return yard.tightest(int(rows[0]), demand)
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        return node_capacity.tightest(int(rows[0]), demand)
 
 
 def _all_at_once(
-    yard: NodeCapacity, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
+    node_capacity: NodeCapacity, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
 ) -> dict[int, tuple[int, ...]]:
-    trial = FitnessTrial(yard, demands, _useful(yard, demands))
-    spaces = [np.flatnonzero(np.isin(trial.rows, yard.fitting(demand))).tolist() for demand in demands]
+    trial = FitnessTrial(node_capacity, demands, _useful(node_capacity, demands))
+    spaces = [np.flatnonzero(np.isin(trial.rows, node_capacity.fitting(demand))).tolist() for demand in demands]
     gains = _gains(demands)
 
     def fitness(_: Any, solutions: Any, __: Any) -> Any:
@@ -83,17 +83,17 @@ def _all_at_once(
     fits, found = trial.placed(best[None])[0], dict[int, tuple[int, ...]]()
     for number in np.flatnonzero(fits).tolist():
         row = int(trial.rows[best[number]])
-        found[number] = yard.tightest(row, demands[number])
-        yard.book(demands[number], found[number])
+        found[number] = node_capacity.tightest(row, demands[number])
+        node_capacity.book(demands[number], found[number])
     return found
 
 
 def _one_by_one(
-    yard: NodeCapacity, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
+    node_capacity: NodeCapacity, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
 ) -> dict[int, tuple[int, ...]]:
     found, left = dict[int, tuple[int, ...]](), list(range(len(demands)))
     while left and time.monotonic() < deadline:
-        fitting = {number: yard.fitting(demands[number]) for number in left}
+        fitting = {number: node_capacity.fitting(demands[number]) for number in left}
         left = [number for number in left if len(fitting[number])]
         if not left:
             break
@@ -111,14 +111,14 @@ def _one_by_one(
         if not fits[job, row]:
             break
         number = left.pop(job)
-        found[number] = yard.tightest(int(rows[row]), demands[number])
-        yard.book(demands[number], found[number])
+        found[number] = node_capacity.tightest(int(rows[row]), demands[number])
+        node_capacity.book(demands[number], found[number])
     return found
 
 
-def _useful(yard: NodeCapacity, demands: Sequence[Demand]) -> Ints:
+def _useful(node_capacity: NodeCapacity, demands: Sequence[Demand]) -> Ints:
     """Nodes on which at least one of the jobs fits."""
-    return np.unique(np.concatenate([yard.fitting(demand) for demand in demands]))
+    return np.unique(np.concatenate([node_capacity.fitting(demand) for demand in demands]))
 
 
 def _gains(demands: Sequence[Demand]) -> Any:

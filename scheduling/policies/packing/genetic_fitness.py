@@ -15,17 +15,17 @@ from scheduling.capacity.node_capacity import Demand, Ints, Mask, NodeCapacity
 class FitnessTrial:
     """Free capacity of `rows`, once for each guess."""
 
-    def __init__(self, yard: NodeCapacity, demands: Sequence[Demand], rows: Ints) -> None:
-        self.yard, self.demands, self.rows = yard, demands, rows
-        self.gpu, self.gpu_memory = yard.gpu[rows], yard.gpu_memory[rows]
-        self.cpu, self.memory = yard.cpu[rows], yard.memory[rows]
-        self.allowed = [yard.allowed(demand)[rows] for demand in demands]
+    def __init__(self, node_capacity: NodeCapacity, demands: Sequence[Demand], rows: Ints) -> None:
+        self.node_capacity, self.demands, self.rows = node_capacity, demands, rows
+        self.gpu, self.gpu_memory = node_capacity.gpu[rows], node_capacity.gpu_memory[rows]
+        self.cpu, self.memory = node_capacity.cpu[rows], node_capacity.memory[rows]
+        self.allowed = [node_capacity.allowed(demand)[rows] for demand in demands]
         self.barred = [self._barred(demand) for demand in demands]
 
     def _barred(self, demand: Demand) -> Mask | None:
         if not demand.excluded:
             return None
-        return ~self.yard.devices(Demand(1, 0, 0, 0, 0, (), demand.excluded))[self.rows]
+        return ~self.node_capacity.devices(Demand(1, 0, 0, 0, 0, (), demand.excluded))[self.rows]
 
     def placed(self, guesses: Ints) -> Mask:
         """[guess, job]: whether the job fits there. `guesses[guess, job]` indexes the rows; below 0: nowhere."""

@@ -41,20 +41,23 @@ class PackingExact(BestFit):
     title: ClassVar[str] = "Packing, exact"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
-        cells = {key: int(yard.devices(demand)[yard.fitting(demand)].sum()) for key, demand in wanted.items()}
+    def plan(self, snapshot: Snapshot, node_capacity: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
+        cells = {
+            key: int(node_capacity.devices(demand)[node_capacity.fitting(demand)].sum())
+            for key, demand in wanted.items()
+        }
         demands = {key: wanted[key] for key, count in cells.items() if count}
         if not demands:
             return Planned()
         if sum(cells.values()) > self.parameters.most_cells:
             raise SolverError("too large for an exact answer")
         limit_s = time_budget_s(snapshot, self.parameters.time_limit_s)
-        return Planned(_Program(yard, demands).solve(limit_s, self.parameters.most_nodes))
+        return Planned(_Program(node_capacity, demands).solve(limit_s, self.parameters.most_nodes))
 
 
 class _Program:
-    def __init__(self, yard: NodeCapacity, demands: Mapping[str, Demand]) -> None:
-        self.yard, self.demands = yard, demands
+    def __init__(self, node_capacity: NodeCapacity, demands: Mapping[str, Demand]) -> None:
+        self.node_capacity, self.demands = node_capacity, demands
         self.program = pulp.LpProblem("packing", pulp.LpMaximize)
         self.on = dict[tuple[str, int], Any]()  # x by job, node
         self.parts = dict[tuple[str, int, int], Any]()  # y by job, node, device
@@ -65,8 +68,8 @@ class _Program:
         self.program += pulp.lpSum(used)
 
     def _choices(self, key: str, demand: Demand) -> None:
-        devices, once = self.yard.devices(demand), []
-        for row in self.yard.fitting(demand).tolist():
+        devices, once = self.node_capacity.devices(demand), []
+        for row in self.node_capacity.fitting(demand).tolist():
             x = self.on[key, row] = self.program.add_variable(f"x{len(self.on)}", cat="Binary")
             once.append(x)
             parts = []
@@ -77,18 +80,18 @@ class _Program:
         self.program += pulp.lpSum(once) <= 1
 
     def _capacities(self) -> None:
-        yard, demands = self.yard, self.demands
+        node_capacity, demands = self.node_capacity, self.demands
         nodes, devices = defaultdict[int, dict[str, Any]](dict), defaultdict[tuple[int, int], dict[str, Any]](dict)
         for (key, row), x in self.on.items():
             nodes[row][key] = x
         for (key, row, column), y in self.parts.items():
             devices[row, column][key] = y
         for row, here in nodes.items():
-            self._within(yard.cpu[row], [demands[key].cpu * x for key, x in here.items()])
-            self._within(yard.memory[row], [demands[key].memory * x for key, x in here.items()])
+            self._within(node_capacity.cpu[row], [demands[key].cpu * x for key, x in here.items()])
+            self._within(node_capacity.memory[row], [demands[key].memory * x for key, x in here.items()])
         for place, here in devices.items():
-            self._within(yard.gpu[place], [demands[key].milli * y for key, y in here.items()])
-            self._within(yard.gpu_memory[place], [demands[key].gpu_memory * y for key, y in here.items()])
+            self._within(node_capacity.gpu[place], [demands[key].milli * y for key, y in here.items()])
+            self._within(node_capacity.gpu_memory[place], [demands[key].gpu_memory * y for key, y in here.items()])
 
     def _within(self, free: np.int64, needs: list[Any]) -> None:
         if free < UNBOUNDED // 2:
@@ -101,5 +104,5 @@ class _Program:
         found: dict[str, tuple[int, ...]] = {}
         for (key, row, column), y in self.parts.items():
             if y.value() > 0.5:
-                found[key] = (*found.get(key, ()), self.yard.nodes[row].gpu_ids[column])
+                found[key] = (*found.get(key, ()), self.node_capacity.nodes[row].gpu_ids[column])
         return found

@@ -31,8 +31,8 @@ class SjfExclusive(PackingPolicy):
     def order(self, field: RoundView, queue: Sequence[Job]) -> Sequence[Job]:
         return sorted(queue, key=lambda job: (-job.priority, seconds_left(field, job)))
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        return yard.tightest(int(rows[0]), demand)
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        return node_capacity.tightest(int(rows[0]), demand)
 
 
 def seconds_left(field: RoundView, job: Job) -> float:

@@ -46,12 +46,12 @@ class Tetris(PackingPolicy):
             return queue
         return sorted(queue, key=lambda job: (-job.priority, work(field, job)))
 
-    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
+    def plan(self, snapshot: Snapshot, node_capacity: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
         if not self.parameters.joint:
             return Planned()
         jobs = {job.id: job for job in snapshot.jobs}
         left = {key: wanted[key] for key in list(wanted)[:_WINDOW]}
-        field, trial, found = view(snapshot), yard.copy(), dict[str, tuple[int, ...]]()
+        field, trial, found = view(snapshot), node_capacity.copy(), dict[str, tuple[int, ...]]()
         works = {key: work(field, jobs[key]) for key in left}
         while True:
             best = {key: fit for key, demand in left.items() if (fit := best_aligned(trial, demand)) is not None}
@@ -66,24 +66,24 @@ class Tetris(PackingPolicy):
             found[key] = trial.tightest(best[key][1], left[key])
             trial.book(left.pop(key), found[key])
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        capacity = yard.capacity[rows].astype(float)
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        capacity = node_capacity.capacity[rows].astype(float)
         capacity[(capacity <= 0) | (capacity >= UNBOUNDED)] = np.inf
-        row = int(rows[np.argmax((yard.free(rows) / capacity * (demand.total / capacity)).sum(axis=1))])
-        return yard.tightest(row, demand)
+        row = int(rows[np.argmax((node_capacity.free(rows) / capacity * (demand.total / capacity)).sum(axis=1))])
+        return node_capacity.tightest(row, demand)
 
 
-def best_aligned(yard: NodeCapacity, demand: Demand) -> tuple[float, int] | None:
+def best_aligned(node_capacity: NodeCapacity, demand: Demand) -> tuple[float, int] | None:
     """(alignment, row) of the best aligned node; None if the demand fits nowhere. GPU memory counts by device."""
-    rows = yard.fitting(demand)
+    rows = node_capacity.fitting(demand)
     if not len(rows):
         return None
-    capacity = yard.capacity[rows].astype(float)
+    capacity = node_capacity.capacity[rows].astype(float)
     capacity[(capacity <= 0) | (capacity >= UNBOUNDED)] = np.inf
-    fits = (yard.free(rows) / capacity * (demand.total / capacity)).sum(axis=1)
+    fits = (node_capacity.free(rows) / capacity * (demand.total / capacity)).sum(axis=1)
     if demand.gpu_memory:
-        of_each = yard.ground_memory(rows)
-        fits = fits + (yard.gpu_memory[rows] / of_each[:, None]).max(axis=1) * demand.gpu_memory / of_each
+        of_each = node_capacity.ground_memory(rows)
+        fits = fits + (node_capacity.gpu_memory[rows] / of_each[:, None]).max(axis=1) * demand.gpu_memory / of_each
     at = int(np.argmax(fits))
     return float(fits[at]), int(rows[at])
 

@@ -44,7 +44,7 @@ class Backfill:
 
     snapshot: Snapshot
     view: RoundView
-    stock: FreeCapacity
+    free_capacity: FreeCapacity
     kind: Kind
     default_s: float
     sizes: Literal["min", "max"] = "min"
@@ -59,7 +59,7 @@ class Backfill:
     _tables: dict[str, Timetable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._free = dict(self.stock.free)
+        self._free = dict(self.free_capacity.free)
 
     @cached_property
     def leaving(self) -> Mapping[str, list[tuple[float, int, Job]]]:
@@ -132,11 +132,11 @@ class Backfill:
     def run(self, queue: Sequence[Job]) -> None:
         for job in queue:
             gangs = self._gangs(job)
-            over = self.stock.rooms.reason(job, gangs) if job.limits else None
+            over = self.free_capacity.headroom.reason(job, gangs) if job.limits else None
             if over is not None:  # it blocks no other job: when its limit lets it start is unknown
                 self.reasons[job.id] = over
             elif not gangs:
-                self.reasons[job.id] = self.stock.no_room(job, {})
+                self.reasons[job.id] = self.free_capacity.no_room(job, {})
             else:
                 self._place(job, gangs)
 
@@ -152,11 +152,11 @@ class Backfill:
         behind = first is not None and self.kind == "easy"
         slot = self._slot(job, gangs, behind=behind)
         if slot is None:
-            self.reasons[job.id] = self.stock.no_room(job, {gang.type: gang.count for gang in gangs})
+            self.reasons[job.id] = self.free_capacity.no_room(job, {gang.type: gang.count for gang in gangs})
             return
         starts = slot.at <= self.snapshot.now
         if starts:
-            self.stock.give(job, slot.gang)
+            self.free_capacity.give(job, slot.gang)
             self.reasons[job.id] = self._started(first, slot)
         elif first is None:
             self.reasons[job.id] = self._waits(slot)
@@ -174,7 +174,7 @@ class Backfill:
         for gang in gangs:
             kind, duration_s = gang.type, self.duration_s(job, gang)
             at = self._earliest(gang, duration_s)
-            if at == math.inf or (at <= now and not self.stock.allows(job, gang)):
+            if at == math.inf or (at <= now and not self.free_capacity.allows(job, gang)):
                 continue
             later_s = self._ahead_s.get(kind, 0.0) if behind and at > now else 0.0
             if (ends := (at + later_s + duration_s, kind)) < best:
@@ -201,7 +201,7 @@ class Backfill:
         return Reason(ReasonCode.BACKFILLED, text, {"by": first.id})
 
     def _waits(self, slot: Slot) -> Reason:
-        free = self.stock.free[slot.gang.type]
+        free = self.free_capacity.free[slot.gang.type]
         missing = max(0, slot.gang.count - free)
         whose = self.freed_by(slot)
         end = f", when #{whose.number} is expected to end" if whose else ""

@@ -21,7 +21,7 @@ from scheduling.domain.reason_codes import ReasonCode
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.queue.backfill import Backfill, Kind
-from scheduling.policies.queue.preemption import make_room
+from scheduling.policies.queue.preemption import preempt_for_qos
 from scheduling.priority.fair_share import Form
 from scheduling.priority.multifactor import Weights
 from scheduling.priority.scoring import Formula, Scores, score
@@ -134,7 +134,7 @@ class Multifactor:
         rank = {ranked[n].id: (place, int(totals[n])) for place, n in enumerate(scores.order)}
         queue = sorted(field.queued, key=lambda job: rank[job.id])
         looked, rest = queue[: self.parameters.backfill_depth], queue[self.parameters.backfill_depth :]
-        field, out = make_room(snapshot, field, looked, self._sizes(field), rank)
+        field, out = preempt_for_qos(snapshot, field, looked, self._sizes(field), rank)
         filling = Backfill(
             snapshot,
             field,
@@ -150,9 +150,9 @@ class Multifactor:
         behind = filling.waits_behind
         reasons = LazyReasons((*known, *behind), lambda key: filling.behind(key) if key in behind else known[key])
         return Allocation(
-            counts=filling.stock.counts,
+            counts=filling.free_capacity.counts,
             reasons=reasons,
-            figures={"free_gpus": float(sum(filling.stock.free.values())), "waiting": float(len(queue))},
+            figures={"free_gpus": float(sum(filling.free_capacity.free.values())), "waiting": float(len(queue))},
         )
 
     def _sizes(self, field: RoundView) -> Any:

@@ -91,7 +91,7 @@ class Entry:
         return value
 
 
-def _tell_unknown(values: Mapping[str, Any], context: Context) -> None:
+def _report_unknown_keys(values: Mapping[str, Any], context: Context) -> None:
     """Newer exports may have more keys, and a misspelt key must not go unnoticed."""
     for key in values:
         if key not in KEYS:
@@ -122,7 +122,7 @@ def _size(entry: Entry) -> tuple[int, int | None, int]:
 
 def _own_job(entry: Entry, index: int, context: Context) -> TraceJob:
     values, model = entry.values, str(entry.values.get("model_type") or "")
-    _tell_unknown(values, context)
+    _report_unknown_keys(values, context)
     curves = _curves(entry) or look_up(model, context.known)
     if not curves:
         raise entry.error("model_type", f"{model!r} is neither in the throughput file nor in the catalogue")

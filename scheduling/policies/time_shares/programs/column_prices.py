@@ -88,43 +88,45 @@ class ColumnPrices:
         return theta, slope, choice
 
 
-def optimise_market(market: ColumnPrices, engine: Engine, time_limit_s: float, prices: Floats | None = None) -> Reached:
+def optimise_by_prices(
+    problem: ColumnPrices, engine: Engine, time_limit_s: float, prices: Floats | None = None
+) -> Reached:
     """The best theta and the shares there. Raises SolverError if the iterations do not suffice."""
-    theta, seen = _coarse(market, engine, time_limit_s, prices)
+    theta, seen = _coarse(problem, engine, time_limit_s, prices)
     tightest = seen[0]
-    theta, _, folded = market.limit(tightest, theta, _EXACT / 10)
+    theta, _, folded = problem.limit(tightest, theta, _EXACT / 10)
     is_open = np.zeros(len(folded.cost), dtype=bool)
-    for other in seen[1:] if market.load(tightest, theta).max() > 0.0 else ():
-        choice = market.choose(other, theta)
+    for other in seen[1:] if problem.load(tightest, theta).max() > 0.0 else ():
+        choice = problem.choose(other, theta)
         is_open |= (choice.low != folded.low) | (choice.high != folded.high)
     for _ in range(_ROUNDS):
-        over, found, shares = _share_out(market, folded, is_open, market.needs(theta)[0], engine, time_limit_s)
+        over, found, shares = _assign_open_jobs(problem, folded, is_open, problem.needs(theta)[0], engine, time_limit_s)
         if over <= _EXACT:
             return Reached(theta, shares, tightest)
         tightest = found
-        theta, _, choice = market.limit(tightest, theta, _EXACT / 10)
-        per_gpu = tightest / market.choices.capacity
-        dearer = market.choices.cost_of(folded, per_gpu, market.needs(theta)[0]) - choice.cost
+        theta, _, choice = problem.limit(tightest, theta, _EXACT / 10)
+        per_gpu = tightest / problem.choices.capacity
+        dearer = problem.choices.cost_of(folded, per_gpu, problem.needs(theta)[0]) - choice.cost
         is_open |= dearer > 1e-12 * (choice.cost + 1.0 / len(dearer))
     raise SolverError("no convergence")
 
 
 def _coarse(
-    market: ColumnPrices, engine: Engine, time_limit_s: float, start: Floats | None
+    problem: ColumnPrices, engine: Engine, time_limit_s: float, start: Floats | None
 ) -> tuple[float, list[Floats]]:
     """A bound of theta, and prices near those that tighten it most, to about _COARSE; the best first."""
-    kinds = len(market.choices.capacity)
-    prices, theta = (np.full(kinds, 1.0 / kinds) if start is None else start), market.bound
+    kinds = len(problem.choices.capacity)
+    prices, theta = (np.full(kinds, 1.0 / kinds) if start is None else start), problem.bound
     tried, binding, master = [], [], _master(kinds)  # type: list[Floats], list[Floats], LinearProgram
     for _ in range(_CUTS):
-        if market.excess(prices, theta)[0] > _COARSE:
-            theta = market.limit(prices, theta, _COARSE / 10)[0]
+        if problem.excess(prices, theta)[0] > _COARSE:
+            theta = problem.limit(prices, theta, _COARSE / 10)[0]
             master.truncate(1)
             tried = []
             for other in binding:
-                _cut(master, market.load(other, theta))
+                _cut(master, problem.load(other, theta))
                 tried.append(other)
-        load = market.load(prices, theta)
+        load = problem.load(prices, theta)
         _cut(master, load)
         tried.append(prices)
         solution = master.solve(engine, time_limit_s)
@@ -146,8 +148,8 @@ def _master(kinds: int) -> LinearProgram:
     return program
 
 
-def _share_out(
-    market: ColumnPrices,
+def _assign_open_jobs(
+    problem: ColumnPrices,
     folded: Choice,
     is_open: NDArray[np.bool_],
     wanted: Floats,
@@ -155,7 +157,7 @@ def _share_out(
     time_limit_s: float,
 ) -> tuple[float, Floats, Floats]:
     """(overload of the types, prices, shares[type, job]) with the least overload over the open jobs."""
-    choices, capacity, kinds = market.choices, market.choices.capacity, len(market.choices.capacity)
+    choices, capacity, kinds = problem.choices, problem.choices.capacity, len(problem.choices.capacity)
     shares = choices.shares(folded, wanted)
     shares[:, is_open] = 0.0
     used = (shares * choices.gang).sum(axis=1) / capacity

@@ -182,18 +182,18 @@ class Fractions:
 
 def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 1.0, apart: bool = False) -> Fractions:
     """The snapshot's candidates, grouped by equal throughputs, or each in its own group."""
-    taking_part, absent = participants(snapshot)
-    largest, capacity = room_of(snapshot, {job.id for job in taking_part})
+    candidates, absent = participants(snapshot)
+    largest, capacity = room_of(snapshot, {job.id for job in candidates})
     types = tuple(sorted(capacity))
     reach = reach_of(snapshot, capacity, largest)
     groups: dict[tuple[tuple[float, ...], int, str, str], int] = {}
     numbers: dict[Hashable, int] = {}  # by a cheap key; -1: runs nowhere
     packed = variant == "packed"
-    keys: list[Hashable] = [(id(job.curves), job.min_gpus, job.types) for job in taking_part]
+    keys: list[Hashable] = [(id(job.curves), job.min_gpus, job.types) for job in candidates]
     if packed or apart:
-        own = ((job.workload if packed else "", job.id if apart else "") for job in taking_part)
+        own = ((job.workload if packed else "", job.id if apart else "") for job in candidates)
         keys = list(zip(keys, own, strict=True))
-    first = dict(zip(reversed(keys), reversed(taking_part), strict=True))
+    first = dict(zip(reversed(keys), reversed(candidates), strict=True))
     for key in dict.fromkeys(keys):
         job = first[key]
         row = tuple(steps_per_s(job, kind, reach[kind], largest[kind]) for kind in types)
@@ -202,8 +202,8 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
         numbers[key] = groups.setdefault(alike, len(groups)) if any(row) else -1
     group_of = [numbers[key] for key in keys]
     if -1 in group_of:
-        absent |= {job.id: _nowhere(job) for job, number in zip(taking_part, group_of, strict=True) if number < 0}
-        taking_part = [job for job, number in zip(taking_part, group_of, strict=True) if number >= 0]
+        absent |= {job.id: _nowhere(job) for job, number in zip(candidates, group_of, strict=True) if number < 0}
+        candidates = [job for job, number in zip(candidates, group_of, strict=True) if number >= 0]
         group_of = [number for number in group_of if number >= 0]
     throughput = np.array([row for row, *_ in groups], dtype=float).reshape(len(groups), len(types))
     group, kind = np.nonzero(throughput)
@@ -212,9 +212,9 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
     gang = np.array([gpus for _, gpus, *_ in groups], dtype=np.int64)
     capacities = np.array([capacity[name] for name in types], dtype=float)
     found = Fractions(
-        types, capacities, tuple(taking_part), np.array(group_of, dtype=np.int64), throughput, gang, columns, absent
+        types, capacities, tuple(candidates), np.array(group_of, dtype=np.int64), throughput, gang, columns, absent
     )
-    if not packed or not taking_part:
+    if not packed or not candidates:
         return found
     pairs = _pairs(found, [workload for _, _, workload, _ in groups], snapshot, pair_threshold)
     return replace(found, columns=columns.joined(pairs))
@@ -222,7 +222,7 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
 
 def participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
     """Candidates for time shares in queue order, and why the other jobs are not."""
-    taking_part, absent, queue = [], {}, queue_of(snapshot)
+    candidates, absent, queue = [], {}, queue_of(snapshot)
     contact = State.WAITING_FOR_INITIAL_CONTACT
     odd = [
         job
@@ -254,8 +254,8 @@ def participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
             text = f"The last attempt failed; the job is tried again in {job.not_before - snapshot.now:.0f} s."
             absent[job.id] = Reason(ReasonCode.BACK_OFF, text, {"not_before": job.not_before})
         else:
-            taking_part.append(job)
-    return taking_part, absent
+            candidates.append(job)
+    return candidates, absent
 
 
 def room_of(snapshot: Snapshot, part: set[str]) -> tuple[Mapping[str, int], dict[str, int]]:

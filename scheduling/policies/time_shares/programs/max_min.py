@@ -11,7 +11,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from scheduling.errors import SolverError
-from scheduling.policies.time_shares.programs.column_prices import ColumnPrices, optimise_market
+from scheduling.policies.time_shares.programs.column_prices import ColumnPrices, optimise_by_prices
 from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, optimise
 from scheduling.policies.time_shares.programs.groups import ByJob, Fractions
 from scheduling.policies.time_shares.programs.pricing_problem import MOST_TYPES, JobClass, PricingProblem
@@ -141,31 +141,31 @@ def _unshared(
     gains by sharing GPUs. `alone`: the upper bound of theta."""
     if not (found.paired or len(found.columns) >= _MANY) or len(found.types) > MOST_TYPES:
         return alone, None
-    alike, market = _market(found, demand, maximise=maximise)
-    equal = np.full(market.choices.types, 1.0 / market.choices.types)
-    start = market.limit(equal, market.bound, _ROUGH)[0]
+    job_classes, problem = _without_partners(found, demand, maximise=maximise)
+    equal = np.full(problem.choices.types, 1.0 / problem.choices.types)
+    start = problem.limit(equal, problem.bound, _ROUGH)[0]
     # Sharing slows jobs down, so if one job alone decides, no job needs to share.
     if found.paired and abs(start - alone) > _SAME * alone:
         return start, None
-    priced = _by_prices(alike, market, engine, time_limit_s)
+    priced = _by_prices(job_classes, problem, engine, time_limit_s)
     if priced is not None and found.paired and abs(priced[0] - alone) > _SAME * alone:
         return start, None
     return start, priced
 
 
-def _market(found: Fractions, demand: Demand, *, maximise: bool) -> tuple[JobClass, ColumnPrices]:
+def _without_partners(found: Fractions, demand: Demand, *, maximise: bool) -> tuple[JobClass, ColumnPrices]:
     """The program of jobs without partners."""
-    alike = JobClass.by(found.group_of, *demand.keys)
-    choices, units = PricingProblem(found, alike), demand.of(alike.first)
-    return alike, ColumnPrices(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
+    job_classes = JobClass.by(found.group_of, *demand.keys)
+    choices, units = PricingProblem(found, job_classes), demand.of(job_classes.first)
+    return job_classes, ColumnPrices(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
 
 
 def _by_prices(
-    alike: JobClass, market: ColumnPrices, engine: Engine, time_limit_s: float
+    job_classes: JobClass, problem: ColumnPrices, engine: Engine, time_limit_s: float
 ) -> tuple[float, ByJob] | None:
     """None if prices do not suffice and rows must decide."""
     try:
-        reached = optimise_market(market, engine, time_limit_s)
+        reached = optimise_by_prices(problem, engine, time_limit_s)
     except SolverError:
         return None
-    return reached.theta, ByJob(reached.shares[:, alike.unit_of])
+    return reached.theta, ByJob(reached.shares[:, job_classes.unit_of])

@@ -56,16 +56,16 @@ class PricingProblem:
     """Units of jobs without partners, on types with a price for a GPU. Figures of a unit are sums over it, but needs
     and shares are those of each member."""
 
-    def __init__(self, found: Fractions, alike: JobClass) -> None:
+    def __init__(self, found: Fractions, job_classes: JobClass) -> None:
         if len(found.types) > MOST_TYPES:
             raise SolverError("too many types for prices")
-        group = found.group_of[alike.first]
+        group = found.group_of[job_classes.first]
         speeds = found.throughput[group]
         self.order: Ints = np.argsort(speeds, axis=1, kind="stable").T.copy()
         ordered = np.take_along_axis(speeds.T, self.order, axis=0)
         #: By index and unit; index 0 is idle. Types on which a job cannot run come right after it.
         self.speed: Floats = np.concatenate((np.zeros((1, len(speeds))), ordered))
-        self.gang: Floats = (found.gang[group] * alike.count).astype(float)
+        self.gang: Floats = (found.gang[group] * job_classes.count).astype(float)
         self.types, self.numbers = len(found.capacity), np.arange(len(speeds))
         self.capacity: Floats = np.maximum(found.capacity, 1.0)  # without GPUs of a type no job can run on it
         self.fastest: Floats = self.speed[-1]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduling.policies.time_shares.programs.groups import Entries, Fractions
-from scheduling.policies.time_shares.programs.ungroup_singles import hand_out_rest, split_by_demand
+from scheduling.policies.time_shares.programs.ungroup_singles import assign_rest, split_by_demand
 from scheduling.solvers.lp import INFINITY, Floats, LinearProgram
 
 #: Fraction of the fastest column: a smaller need counts as none.
@@ -98,7 +98,7 @@ def _least_short(
     solution = program.solve()
     result = np.zeros((members, len(masses)))
     result[:, used] = solution.values[:-1].reshape(members, width)
-    result[:, ~within] = hand_out_rest(result, np.where(within, result.sum(axis=0), masses))[:, ~within]
+    result[:, ~within] = assign_rest(result, np.where(within, result.sum(axis=0), masses))[:, ~within]
     if solution.objective >= 1.0 - short:
         return result, None
     duals = np.abs(solution.duals)

@@ -45,10 +45,10 @@ def split_by_demand(masses: Floats, speeds: Floats, demand: Floats) -> Floats:
         n = end
     result = np.zeros((len(needs), len(mass)))
     result[:, order] = rows
-    return hand_out_rest(result, masses)
+    return assign_rest(result, masses)
 
 
-def hand_out_rest(split: Floats, masses: Floats) -> Floats:
+def assign_rest(split: Floats, masses: Floats) -> Floats:
     """Time that no member needs goes to members with time left: the partners in columns of pairs depend on it."""
     rest = np.maximum(masses - split.sum(axis=0), 0.0)
     idle = np.maximum(1.0 - split.sum(axis=1), 0.0)

@@ -28,7 +28,7 @@ _MANY = 512
 
 def raise_levels(
     found: Fractions,
-    vessel_of: Callable[[], tuple[JobClass, LevelNode]],
+    level_tree: Callable[[], tuple[JobClass, LevelNode]],
     per_level: Floats,
     weights: Floats,
     rates: Callable[[Active], Floats],
@@ -39,8 +39,16 @@ def raise_levels(
     fails."""
 
     def closed() -> tuple[Floats, Floats | ByJob]:
-        alike, vessel = vessel_of()
-        return fill_by_price(found, alike, vessel, per_level[alike.first], weights[alike.first], engine, time_limit_s)
+        job_classes, level_node = level_tree()
+        return fill_by_price(
+            found,
+            job_classes,
+            level_node,
+            per_level[job_classes.first],
+            weights[job_classes.first],
+            engine,
+            time_limit_s,
+        )
 
     def steps() -> tuple[Floats, Floats | ByJob]:
         return fill(found, per_level, rates, engine, time_limit_s)
