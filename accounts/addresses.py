@@ -1,4 +1,4 @@
-"""Which addresses were proved, and what is said of an account before it is trusted for an address that was not."""
+"""Proved addresses of accounts, and warnings before an account is trusted for an unproved one."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from accounts.models import Proof, User
 
 
 class Unproved(Exception):
-    """The account may be somebody else's than its address says; it takes a confirmation to trust it."""
+    """The account may not belong to the owner of its address; trusting it needs a confirmation."""
 
     def __init__(self, user: User) -> None:
         super().__init__(provenance(user))
 
 
 def is_proved(user: User) -> bool:
-    """Service accounts have no address that somebody could claim."""
+    """Service accounts have no address that a person could claim."""
     return user.address_proved_at is not None or user.kind == User.Kind.SERVICE
 
 
 def is_doubtful(user: User) -> bool:
-    """Anyone who had the invitation's link could make the account; only its sender knows who had it. Accounts
-    that administrators made are unproved too, and marked, but administrators know whom they made them for."""
+    """Anyone with the invitation's link could create the account; only its sender knows who had it. Accounts created by
+    administrators are unproved too, and marked, but administrators know for whom they created them."""
     return not is_proved(user) and (user.invited_by_id is not None or user.invited_into_id is not None)
 
 
 def check_proved(user: User, *, confirmed: bool) -> None:
-    """Before the account is given a role or rights because of its address. Raises Unproved."""
+    """Before the account gets a role or rights because of its address. Raises Unproved."""
     if not confirmed and is_doubtful(user):
         raise Unproved(user)
 
 
 def provenance(user: User) -> str:
-    """One sentence on where an account with an unproved address comes from."""
+    """One sentence on the origin of an account with an unproved address."""
     if not is_doubtful(user):
         return "An administrator made the account or changed its address; the address was never proved."
     into = f" into {user.invited_into.name}" if user.invited_into else ""
@@ -46,7 +46,7 @@ def provenance(user: User) -> str:
 
 
 def prove_address(*, user: User, by: Proof, now: datetime) -> None:
-    """The provider's word counts more than a message, and later ones change nothing."""
+    """The provider's confirmation outranks a message; later ones change nothing."""
     if user.address_proved_by in (by, Proof.IDENTITY_PROVIDER):
         return
     User.objects.filter(pk=user.pk).update(address_proved_at=now, address_proved_by=by)
@@ -56,6 +56,6 @@ def prove_address(*, user: User, by: Proof, now: datetime) -> None:
 
 @receiver(post_save, sender=User)
 def forget_other_addresses(sender: type[User], instance: User, created: bool, **kwargs: object) -> None:
-    """By these, too, the sign-in at the provider finds people: an address given up leads to the account no longer."""
+    """Sign-in through the provider also finds people by these: a former address must no longer lead to the account."""
     if not created:
         EmailAddress.objects.filter(user=instance).exclude(email__iexact=instance.email).delete()

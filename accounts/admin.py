@@ -1,4 +1,4 @@
-"""Administration of people, projects, prices and tokens. Every change leaves an audit entry."""
+"""Django admin of people, projects, prices and tokens. Every change is audited."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ class NewUserForm(UserCreationForm):  # type: ignore[misc]
 
 @admin.register(User)
 class UserAdmin(DjangoUserAdmin, AuditedAdmin[User]):  # type: ignore[type-arg]
-    """Rights and activity change by actions, which end tokens and sessions and leave one administrator. Nobody is
-    deleted: what people did names them."""
+    """Rights and activity change by actions, which revoke tokens and sessions and keep one administrator. Accounts are
+    never deleted: records refer to them."""
 
     form = UserChangeForm
     add_form = NewUserForm
@@ -183,7 +183,7 @@ class ProjectForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Asks before a role goes to an account whose address was never proved."""
+    """Asks before a role is given to an account whose address was never proved."""
 
     confirm_unproved = forms.BooleanField(
         required=False, label="Confirmed", help_text="The account is theirs although its address was never proved."
@@ -212,7 +212,7 @@ class MembershipInline(TabularInline):  # type: ignore[misc]
 
 
 class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Which kinds have periods and types is the database's rule; here it is said by field."""
+    """The database decides which kinds have periods and types; here the errors are shown by field."""
 
     class Meta:
         model = Quota
@@ -269,14 +269,14 @@ class ProjectAdmin(AuditedAdmin[Project]):
 
 
 def _from_now_on(form: forms.ModelForm) -> None:  # type: ignore[type-arg]
-    """The page of a row that cannot be changed has no such field."""
+    """The page of a read-only row has no such field."""
     if field := form.fields.get("valid_from"):
         field.required, field.initial = False, None
         field.help_text = "Empty: from now on. Never in the past."
 
 
 class RateForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A new price ends the one before, so the rule of one open price per type is kept by the service."""
+    """A new price ends the previous one, so the service keeps the rule of one open price per type."""
 
     class Meta:
         model = Rate
@@ -300,7 +300,7 @@ class RateForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(Rate)
 class RateAdmin(ReadOnlyAdmin):
-    """Prices are never changed, only followed by others: what was held stays charged as it was."""
+    """Prices are never changed, only replaced: past occupancy keeps its price."""
 
     form = RateForm
     list_display = ("resource", "accelerator_type", "price", "valid_from", "valid_to")
@@ -345,7 +345,7 @@ class DiscountForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(Discount)
 class DiscountAdmin(ReadOnlyAdmin):
-    """Discounts are followed by others, as prices are."""
+    """Discounts are replaced, like prices."""
 
     form = DiscountForm
     list_display = ("project", "percent_hundredths", "valid_from", "valid_to")
@@ -367,7 +367,7 @@ class DiscountAdmin(ReadOnlyAdmin):
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyAdmin):
-    """Never the secret nor its digest. People make tokens themselves; here they are revoked."""
+    """Never the secret nor its digest. People create tokens themselves; here they are revoked."""
 
     list_display = ("name", "prefix", "user", "project", "created_at", "expires_at", "last_used_at", "revoked_at")
     list_filter = ("revoked_at",)
@@ -403,7 +403,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
 
 
 class SignInForm(AuthenticationForm):  # type: ignore[misc]
-    """As slow to guess at as the portal's own sign-in."""
+    """Guessing is as slow as at the portal's own sign-in."""
 
     def clean(self) -> dict[str, Any]:
         address, email = address_of(self.request), str(self.cleaned_data.get("username"))
@@ -416,7 +416,7 @@ class SignInForm(AuthenticationForm):  # type: ignore[misc]
 
 @admin.register(Invitation)
 class InvitationAdmin(ReadOnlyAdmin):
-    """Never the digest of the link's secret. Managers invite; here invitations are looked at."""
+    """Never the digest of the link's secret. Managers invite; here invitations are only shown."""
 
     list_display = ("email", "project", "role", "created_by", "created_at", "expires_at", "accepted_at", "revoked_at")
     list_select_related = ("project", "created_by")
@@ -428,7 +428,7 @@ class InvitationAdmin(ReadOnlyAdmin):
 
 
 class SessionAdmin(ReadOnlyAdmin):
-    """Where people are signed in, without the key that would make one of them."""
+    """Sessions of people, without the key with which one could be hijacked."""
 
     list_display = ("user", "ip", "user_agent", "created_at", "last_seen_at")
     list_select_related = ("user",)
@@ -447,7 +447,7 @@ class SessionAdmin(ReadOnlyAdmin):
 
 
 class SocialAccountAdmin(ReadOnlyAdmin):
-    """Who signs in by the directory as whom."""
+    """Which directory identities sign in to which accounts."""
 
     list_display = ("user", "provider", "uid", "date_joined", "last_login")
     list_select_related = ("user",)

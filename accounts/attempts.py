@@ -1,7 +1,7 @@
-"""How often somebody may guess a password: from one address at one account, at one account, from one address.
+"""Limits on password attempts: from one address at one account, at one account, from one address.
 
-The count of one account alone is high: whoever wants to keep somebody out has to keep at it, and whoever wants to
-guess gains nothing from many addresses.
+The limit per account is high, so that locking a person out takes a sustained effort, while guessing from many addresses
+gains nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _key(limit: Limit, who: str) -> str:
 
 
 def wait_s(address: str, email: str) -> int:
-    """Counts this attempt; 0: it may be made, else the seconds to wait. Without Redis nobody is kept out."""
+    """Counts this attempt; 0: allowed, else the seconds to wait. Without Redis every attempt is allowed."""
     try:
         waits = [limit.window_s for limit, key in _keys(address, email).items() if _over(limit, key)]
     except RedisError as error:
@@ -51,7 +51,7 @@ def wait_s(address: str, email: str) -> int:
 
 
 def invitation_wait_s(address: str) -> int:
-    """The same for whoever opens invitations: by address alone, since their secrets cannot be guessed one by one."""
+    """The same for opening invitations: by address alone, since their secrets cannot be guessed one by one."""
     try:
         return ADDRESS.window_s if _over(ADDRESS, f"invitation:{_key(ADDRESS, address)}") else 0
     except RedisError as error:
@@ -64,7 +64,7 @@ def _over(limit: Limit, key: str) -> bool:
 
 
 def forget(address: str, email: str) -> None:
-    """A right password clears the count of its account; of the address only this attempt is taken back."""
+    """A correct password clears the count of its account; of the address only this attempt is subtracted."""
     keys = _keys(address, email)
     try:
         cache.delete_many([keys[BOTH], keys[ACCOUNT]])

@@ -1,8 +1,8 @@
-"""The audit log: who did what to what from where.
+"""The audit log: who did what to what, and from where.
 
-Entries are only ever added. The database sees to it and chains them: at commit each entry gets the next position, the
+Entries are only appended. The database enforces this and chains them: at commit each entry gets the next position, the
 hash of the entry before and the SHA-256 of its own content with that hash (accounts/migrations/0004_audit_chain.py).
-Sealing waits for the commit so that whoever writes an entry early in a long transaction keeps nobody waiting.
+Sealing waits for the commit, so that an entry early in a long transaction blocks no other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accounts import origin
 from accounts.models import AuditEntry, User
 
 GENESIS = "0" * 64
-#: What a seal covers, in this order; `detail` as the database writes it.
+#: Columns under a seal, in this order; `detail` as the database writes it.
 SEALED = (
     "position", "at", "actor_id", "actor_email", "action", "target", "detail_text", "address", "credential",
     "request_id", "previous_hash",
@@ -32,7 +32,7 @@ COLUMNS = (*SEALED, "hash")
 
 
 def record_audit(*, actor: User | None, action: str, target: str, detail: dict[str, Any] | None = None) -> AuditEntry:
-    """Add an entry about `actor`'s act; where from is what the current request says."""
+    """Add an entry about `actor`'s action; the origin comes from the current request."""
     source = origin.current()
     return AuditEntry.objects.create(
         actor=actor,
@@ -66,7 +66,7 @@ def sealed_text(row: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`problem` names the first entry that is not as it was written; None: the chain holds up to `position`."""
+    """`problem` names the first entry that has changed; None: the chain is intact up to `position`."""
 
     position: int
     hash: str
@@ -74,7 +74,7 @@ class Verdict:
 
 
 def verify_chain(entries: Iterable[dict[str, Any]]) -> Verdict:
-    """Follow the chain from its beginning; `entries` in the order of their positions."""
+    """Verify the chain from its beginning; `entries` in the order of their positions."""
     position, before = 0, GENESIS
     for row in entries:
         if row["position"] != position + 1:
@@ -99,7 +99,7 @@ def as_csv(found: Iterable[dict[str, Any]], *, header: bool) -> Iterator[str]:
 
 
 def _harmless(text: str) -> str:
-    """Spreadsheets take what begins like this for a formula."""
+    """Spreadsheets treat text that begins like this as a formula."""
     return f"'{text}" if text[:1] in "=+-@\t\r" and text else text
 
 
@@ -112,7 +112,7 @@ def as_json_lines(found: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def chain_head() -> str:
-    """The newest entry as POSITION:HASH. Kept elsewhere, it shows later that nothing was cut off the end."""
+    """The newest entry as POSITION:HASH. Stored elsewhere, it shows later that the end was not cut off."""
     newest = sealed_entries().values_list("position", "hash").last()
     return "{}:{}".format(*newest) if newest else f"0:{GENESIS}"
 

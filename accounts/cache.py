@@ -1,6 +1,6 @@
 """Django's Redis cache with one pool of connections for a process.
 
-Django keeps a cache for each thread, and each ASGI request has a thread of its own: it would connect anew each time.
+Django keeps a cache for each thread, and each ASGI request has a separate thread: it would connect anew each time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class RedisCache(redis.RedisCache):
         return _client(tuple(self._servers), tuple(sorted(self._options.items())))
 
     def count(self, keys: Sequence[str], keep_s: int, by: Sequence[int]) -> list[int]:
-        """Adds to each key and says how much it is now, in one exchange; a key lasts from its first count on."""
-        pipeline = self._cache.get_client(write=True).pipeline()  # in one piece: none ends between its two commands
+        """Increments each key and returns its new value, in one round trip; a key expires counted from its first
+        increment."""
+        pipeline = self._cache.get_client(write=True).pipeline()  # atomic: no key is left between its two commands
         for key, more in zip(map(self.make_and_validate_key, keys), by, strict=True):
             pipeline.set(key, 0, ex=keep_s, nx=True)
             pipeline.incrby(key, more)
@@ -33,7 +34,8 @@ class RedisCache(redis.RedisCache):
 
 class _Client(redis.RedisCacheClient):
     def get_client(self, key: object = None, *, write: bool = False) -> Redis:
-        """Threads may share it: its pool gives a connection to one of them at a time, and none outlives a fork."""
+        """Threads may share it: its pool lends each connection to one thread at a time, and no connection survives a
+        fork."""
         return _over(self._get_connection_pool(write))  # type: ignore[attr-defined]  # the stubs leave it out
 
 

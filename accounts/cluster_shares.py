@@ -1,4 +1,4 @@
-"""A project's weight on one cluster, where it is another than on all. Import the model from accounts.models."""
+"""A project's weight on one cluster, if it differs from its general one. Import the model from accounts.models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accounts.money import Rate
 
 
 class ClusterShare(models.Model):
-    """Clusters are known by their names here."""
+    """Clusters are identified by their names here."""
 
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="cluster_shares")
     cluster = models.CharField(max_length=60)
@@ -29,6 +29,6 @@ def weights_of(project_id: int) -> dict[str, float]:
 
 
 def rename_cluster(before: str, after: str) -> None:
-    """What names it follows it."""
+    """Its references change to the new name."""
     ClusterShare.objects.filter(cluster=before).update(cluster=after)
     Rate.objects.filter(cluster=before).update(cluster=after)

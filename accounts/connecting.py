@@ -1,5 +1,5 @@
-"""The first sign-in of an existing account at the identity provider: from then on it is the person's whom the provider
-names. The person who made it before knows its password and may have left themselves other ways in."""
+"""The first sign-in of an existing account through the identity provider: from then on it belongs to the person named
+by the provider. The person who created it before knows its password and may have left other ways in."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from accounts.audit import record_audit
 from accounts.models import ApiToken, Invitation, User
 from accounts.sessions import end_sessions
 
-#: Sent in the transaction, with `user` and `now`; receivers end what they keep of the account and return its name and
-#: how many there were, for the audit log.
+#: Sent in the transaction, with `user` and `now`; receivers end what they hold of the account and return its name and
+#: number, for the audit log.
 account_connected = Signal()
 
 
 @transaction.atomic
 def connect_account(*, user: User, now: datetime) -> None:
-    """End whatever could act for the account before. Roles stay: they were given to the address, and so do its jobs."""
+    """End everything that could act for the account before. Roles stay: they were given to the address; so do its
+    jobs."""
     user = User.objects.select_for_update().get(pk=user.pk)
     detail: dict[str, object] = {
         "address_was_proved": is_proved(user),

@@ -1,7 +1,7 @@
 """Denied accesses in the audit log, bounded so that it cannot be flooded.
 
-Per minute at most LIMIT of one person (or token, or address) and TOTAL of all are written; one more entry then says
-that further ones were left out.
+Per minute at most LIMIT entries of one person (or token, or address) and TOTAL of all are written; one more entry then
+says that further ones were dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WINDOW_S = 60
 
 
 def record_denial(*, actor: User | None, target: str, detail: dict[str, Any], who: str, action: str = ACTION) -> None:
-    """`who` is counted; without Redis nothing can be, and the denial is logged only."""
+    """Counted for `who`; without Redis the denial is only logged."""
     window = int(time()) // WINDOW_S
     try:
         own, all_together = (count(key, 2 * WINDOW_S) for key in (f"denied:{who}:{window}", f"denied:{window}"))

@@ -1,6 +1,6 @@
-"""Roles that follow a directory's groups: what a sign-in by OIDC says of somebody's groups becomes memberships.
+"""Roles from a directory's groups: at a sign-in by OIDC a person's groups become memberships.
 
-Such roles stand beside those that managers gave, and are taken away when the group is gone.
+Such roles exist beside those given by managers, and are removed when the group is gone.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from accounts.selectors import ROLES
 
 logger = logging.getLogger(__name__)
 
-#: Groups and what they give.
+#: Groups and the roles they give.
 GroupRoles = Mapping[str, Sequence[Grant]]
 
 
 @transaction.atomic
 def apply_groups(*, user: User, groups: Iterable[str], mapping: GroupRoles) -> None:
-    """Make the user's roles from the directory exactly what these groups give."""
+    """Make the user's directory roles exactly those of these groups."""
     grants = [grant for group in groups for grant in mapping.get(group, ())]
     _apply_roles(user, _highest(grants))
     _apply_administration(user, any(grant.project is None for grant in grants))
 
 
 def _highest(grants: Iterable[Grant]) -> dict[str, str]:
-    """Per project the highest role."""
+    """The highest role for each project."""
     roles: dict[str, str] = {}
     for grant in grants:
         if grant.project is not None:
@@ -61,7 +61,7 @@ def _apply_roles(user: User, wanted: dict[str, str]) -> None:
 
 def _apply_administration(user: User, wanted: bool) -> None:
     if not wanted and not user.admin_by_directory:
-        return  # what an administrator gave is theirs to take
+        return  # roles given by administrators are theirs to remove
     try:
         set_administrator(actor=None, user=user, administrator=wanted, by_directory=True)
     except LastAdministrator as error:

@@ -1,7 +1,7 @@
-"""Decayed use of GPUs by project, user and type, for fair share: what the ledger says, forgotten with a half-life.
+"""Decayed GPU usage by project, user and type, for fair share: the ledger with a half-life.
 
-Kept as sums up to a horizon, which moves on now and then; what was entered since is added when it is asked for.
-The horizon stays an hour behind, and no entry is that late: it is written in the transaction in which its hold ends.
+Stored as sums up to a horizon, which advances now and then; later entries are added when it is read. The horizon is an
+hour behind, and no entry is that late: it is written in the transaction that ends its occupancy.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from accounts.pricing import midnight
 Reset = FairShareClock.Reset
 _BEHIND = timedelta(hours=1)
 _MOVED_EVERY = timedelta(hours=1)
-#: What is left after so many half-lives is nothing.
+#: The rest after this many half-lives counts as nothing.
 _FORGOTTEN_HALF_LIVES = 60
 _NOTHING_GPU_S = 1e-6
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: An entry's GPU-seconds as they count at %(at)s: the integral of 2^(-(at - t)/half-life) over its time.
-#: Exponents are bounded: PostgreSQL takes a result of nothing for an error.
+#: An entry's GPU-seconds decayed to %(at)s: the integral of 2^(-(at - t)/half-life) over its time. Exponents are
+#: bounded: an underflow is an error in PostgreSQL.
 _DECAYED = """quantity / 100.0 / %(rate)s
     * (exp(greatest(-600, -%(rate)s * extract(epoch FROM %(at)s - to_at)))
        - exp(greatest(-600, -%(rate)s * extract(epoch FROM %(at)s - greatest(from_at, %(reset)s)))))"""
@@ -50,14 +50,14 @@ _ASK = """
 
 @dataclass(frozen=True, slots=True)
 class Decayed:
-    """GPU-seconds as they count at `at`: (project, user) -> type -> seconds; user 0 is nobody."""
+    """GPU-seconds decayed to `at`: (project, user) -> type -> seconds; user 0 stands for no user."""
 
     at: datetime
     gpu_s: dict[tuple[int, int], dict[str, float]]
 
 
 def last_reset(reset: str, now: datetime) -> datetime:
-    """When all was forgotten last: a midnight of the site's time zone."""
+    """The last reset of all usage: a midnight in the site's time zone."""
     if reset == Reset.NEVER:
         return _START
     zone = timezone.get_default_timezone()
@@ -75,21 +75,21 @@ def last_reset(reset: str, now: datetime) -> datetime:
 
 
 def next_reset(now: datetime) -> float:
-    """When all use is forgotten next (POSIX seconds); infinite: never."""
+    """The next reset of all usage (POSIX seconds); infinite: never."""
     reset = FairShareClock.objects.values_list("reset", flat=True).first() or Reset.NEVER
     if reset == Reset.NEVER:
         return math.inf
     last = last_reset(reset, now)
     days = {Reset.DAILY: 1.5, Reset.WEEKLY: 8, Reset.MONTHLY: 32, Reset.QUARTERLY: 95, Reset.YEARLY: 367}[Reset(reset)]
-    # The first moment of the next period: what was reset last as seen from somewhere within it.
+    # the first moment of the next period: its own last reset, computed from a time within it
     return last_reset(reset, last + timedelta(days=days)).timestamp()
 
 
 @transaction.atomic
 def configure(*, half_life_s: float | None, reset: str, now: datetime) -> FairShareClock:
-    """Forget at this pace from now on, the past included. Nothing is done where that is so already."""
+    """Use this half-life from now on, also for past usage. Does nothing if it is unchanged."""
     values = {"half_life_s": half_life_s, "reset": reset, "horizon": now - _BEHIND}
-    # Whoever comes at the same moment waits here until the sums are there.
+    # a concurrent caller waits here until the sums exist
     _, made = FairShareClock.objects.get_or_create(pk=1, defaults=values)
     clock = FairShareClock.objects.select_for_update().get(pk=1)
     if not made and (clock.half_life_s, clock.reset) == (half_life_s, reset):
@@ -104,7 +104,7 @@ def configure(*, half_life_s: float | None, reset: str, now: datetime) -> FairSh
 
 @transaction.atomic
 def decayed_usage(now: datetime) -> Decayed:
-    """What was used and has ended; what is held now is in no ledger yet. Two queries, as a rule."""
+    """Usage of ended occupancy; present occupancy is not in the ledger yet. Usually two queries."""
     clock = FairShareClock.objects.select_for_update(of=("self",), no_key=True).filter(pk=1).first()
     if clock is None:
         clock = configure(half_life_s=7 * 86_400.0, reset=Reset.NEVER, now=now)
@@ -118,7 +118,7 @@ def decayed_usage(now: datetime) -> Decayed:
 
 
 def _move_on(clock: FairShareClock, now: datetime) -> None:
-    """Carry the sums to a new horizon; the caller holds the clock."""
+    """Advance the sums to a new horizon; the caller has locked the clock."""
     before, horizon = clock.horizon, now - _BEHIND
     if last_reset(clock.reset, horizon) > before:
         FairShareUsage.objects.all().delete()

@@ -1,4 +1,4 @@
-"""What a group of the directory gives; read with the settings, so before there are models."""
+"""Roles that a directory group gives; read with the settings, so before models exist."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A role in a project, or the administration of the cluster where `project` is None."""
+    """A role in a project, or administration of the cluster if `project` is None."""
 
     project: str | None = None
     role: str = ""

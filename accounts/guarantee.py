@@ -1,4 +1,4 @@
-"""What projects are guaranteed. Import the model from accounts.models."""
+"""Guarantees of projects. Import the model from accounts.models."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ RECLAIM_WITHIN_S = 300
 
 
 class Guarantee(models.Model):
-    """GPUs that a project and all below it have together whenever they ask for them.
+    """GPUs that a project and all its subprojects get together whenever they ask for them.
 
-    Others may use them meanwhile; docs/guarantees.md says how they are taken back.
+    Others may borrow them meanwhile; docs/guarantees.md describes reclaiming.
     """
 
     project = models.OneToOneField("accounts.Project", on_delete=models.CASCADE, related_name="guarantee")

@@ -1,4 +1,4 @@
-"""Setting what projects are guaranteed: never more than there is, on any level of the tree."""
+"""Setting guarantees: never more than exists, on any level of the tree."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from accounts.selectors import manageable_projects, visible_projects
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """GPUs in all, and how many of them are of one type."""
+    """GPUs in total, and how many of them by type."""
 
     gpus: int
     by_type: Mapping[str, int] = field(default_factory=dict)
 
 
 class TooMuch(Exception):
-    """More would be guaranteed than there is. `field` is the key of the request that says so."""
+    """More would be guaranteed than exists. `field` is the key of the request."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class TooMuch(Exception):
 
 
 def check_may_set(actor: User, project: Project) -> None:
-    """Administrators anywhere; managers divide among the projects below theirs what theirs is guaranteed."""
+    """Administrators anywhere; managers may divide the guarantee of their project among the projects below it."""
     if actor.is_superuser:
         return
     above = Guarantee.objects.filter(project__in=project.ancestry).exclude(project=project)
@@ -58,7 +58,7 @@ def set_guarantee(
 
 @transaction.atomic
 def remove_guarantee(*, actor: User | None, guarantee: Guarantee) -> None:
-    """What projects below it are guaranteed stays so."""
+    """Guarantees of projects below it stay."""
     _lock()
     before = _values(guarantee)
     guarantee.delete()
@@ -74,7 +74,7 @@ def check_places(actor: User) -> None:
 
 
 def _lock() -> None:
-    """Sums are over many rows: whoever changes one of them keeps the others still. Readers are not kept."""
+    """Sums cover many rows: a change of one locks the others. Readers are not blocked."""
     with connection.cursor() as cursor:
         cursor.execute(f"LOCK TABLE {Guarantee._meta.db_table} IN SHARE ROW EXCLUSIVE MODE")
 
@@ -88,15 +88,15 @@ def _promises() -> dict[int, Promise]:
 
 
 def _seen_by(actor: User | None) -> set[int] | None:
-    """Projects that refusals may name to this person; None: all."""
+    """Projects that error messages may name to this person; None: all."""
     if actor is None or actor.is_superuser:
         return None
     return set(visible_projects(actor).values_list("pk", flat=True))
 
 
 def _check_change(project: Project, promise: Promise, there: Mapping[str, int], seen: set[int] | None) -> None:
-    """Nodes may have left since promises were made, so what a change does not raise is not held against it. Above the
-    guarantee that a manager divides it raises nothing."""
+    """Nodes may have left since guarantees were set, so only increases are checked. Above the guarantee that a manager
+    divides, a change increases nothing."""
     before = _promises()
     after = before | {project.pk: promise}
     projects = Project.objects.in_bulk(list(after))
@@ -120,7 +120,7 @@ def _check_types(name: str, promise: Promise, before: Promise, there: Mapping[st
 
 @dataclass(frozen=True, slots=True)
 class _Total:
-    """What the next guaranteed projects below a level are promised together, and how much there is at most."""
+    """The total guarantee of the next guaranteed projects below a level, and its maximum."""
 
     level: Project | None  # None: the cluster
     kind: str | None  # None: of all types
@@ -150,7 +150,7 @@ class _Total:
 def _totals(
     promises: Mapping[int, Promise], projects: Mapping[int, Project], there: Mapping[str, int] | None
 ) -> dict[tuple[int | None, str | None], _Total]:
-    """By level, None: the cluster, and type. `there`: its GPUs by type; None where they are not looked at."""
+    """By level, None: the cluster, and type. `there`: its GPUs by type; None if they are not checked."""
     below: dict[int | None, list[int]] = {}
     for pk in promises:
         above = [level for level in projects[pk].ancestry[:-1] if level in promises]

@@ -1,4 +1,4 @@
-"""Invitations: a link for one address, that works once and for a while."""
+"""Invitations: a link for one address, valid once and for a limited time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ MAX_DAYS = 30
 
 
 class BadInvitation(Exception):
-    """Unknown, used, expired or revoked; which of them is nobody's business."""
+    """Unknown, used, expired or revoked; which of them is not disclosed."""
 
     def __init__(self) -> None:
         super().__init__("This invitation is unknown, used, expired or revoked. Ask whoever invited you for another.")
 
 
 class OtherAccount(Exception):
-    """Whoever is signed in is not whom the invitation is for, or has an account and is not signed in."""
+    """The invitation is for another person than the signed-in one, or its person has an account and is not signed
+    in."""
 
 
 def _digest(secret: str) -> str:
@@ -48,8 +49,8 @@ def invite(
 ) -> tuple[Invitation, str]:
     """The invitation and the secret of its link. An earlier open one for the same address and project ends.
 
-    `mailed`: the link is sent to the address and shown to nobody else, so accepting it proves the address.
-    Raises ValueError where the address is only another spelling of one.
+    `mailed`: the link is sent to the address and shown to nobody else, so accepting it proves the address. Raises
+    ValueError if the address is only another spelling of one.
     """
     email = checked(email)
     open_ones = Invitation.objects.filter(project=project, email__iexact=email, accepted_at=None, revoked_at=None)
@@ -78,7 +79,7 @@ def revoke_invitation(*, actor: User, invitation: Invitation, now: datetime) -> 
 
 
 def find_invitation(secret: str, now: datetime, *, to_accept: bool = False) -> Invitation:
-    """Raises BadInvitation. One counts only while whoever sent it could still send it. `to_accept` locks it."""
+    """Raises BadInvitation. An invitation is valid only while its sender may still send it. `to_accept` locks it."""
     rows = Invitation.objects.select_related("project", "created_by")
     if to_accept:
         rows = rows.select_for_update(of=("self",))
@@ -94,7 +95,7 @@ def find_invitation(secret: str, now: datetime, *, to_accept: bool = False) -> I
 def accept_invitation(
     *, secret: str, user: User | None, now: datetime, name: str = "", password: str = ""
 ) -> tuple[Invitation, User]:
-    """Whoever is signed in joins, if it is their address; nobody yet gets an account.
+    """The signed-in user joins, if it is their address; without a session a new account is created.
 
     Raises BadInvitation, OtherAccount, and ValidationError about the password.
     """
@@ -119,7 +120,7 @@ def _create_invited(invitation: Invitation, name: str, password: str) -> User:
         raise OtherAccount(f"{invitation.email} has an account: sign in, then open the link again.")
     try:
         user = User(email=checked(invitation.email), first_name=name[:150])
-    except ValueError as error:  # made before such addresses were refused
+    except ValueError as error:  # created before such addresses were refused
         raise BadInvitation from error
     user.invited_by, user.invited_into = invitation.created_by, invitation.project
     validate_password(password, user)

@@ -1,4 +1,4 @@
-"""The ledger: what was held, when, at what price. Gets plain values, knows no jobs."""
+"""The ledger: what was occupied, when, at what price. Gets plain values, knows no jobs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from accounts.levels import Levels
 from accounts.models import Discount, LedgerEntry, Rate, Resource
 from accounts.pricing import WEIGHTS, WHOLE, Charge, Price, Reduction, charge, nearest_at
 
-#: Advisory lock: entries are written under it shared, prices change under it alone.
+#: Advisory lock: shared for writing entries, exclusive for changing prices.
 _PRICES = 7_203
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A stretch of one hold: so much of a GPU, and the CPUs and memory that are billed with it."""
+    """An interval of one occupancy: its share of a GPU, and the CPUs and memory billed with it."""
 
     project_id: int
     user_id: int | None
@@ -49,8 +49,8 @@ class Held:
 
 
 class PriceBook:
-    """Rates and discounts that were in force at some time since `since`: two queries, three with discounts, and none
-    while nobody asks for a price."""
+    """Rates and discounts valid at some time since `since`: two queries, three with discounts, and none until a price
+    is needed."""
 
     def __init__(self, since: datetime) -> None:
         self._still = Q(valid_to=None) | Q(valid_to__gt=since)
@@ -86,7 +86,7 @@ class PriceBook:
         to_at: datetime,
         cluster: str = "",
     ) -> list[Charge]:
-        """The interval at the prices that the project pays; the GPUs of a gang share one answer."""
+        """The interval at the project's prices; the GPUs of a gang share one answer."""
         key = (project_id, resource, accelerator_type, from_at, to_at, cluster)
         if key not in self._known:
             kind = accelerator_type if resource == Resource.GPU else ""
@@ -97,7 +97,7 @@ class PriceBook:
         return self._known[key]
 
     def product(self, held: Held, from_at: datetime | None = None) -> int:
-        """What the stretch costs, or its part from a time on (see accounts.pricing)."""
+        """Cost of the interval, or of its part from a time on (see accounts.pricing)."""
         start = max(held.from_at, from_at) if from_at else held.from_at
         if start >= held.to_at:
             return 0
@@ -110,13 +110,13 @@ class PriceBook:
     def price_at(
         self, project_id: int, resource: str, accelerator_type: str, at: datetime, cluster: str = ""
     ) -> tuple[int, int]:
-        """Micro-units per hour before discount, and what the discount keeps of them."""
+        """Micro-units per hour before discount, and the fraction left after it."""
         later = datetime.max.replace(tzinfo=at.tzinfo)
         one = self.charges(project_id, resource, accelerator_type, at, later, cluster)[0]
         return one.price_micro_per_hour, one.kept_hundredths
 
     def discount_at(self, project_id: int, at: datetime) -> tuple[int, int] | None:
-        """(project whose discount this one has, itself or one above, what it keeps); None where it has none."""
+        """(project with the discount, itself or one above, the fraction left); None without one."""
         chain = list(reversed(self._levels.chain(project_id)))
         nearest = nearest_at(at, [self._reductions.get(level, []) for level in chain])
         return (chain[nearest[0]], nearest[1]) if nearest and nearest[1] < WHOLE else None
@@ -132,7 +132,7 @@ class PriceBook:
         memory_mib: int = 0,
         cluster: str = "",
     ) -> int:
-        """What a gang costs in a microsecond at the prices of `at`."""
+        """Cost of a gang per microsecond at the prices of `at`."""
         total = 0
         for resource, quantity in (("gpu", gpu_hundredths), ("cpu", cpus), ("memory", memory_mib)):
             price, kept = self.price_at(project_id, resource, accelerator_type, at, cluster)
@@ -141,21 +141,21 @@ class PriceBook:
 
 
 def current_prices(now: datetime, cluster: str = "") -> dict[str, int]:
-    """List price in micro-units per GPU-hour by accelerator type, on a cluster its own before those of all."""
+    """List price in micro-units per GPU-hour by accelerator type; a cluster's own prices precede the general ones."""
     rates = Rate.objects.filter(Q(valid_to=None) | Q(valid_to__gt=now), resource=Resource.GPU, valid_from__lte=now)
-    rates = rates.filter(cluster__in={"", cluster}).order_by("cluster", "valid_from")  # nothing comes before a name
+    rates = rates.filter(cluster__in={"", cluster}).order_by("cluster", "valid_from")  # the empty name sorts first
     return {r.accelerator_type: r.price_micro_per_hour for r in rates}
 
 
 def lock_prices(*, exclusively: bool) -> None:
-    """Until the transaction ends. Whoever changes prices waits for entries that are being written at the old ones."""
+    """Until the transaction ends. A change of prices waits for entries that are being written at the old ones."""
     kind = "pg_advisory_xact_lock" if exclusively else "pg_advisory_xact_lock_shared"
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {kind}(%s)", [_PRICES])
 
 
 def record_holds(holds: Sequence[Held]) -> None:
-    """Enter ended holds, and roll them up, in the caller's transaction. Those entered before change nothing."""
+    """Enter ended occupancy, and roll it up, in the caller's transaction. Repeated entries change nothing."""
     known = set(LedgerEntry.objects.filter(hold_id__in=[h.hold_id for h in holds]).values_list("hold_id", flat=True))
     new = [held for held in holds if held.hold_id not in known and held.from_at < held.to_at]
     if not new:
@@ -195,11 +195,11 @@ def product_sum(entries: QuerySet[LedgerEntry]) -> Decimal:
 
 
 def products_by_job(job_ids: Sequence[UUID]) -> dict[UUID, Decimal]:
-    """What was entered for each job: one query."""
+    """Entries by job: one query."""
     rows = LedgerEntry.objects.filter(job_id__in=job_ids).values("job_id").annotate(total=Sum("product"))
     return dict(rows.order_by("job_id").values_list("job_id", "total"))
 
 
 def parts_now(book: PriceBook, holds: Iterable[Held]) -> list[usage.Part]:
-    """What holds that have not ended would be in the roll-up, were they entered now."""
+    """The roll-up rows of open occupancy, as if it were entered now."""
     return [part for held in holds for entry in _entries(book, held) for part in usage.parts_of(entry)]

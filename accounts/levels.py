@@ -1,4 +1,4 @@
-"""The whole tree of projects at once, for what counts over many of them."""
+"""The whole tree of projects at once, for computations over many of them."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class Levels:
         return self._chains.get(project_id, (project_id,))
 
     def under(self, project_id: int) -> set[int]:
-        """Itself and all below it."""
+        """Itself and all its subprojects."""
         return self._under.get(project_id, {project_id})

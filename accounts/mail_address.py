@@ -1,4 +1,4 @@
-"""Addresses of people in one form each, so that an address that looks like another one is no account of its own."""
+"""Normal form of e-mail addresses, so that a look-alike address is not a separate account."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _LONGEST = 254
 
 
 def normalized(address: str) -> str:
-    """In lower case, with its domain as DNS has it (`bücher.example` is `xn--bcher-kva.example`) and no dot at the end.
-    What is no domain stays."""
+    """In lower case, with its domain in DNS form (`bücher.example` is `xn--bcher-kva.example`) and no trailing dot.
+    Invalid domains are unchanged."""
     name, at, domain = address.lower().rpartition("@")
     domain = domain.removesuffix(".")
     if at and not domain.isascii():
@@ -25,8 +25,8 @@ def normalized(address: str) -> str:
 
 
 def checked(address: str) -> str:
-    """Its form, of an address for somebody; ValueError where part of it is only another spelling of other letters,
-    as wide letters and ligatures are, or where DNS cannot have its domain."""
+    """The normal form of an address for a person; ValueError if part of it is another spelling of other letters, such
+    as wide letters and ligatures, or if its domain is impossible in DNS."""
     found = normalized(address)
     name, _, domain = found.rpartition("@")
     for character in name:

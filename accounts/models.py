@@ -1,4 +1,4 @@
-"""People, projects, what they may use and what it costs. Knows nothing of jobs beyond plain ids."""
+"""People, projects, their limits and costs. Knows jobs only as plain ids."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from accounts.money import Resource as Resource
 from accounts.money import UsageDay as UsageDay
 from accounts.text import one_line, shown
 
-#: Levels of the project tree.
+#: Maximum depth of the project tree.
 MAX_DEPTH = 12
 KEY = RegexValidator(r"^[a-z][a-z0-9-]{0,39}\Z", "Lower-case letters, digits and dashes; starts with a letter.")
 
@@ -40,7 +40,7 @@ class UserManager(BaseUserManager["User"]):
 
     @classmethod
     def normalize_email(cls, email: str | None) -> str:
-        """Addresses that differ by case, or by how the domain is written, are one person's."""
+        """Addresses that differ by case, or by the spelling of the domain, belong to one person."""
         return normalized(email or "")
 
     def get_by_natural_key(self, username: str | None) -> User:
@@ -60,14 +60,14 @@ class UserManager(BaseUserManager["User"]):
 
 
 class Proof(models.TextChoices):
-    """How it is known that an address is its account's: nothing else proves it, an administrator's word neither."""
+    """How an address was proved to belong to its account: only these ways prove it, not an administrator's word."""
 
     MAIL = "mail", "A message sent to it"
     IDENTITY_PROVIDER = "identity_provider", "The identity provider"
 
 
 class AccountSource(models.TextChoices):
-    """By whom a UNIX account was set."""
+    """Who set a Unix account."""
 
     ADMINISTRATOR = "administrator", "An administrator"
     SAME_NAME = "same_name", "The local part of the address, confirmed by an administrator"
@@ -113,8 +113,8 @@ class User(AbstractUser):
     unix_account_by = models.CharField(
         max_length=20, choices=AccountSource, default="", blank=True, editable=False, help_text="Empty: there is none."
     )
-    #: Set on the copy that a request with an API token works with (see accounts.tokens): what this user may do
-    #: is then bounded by the token, and the copy is never saved.
+    #: Set on the copy of the user in a request with an API token (see accounts.tokens): its rights are then bounded by
+    #: the token, and the copy is never saved.
     acting_token: ApiToken | None = None
 
     USERNAME_FIELD = "email"
@@ -149,7 +149,7 @@ class User(AbstractUser):
             raise ValidationError({"email": f"The address {error}."}) from error
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Raises ValueError where an address that is new is only another spelling of one."""
+        """Raises ValueError if a new address is only another spelling of one."""
         if self.acting_token is not None:
             raise RuntimeError("a user as bounded by a token is not what the database should have")
         self.email = User.objects.normalize_email(self.email)
@@ -160,29 +160,29 @@ class User(AbstractUser):
             self.address_proved_at, self.address_proved_by = None, ""
             if kwargs.get("update_fields") is not None:
                 kwargs["update_fields"] = {*kwargs["update_fields"], "address_proved_at", "address_proved_by"}
-        # Also those that a directory sent.
+        # also those from a directory
         self.first_name, self.last_name = shown(self.first_name), shown(self.last_name)
         super().save(*args, **kwargs)
 
     def _address_changes(self, fields: Collection[str] | None) -> bool:
-        """What proved the address before says nothing of another one."""
+        """The proof of the previous address does not apply to a new one."""
         if self._state.adding or (fields is not None and "email" not in fields):
             return False
         before = User.objects.filter(pk=self.pk).values_list("email", flat=True).first()
         return before is not None and before != self.email
 
 
-#: Of a project, as `priority` of a job may be.
+#: Of a project, like `priority` of a job.
 MOST_PRIORITY = 1_000_000
 
 
-#: What a project may be called in Slurm.
+#: Names of a project in Slurm.
 SLURM_NAMES = ("account", "qos", "partition", "wckey", "reservation")
 
 
 class Project(models.Model):
-    """One place in the tree of projects. `ancestry` is kept by triggers, whoever writes the row: the ids from the
-    root down to the project itself. It is not known on an instance that was just created."""
+    """One place in the tree of projects. `ancestry` is maintained by triggers: the ids from the root down to the
+    project itself. It is unknown on a newly created instance."""
 
     class InnerRule(models.TextChoices):
         FAIRNESS = "fairness", "Fairness"
@@ -209,7 +209,7 @@ class Project(models.Model):
         validators=[MaxValueValidator(MOST_PRIORITY)],
         help_text="Against the other projects' (multifactor); without one, that of the project above.",
     )
-    #: Of SLURM_NAMES those that it does not have from the project above (accounts/slurm_names.py).
+    #: Its own SLURM_NAMES; others are inherited from the project above (accounts/slurm_names.py).
     slurm = models.JSONField(default=dict, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     archived_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -259,7 +259,7 @@ class Membership(models.Model):
 
 
 class Scope(models.TextChoices):
-    """What a token may be used for, within what its user may do."""
+    """What a token may be used for, within its user's rights."""
 
     JOBS_READ = "jobs:read", "Read jobs and what concerns them"
     JOBS_WRITE = "jobs:write", "Submit and change jobs"
@@ -267,7 +267,7 @@ class Scope(models.TextChoices):
 
 
 class ApiToken(models.Model):
-    """The secret is high-entropy and shown once; only its SHA-256 is kept, found by its prefix."""
+    """The secret has high entropy and is shown once; only its SHA-256 is stored, found by its prefix."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=80)
@@ -299,7 +299,7 @@ class ApiToken(models.Model):
 
 
 class Invitation(models.Model):
-    """To a project, for one address, to be accepted once. Only the SHA-256 of the link's secret is kept."""
+    """To a project, for one address, to be accepted once. Only the SHA-256 of the link's secret is stored."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="invitations")
     email = models.EmailField()
@@ -325,9 +325,10 @@ class Invitation(models.Model):
 
 
 class AuditEntry(models.Model):
-    """Who did what to what from where. Append-only; the last three columns are the database's (see accounts.audit).
+    """Who did what to what, and from where. Append-only; the last three columns are the database's (see
+    accounts.audit).
 
-    People come and go, their acts stay as they were written: nothing refers to the actor's row.
+    Entries outlive accounts: nothing refers to the actor's row.
     """
 
     at = models.DateTimeField(default=timezone.now, db_index=True)

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 
 class Quota(models.Model):
-    """How much of one thing a project (with all below it), a user, or a user within a project may use.
+    """How much of one resource a project (with its subprojects), a user, or a user within a project may use.
 
     A soft limit makes jobs wait, a hard one refuses them; docs/quotas-and-cost.md says what each counts.
     """
@@ -76,15 +76,15 @@ class Quota(models.Model):
 
 
 class BudgetNotice(models.Model):
-    """That people were told once in a period that a share of a budget was reached.
+    """Records that people were notified, once in a period, that a percentage of a budget was reached.
 
-    A hard budget's notice of 100 % closes it for the period: jobs left then, so that it would not be crossed.
+    A hard budget's notice of 100 % closes it for the period: jobs were suspended so that it was not exceeded.
     """
 
     quota = models.ForeignKey(Quota, on_delete=models.CASCADE, related_name="notices")
     period_start = models.DateTimeField()
     percent = models.PositiveSmallIntegerField()
-    #: What the budget was then: after a raise the notice no longer counts.
+    #: The budget at that time: after a raise the notice no longer counts.
     limit = models.BigIntegerField(default=0)
     at = models.DateTimeField(default=timezone.now)
 
@@ -98,7 +98,7 @@ class BudgetNotice(models.Model):
 
 
 class Resource(models.TextChoices):
-    """What is paid for, each by the hour."""
+    """Billed resources, each by the hour."""
 
     GPU = "gpu", "GPU"
     CPU = "cpu", "CPU"
@@ -106,11 +106,11 @@ class Resource(models.TextChoices):
 
 
 class Rate(models.Model):
-    """Price of an hour of a GPU of a type, a CPU or a GiB of memory, in millionths of the currency, while valid."""
+    """Price of one hour of a GPU of a type, a CPU or a GiB of memory, in millionths of the currency, while valid."""
 
     resource = models.CharField(max_length=10, choices=Resource, default=Resource.GPU)
     accelerator_type = models.CharField(max_length=60, blank=True, default="", help_text="Of GPUs only.")
-    #: Its name. While one of a cluster is valid it stands before the one for all.
+    #: Its name. While a cluster's own price is valid, it precedes the general one.
     cluster = models.CharField(max_length=60, blank=True, default="", help_text="Empty: of all clusters.")
     price_micro_per_hour = models.BigIntegerField(validators=[MinValueValidator(0)])
     valid_from = models.DateTimeField(default=timezone.now)
@@ -139,7 +139,7 @@ class Rate(models.Model):
 
 
 class Discount(models.Model):
-    """What a project and all below it need not pay, while valid; the nearest level that has one counts."""
+    """The reduction for a project and its subprojects, while valid; the nearest level with one applies."""
 
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="discounts")
     percent_hundredths = models.PositiveIntegerField(
@@ -168,8 +168,8 @@ EXACT = models.DecimalField(max_digits=60, decimal_places=0)
 class LedgerEntry(models.Model):
     """One resource held for one interval at one price.
 
-    All factors are stored as integers and sums are taken over their product, so nothing is rounded but on
-    display: see accounts.pricing for its unit.
+    All factors are stored as integers and sums are over their product, so rounding happens on display only: see
+    accounts.pricing for its unit.
     """
 
     project = models.ForeignKey("accounts.Project", on_delete=models.PROTECT, related_name="ledger")
@@ -207,7 +207,7 @@ class LedgerEntry(models.Model):
 
 
 class UsageDay(models.Model):
-    """The ledger rolled up by job and calendar day of the site: kept in the transaction that writes the entries."""
+    """The ledger rolled up by job and calendar day of the site: updated in the transaction that writes the entries."""
 
     day = models.DateField()
     project = models.ForeignKey("accounts.Project", on_delete=models.PROTECT, related_name="+")
@@ -216,7 +216,7 @@ class UsageDay(models.Model):
     accelerator_type = models.CharField(max_length=60)
     gpu_us_hundredths = models.BigIntegerField(help_text="Microseconds of hundredths of a GPU.")
     product = models.DecimalField(max_digits=60, decimal_places=0)
-    #: Of the time over which runners said how busy the GPUs were, in the same unit: all of it, and what they worked.
+    #: For the time with reported utilisation, in the same unit: all of it, and the utilised part.
     measured_us_hundredths = models.BigIntegerField(default=0, db_default=0)
     used_us_hundredths = models.BigIntegerField(default=0, db_default=0)
 
@@ -231,7 +231,7 @@ class UsageDay(models.Model):
 
 
 class FairShareClock(models.Model):
-    """One row: how fast use is forgotten, and up to when it is in the sums (accounts.fair_share)."""
+    """One row: the half-life of usage, and the horizon of the sums (accounts.fair_share)."""
 
     class Reset(models.TextChoices):
         NEVER = "never"
@@ -253,7 +253,7 @@ class FairShareClock(models.Model):
 
 
 class FairShareUsage(models.Model):
-    """Decayed GPU-seconds of ended holds, as they count at the clock's horizon. User 0: jobs that are nobody's."""
+    """GPU-seconds of ended occupancy, decayed to the clock's horizon. User 0: jobs without an owner."""
 
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="fair_share_usage")
     user_id = models.BigIntegerField(default=0)

@@ -1,4 +1,4 @@
-"""Signing in by OpenID Connect, with django-allauth: who may, as whom, and with which roles."""
+"""Sign-in by OpenID Connect, with django-allauth: who may sign in, to which account, and with which roles."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from accounts.origin import address_of
 from accounts.unix_accounts import follow_claim
 
 logger = logging.getLogger(__name__)
-#: What a provider is called in addresses; there is one.
+#: The provider's name in addresses; there is one.
 PROVIDER = "sso"
 
 
 def _refused(request: HttpRequest, why: str, email: str = "") -> HttpResponse:
-    """Back to the sign-in page, which says why."""
+    """Redirect to the sign-in page, which shows the reason."""
     detail = {"by": "oidc", "reason": why}
     who = f"address:{address_of(request)}"
     record_denial(actor=None, action="session.refused", target=email or PROVIDER, detail=detail, who=who)
@@ -42,13 +42,13 @@ def _refused(request: HttpRequest, why: str, email: str = "") -> HttpResponse:
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # the library is untyped
-    """Accounts are made by administrators, by invitations and by the directory, never by a form."""
+    """Accounts are created by administrators, invitations and the directory, never by a form."""
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
 
     def clean_email(self, email: str) -> str:
-        """The provider's, before anybody is found by it; one that is refused counts as none."""
+        """The provider's address, checked before any lookup; a refused one counts as missing."""
         try:
             return checked(email)
         except ValueError as error:
@@ -76,7 +76,7 @@ class DirectoryAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
         raise ImmediateHttpResponse(_refused(request, "directory"))
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
-        """Only with an address that the provider vouches for: by it people are found, and invited."""
+        """Only with an address that the provider has verified: people are found and invited by it."""
         emails = [address.email for address in sociallogin.email_addresses if address.verified]
         if sociallogin.state.get("process") == AuthProcess.CONNECT:
             raise ImmediateHttpResponse(_refused(request, "directory"))
@@ -92,7 +92,7 @@ class DirectoryAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
 
 
 def begin_sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """To the provider. The library says well what goes wrong on the way back, not that it cannot be reached."""
+    """Redirect to the provider. The library reports errors on the way back, but not an unreachable provider."""
     try:
         answer: HttpResponse = login(request, provider_id)
     except (RequestException, KeyError) as error:
@@ -103,7 +103,7 @@ def begin_sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
 
 @receiver(user_logged_in)
 def follow_provider(sender: Any, request: HttpRequest, user: User, sociallogin: Any = None, **kwargs: Any) -> None:
-    """What the provider says of a person at each sign-in: that the address is theirs, and their groups."""
+    """Apply the provider's data at each sign-in: the verified address, and the groups."""
     if sociallogin is None:
         return
     if _names(sociallogin, user.email):
@@ -118,12 +118,13 @@ def follow_provider(sender: Any, request: HttpRequest, user: User, sociallogin: 
 
 
 def _names(sociallogin: Any, email: str) -> bool:
-    """Whether the provider vouches for the address now; the library adds none that it read from its own tables."""
+    """Whether the provider verifies the address now; addresses that the library read from its own tables do not
+    count."""
     return any(one.verified and one.email == email for one in sociallogin.email_addresses)
 
 
 def groups_in(data: dict[str, Any], claim: str) -> list[str]:
-    """Groups that the provider named, in its user info or in the ID token; it may name one as plain text."""
+    """Groups from the provider, in its user info or in the ID token; a single one may be plain text."""
     for part in (data.get("userinfo"), data.get("id_token")):
         if isinstance(part, dict) and claim in part:
             found = part[claim]

@@ -1,4 +1,4 @@
-"""Where a request comes from: for the audit log, which services write without knowing of requests."""
+"""Origin of a request: for the audit log, written by services that know nothing about requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 @dataclass
 class Origin:
-    """`token` is the prefix of the API token that was accepted, empty for a session; `about` is for the log."""
+    """`token` is the prefix of the accepted API token, empty for a session; `about` is for the log."""
 
     address: str
     request_id: str
@@ -31,7 +31,7 @@ class Origin:
 
     @property
     def credential(self) -> str:
-        """Which token or session, in a form that cannot be used."""
+        """An identifier of the token or session that grants no access."""
         if self.token:
             return f"token ek_{self.token}"
         key = self.session_key()
@@ -42,7 +42,7 @@ _origin: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 
 def current() -> Origin | None:
-    """The request that is being answered, None in a command or a task."""
+    """The current request, None in a command or a task."""
     return _origin.get()
 
 
@@ -67,7 +67,7 @@ def _session_key(session: Any) -> str | None:
 
 @contextmanager
 def of_socket(scope: Mapping[str, Any]) -> Iterator[None]:
-    """What is done for a WebSocket; `scope` as Channels' middleware leaves it."""
+    """The origin of a WebSocket; `scope` from Channels' middleware."""
     address = str((scope.get("client") or ("",))[0])
     token = _origin.set(Origin(address, secrets.token_hex(8), lambda: _session_key(scope.get("session"))))
     try:
@@ -78,7 +78,7 @@ def of_socket(scope: Mapping[str, Any]) -> Iterator[None]:
 
 @sync_and_async_middleware
 def origin_middleware(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Names each request, in its answer and in what it leaves in the audit log."""
+    """Gives each request an id, for its answer and its audit entries."""
     if iscoroutinefunction(get_response):
 
         async def answer_async(request: HttpRequest) -> HttpResponseBase:

@@ -1,4 +1,4 @@
-"""Changes to people and service accounts: who administers the cluster, who is active."""
+"""Changes of people and service accounts: administrators, and activity."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from accounts.models import ApiToken, Membership, Project, User
 from accounts.sessions import end_sessions
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
-#: Nobody can have an address there (RFC 2606), so no mail goes astray and no person can claim the account.
+#: No address can exist there (RFC 2606), so no mail goes astray and no person can claim the account.
 SERVICE_DOMAIN = "service.invalid"
 
 
 class LastAdministrator(Exception):
-    """Somebody has to be able to administer the cluster."""
+    """There must always be an administrator."""
 
 
 class NotForServiceAccounts(Exception):
-    """A service account is what its project makes it, nothing else."""
+    """A service account is managed by its project only."""
 
 
 class NameTaken(Exception):
@@ -29,7 +29,7 @@ class NameTaken(Exception):
 
 
 def _lock_administrators() -> None:
-    """Two that revoke each other wait here, so that one of them is left."""
+    """Two administrators who revoke each other wait here, so that one remains."""
     list(User.objects.select_for_update().filter(is_superuser=True).order_by("pk").values_list("pk"))
 
 
@@ -41,7 +41,7 @@ def check_another(user: User) -> None:
 
 @transaction.atomic
 def set_administrator(*, actor: User | None, user: User, administrator: bool, by_directory: bool = False) -> None:
-    """Raises LastAdministrator, NotForServiceAccounts. `by_directory`: the person's groups say so."""
+    """Raises LastAdministrator, NotForServiceAccounts. `by_directory`: because of the person's groups."""
     if user.kind == User.Kind.SERVICE:
         raise NotForServiceAccounts("A service account cannot administer the cluster.")
     _lock_administrators()
@@ -77,7 +77,7 @@ def deactivate_user(*, actor: User | None, user: User, now: datetime) -> None:
 
 @transaction.atomic
 def reactivate_user(*, actor: User | None, user: User) -> None:
-    """The person may sign in again; tokens are made anew."""
+    """The person may sign in again; tokens must be created anew."""
     if User.objects.filter(pk=user.pk, is_active=False).update(is_active=True, deactivated_at=None):
         user.refresh_from_db(fields=["is_active", "deactivated_at"])
         record_audit(actor=actor, action="user.reactivate", target=user.email)
@@ -85,7 +85,7 @@ def reactivate_user(*, actor: User | None, user: User) -> None:
 
 @transaction.atomic
 def create_service_account(*, actor: User, project: Project, name: str, role: str) -> User:
-    """An account for programs: it cannot sign in, works with tokens only, and only in its project and below."""
+    """An account for programs: it cannot sign in, only has tokens, and is limited to its project and subprojects."""
     if not _NAME.fullmatch(name):
         raise ValueError("must be lower-case letters, digits and dashes, and begin with a letter")
     email = f"{name}@{project.key}.{SERVICE_DOMAIN}"

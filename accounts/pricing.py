@@ -1,8 +1,8 @@
-"""Exact money: integers all the way, rounded only where it is shown.
+"""Exact money: integers throughout, rounded only for display.
 
-What something costs is kept as a product of integers, `quantity * microseconds * price * kept * weight`: the
-quantity in hundredths of a GPU, CPUs or MiB, the price in millionths of the currency per hour of a GPU, a CPU or a
-GiB, `kept` in hundredths of a percent after a discount. The weight brings all three to one unit.
+A cost is stored as a product of integers, `quantity * microseconds * price * kept * weight`: the quantity in hundredths
+of a GPU, CPUs or MiB, the price in millionths of the currency per hour of a GPU, a CPU or a GiB, `kept` in hundredths
+of a percent after a discount. The weight brings all three to one unit.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import ROUND_HALF_EVEN, Decimal
 
-#: Undiscounted, in hundredths of a percent.
+#: No discount, in hundredths of a percent.
 WHOLE = 10_000
 #: 25,600 parts: a GPU has 100 hundredths and a GiB 1,024 MiB.
 WEIGHTS: Mapping[str, int] = {"gpu": 256, "cpu": 25_600, "memory": 25}
 HOUR_US = 3_600 * 10**6
-#: What a product must be divided by to get the currency.
+#: Divisor of a product to get the currency.
 PRODUCTS_PER_UNIT = Decimal(10**6 * HOUR_US * WHOLE * 25_600)
 _US = timedelta(microseconds=1)
 
@@ -34,7 +34,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A discount of one level of projects: what is left of a price, in hundredths of a percent."""
+    """A discount of one level of projects: the fraction of a price left, in hundredths of a percent."""
 
     kept_hundredths: int
     valid_from: datetime
@@ -43,7 +43,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One stretch at one price."""
+    """An interval at one price."""
 
     from_at: datetime
     to_at: datetime
@@ -65,11 +65,11 @@ def charge(
     levels: Sequence[Sequence[Reduction]] = (),
     own: Sequence[Price] = (),
 ) -> list[Charge]:
-    """The interval split wherever a price or a discount changes; time that no price covers costs 0.
+    """The interval, split where a price or a discount changes; time without a price costs 0.
 
-    While one of `own`, the cluster's, is in force it stands before `prices`, those of all clusters.
-    `levels` are the discounts of a project and its ancestors, nearest first: the nearest valid one counts.
-    The stretches touch, never overlap, and together are exactly the interval.
+    While one of `own`, the cluster's prices, is valid, it precedes `prices`, those of all clusters. `levels` are the
+    discounts of a project and its ancestors, nearest first: the nearest valid one counts. The parts are adjacent, never
+    overlap, and together are exactly the interval.
     """
     cuts = {from_at, to_at}
     rows: list[Price | Reduction] = [*own, *prices, *itertools.chain(*levels)]
@@ -86,7 +86,7 @@ def _in_force(row: Price | Reduction, at: datetime) -> bool:
 
 
 def _price_at(at: datetime, *cards: Sequence[Price]) -> int:
-    """Of the first card that has one; where validities overlap the one that began last counts."""
+    """From the first list with one; if validities overlap, the one that began last applies."""
     for card in cards:
         if valid := [p for p in card if _in_force(p, at)]:
             return max(valid, key=lambda p: p.valid_from).price_micro_per_hour
@@ -99,7 +99,7 @@ def _kept_at(at: datetime, levels: Sequence[Sequence[Reduction]]) -> int:
 
 
 def nearest_at(at: datetime, levels: Sequence[Sequence[Reduction]]) -> tuple[int, int] | None:
-    """(place of the nearest level with a discount in force, what that keeps of a price)"""
+    """(index of the nearest level with a valid discount, the fraction of a price left)"""
     for place, level in enumerate(levels):
         valid = [r for r in level if _in_force(r, at)]
         if valid:
@@ -126,7 +126,7 @@ def midnight(day: date, zone: tzinfo) -> datetime:
 
 
 def by_day(from_at: datetime, to_at: datetime, zone: tzinfo) -> list[tuple[date, datetime, datetime]]:
-    """The interval cut at the midnights of a time zone: (day, from, to), touching."""
+    """The interval cut at the midnights of a time zone: (day, from, to), adjacent."""
     parts, start = [], from_at
     while start < to_at:
         day = start.astimezone(zone).date()

@@ -1,4 +1,4 @@
-"""Changes to the tree of projects and to who is in them, each with its audit entry."""
+"""Changes of the tree of projects and of memberships, each audited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BadPlace(Exception):
 
 
 class NoSuchMember(Exception):
-    """A membership that there is not, or that is not this project's to change."""
+    """A membership that does not exist, or that cannot be changed in this project."""
 
 
 @transaction.atomic
@@ -33,7 +33,7 @@ def rename_project(*, actor: User, project: Project, name: str) -> None:
 
 @transaction.atomic
 def set_share(*, actor: User, project: Project, weight: float, inner_rule: str, priority: int | None) -> None:
-    """What policies give the project, how it divides that, and what its jobs' priority has of it."""
+    """The project's share under policies, how it divides that, and its contribution to its jobs' priority."""
     after = {"share_weight": weight, "inner_rule": inner_rule, "priority": priority}
     before = {name: getattr(project, name) for name in after}
     if before == after:
@@ -47,7 +47,7 @@ def set_share(*, actor: User, project: Project, weight: float, inner_rule: str, 
 
 @transaction.atomic
 def set_cluster_shares(*, actor: User, project: Project, weights: Mapping[str, float | None]) -> None:
-    """The project's weight on these clusters; None: the one that it has everywhere."""
+    """The project's weight on these clusters; None: its general one."""
     before = weights_of(project.pk)
     for cluster, weight in weights.items():
         if weight is None:
@@ -62,7 +62,7 @@ def set_cluster_shares(*, actor: User, project: Project, weights: Mapping[str, f
 
 @transaction.atomic
 def move_project(*, actor: User, project: Project, parent: Project | None) -> None:
-    """Put the project and all below it under `parent`, None: at the top. Raises BadPlace."""
+    """Put the project and its subprojects under `parent`, None: at the top. Raises BadPlace."""
     project = Project.objects.select_for_update().get(pk=project.pk)
     check_place(project, parent)
     before = project.parent
@@ -77,7 +77,7 @@ def move_project(*, actor: User, project: Project, parent: Project | None) -> No
 
 
 def check_place(project: Project | None, parent: Project | None) -> None:
-    """The database refuses these as well; here they get a sentence. `project` None: one that is new."""
+    """The database refuses these as well; here they get a message. `project` None: a new one."""
     if parent is None:
         return
     above = [p.pk for p in ancestors(parent)]
@@ -95,14 +95,14 @@ def check_place(project: Project | None, parent: Project | None) -> None:
 
 @transaction.atomic
 def archive_project(*, actor: User, project: Project, now: datetime) -> None:
-    """Nothing new in it and below it; all that was stays to be read. Archiving it again changes nothing."""
+    """Nothing new is allowed in it and below; existing data stays readable. Archiving it again changes nothing."""
     if descendants(project).filter(archived_at=None).update(archived_at=now):
         record_audit(actor=actor, action="project.archive", target=project.key)
 
 
 @transaction.atomic
 def restore_project(*, actor: User, project: Project) -> None:
-    """The project and all below it are in use again. Raises BadPlace below one that is archived."""
+    """The project and all its subprojects become active again. Raises BadPlace below an archived one."""
     if ancestors(project).exclude(pk=project.pk).exclude(archived_at=None).exists():
         raise BadPlace("The project above it is archived: restore that one.")
     if descendants(project).exclude(archived_at=None).update(archived_at=None):
@@ -111,7 +111,8 @@ def restore_project(*, actor: User, project: Project) -> None:
 
 @transaction.atomic
 def remove_member(*, actor: User, project: Project, user: User) -> None:
-    """Take the role away that was given here. Raises NoSuchMember: one from above, or from groups, is taken there."""
+    """Remove the role that was given here. Raises NoSuchMember: an inherited one, or one from groups, is removed
+    there."""
     given = Membership.objects.filter(project=project, user=user)
     own = given.filter(by_directory=False, user__kind=User.Kind.PERSON)
     if not own.delete()[0]:

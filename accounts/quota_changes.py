@@ -1,4 +1,4 @@
-"""Who may set which limits, and setting them. Every change leaves an audit entry."""
+"""Who may set which limits, and setting them. Every change is audited."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accounts.selectors import manageable_projects, visible_projects
 
 
 class QuotaExists(Exception):
-    """There is one limit of a kind on a level; it can be changed."""
+    """A level has one limit of each kind; the existing one can be changed."""
 
 
 def manageable_quotas(user: User) -> QuerySet[Quota]:
@@ -29,7 +29,7 @@ def manageable_quotas(user: User) -> QuerySet[Quota]:
 
 
 def check_may_set(actor: User, project: Project | None, user: User | None) -> None:
-    """Project.DoesNotExist where the actor may not see the project, PermissionDenied where they may not do this."""
+    """Project.DoesNotExist if the actor may not see the project, PermissionDenied if they may not do this."""
     if project is not None and not visible_projects(actor).filter(pk=project.pk).exists():
         raise Project.DoesNotExist
     if actor.is_superuser:
@@ -42,8 +42,8 @@ def check_may_set(actor: User, project: Project | None, user: User | None) -> No
 
 
 def known_user(actor: User, email: str, project: Project | None) -> User | None:
-    """The person with the address, as far as the actor may know of them: administrators know all, managers the
-    members of the project and of those above and below it."""
+    """The person with the address, if the actor may know of them: administrators know all, managers the members of the
+    project and of those above and below it."""
     people = User.objects.filter(email=User.objects.normalize_email(email))
     if not actor.is_superuser and project is not None:
         near = Project.objects.filter(Q(ancestry__contains=[project.pk]) | Q(pk__in=project.ancestry))

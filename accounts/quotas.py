@@ -1,4 +1,4 @@
-"""What projects and people may use: which limits bind whom, and how much of them is used."""
+"""Limits of projects and people: which limits apply to whom, and their use."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from accounts.pricing import PRODUCTS_PER_UNIT, midnight
 from accounts.tree import ids_above
 
 Kind = Quota.Kind
-#: What a limit is kept in, for one of what people write: GPU-seconds, and millionths of the currency.
+#: Stored units of a limit per displayed unit: GPU-seconds, and millionths of the currency.
 SCALE: Mapping[str, int] = {Kind.GPU_HOURS: 3_600, Kind.MONEY: 10**6}
-#: Limits that count jobs or GPUs of this moment rather than use over a period.
+#: Limits on jobs or GPUs at one moment rather than on use over a period.
 AT_ONCE = (Kind.GPUS, Kind.RUNNING_JOBS, Kind.QUEUED_JOBS)
-#: Percent of a budget at which people are told; the last closes it.
+#: Percentages of a budget at which people are notified; the last closes it.
 FULL = 100
 NOTICES = (80, FULL)
 _PLURAL = re.compile(r"\b(GPU|job|GPU-hour)s\b")
@@ -30,7 +30,7 @@ _PLURAL = re.compile(r"\b(GPU|job|GPU-hour)s\b")
 
 @dataclass(frozen=True, slots=True)
 class LiveJob:
-    """A job that has not ended, as quotas count it, or so many that they count alike."""
+    """An unfinished job as quotas count it, or several that count alike."""
 
     project_id: int
     user_id: int | None
@@ -55,14 +55,14 @@ class QuotaExceeded(Exception):
 
 
 def binding(project: Project, user: User) -> QuerySet[Quota]:
-    """Every limit that binds the user's jobs in the project, of all levels, outermost project first."""
+    """Every limit that applies to the user's jobs in the project, of all levels, outermost project first."""
     above = Q(project__in=ids_above(project))
     rows = Quota.objects.filter((above & (Q(user=None) | Q(user=user))) | Q(project=None, user=user))
     return rows.select_related("project", "user").order_by("project__ancestry__len", "pk")
 
 
 def budgets(projects: QuerySet[Project], user: User) -> QuerySet[Quota]:
-    """Limits of a period that bind the user's jobs in any of these projects, those on projects above too."""
+    """Limits of a period that apply to the user's jobs in any of these projects, including those on projects above."""
     levels = projects.order_by().values_list(Func("ancestry", function="unnest"), flat=True)
     there = Q(project__in=levels) & (Q(user=None) | Q(user=user))
     rows = Quota.objects.filter(there | Q(project=None, user=user)).exclude(period="")
@@ -92,7 +92,7 @@ def counts(quota: Quota, levels: Levels, project_id: int, user_id: int | None) -
 
 
 def used(quota: Quota, levels: Levels, jobs: Iterable[LiveJob], spending: Spending) -> Fraction:
-    """Present use, in the limit's unit. A hard limit counts what was let in, a soft one what goes on now."""
+    """Present use, in the limit's unit. A hard limit counts admitted jobs, a soft one running ones."""
     if quota.kind in AT_ONCE:
         mine = (job for job in jobs if counts(quota, levels, job.project_id, job.user_id))
         return Fraction(sum(takes(quota, job) * job.count for job in mine))
@@ -103,7 +103,7 @@ def used(quota: Quota, levels: Levels, jobs: Iterable[LiveJob], spending: Spendi
 
 
 def takes(quota: Quota, job: LiveJob) -> int:
-    """How much of an at-once limit one such job takes."""
+    """How much of a concurrent limit one such job uses."""
     if quota.kind == Kind.QUEUED_JOBS:
         return int(job.waiting)
     if quota.kind == Kind.RUNNING_JOBS:
@@ -114,7 +114,7 @@ def takes(quota: Quota, job: LiveJob) -> int:
 
 
 def least(quota: Quota, min_gpus: int, types: Sequence[str]) -> int:
-    """GPUs of the limit's type that a job cannot do without; one that may use another type needs none of it."""
+    """The least GPUs of the limit's type that a job needs; one that may use another type needs none of it."""
     return min_gpus if not quota.accelerator_type or set(types) == {quota.accelerator_type} else 0
 
 
@@ -132,7 +132,7 @@ def level_of(quota: Quota) -> str:
 
 
 def shown(quota: Quota, value: int | Fraction, currency: str = "") -> str:
-    """A limit or a use as people read it; use is rounded down, so that it never reads as more than it is."""
+    """A limit or a use for display; use is rounded down, so that it never appears larger than it is."""
     scale = SCALE.get(quota.kind, 1)
     if scale == 1:
         return f"{int(value):,}"
@@ -143,7 +143,7 @@ def shown(quota: Quota, value: int | Fraction, currency: str = "") -> str:
 
 
 def _places(limit_micro: int) -> int:
-    """Digits after the point that a limit of money has, cents at least: use beside it is written as finely."""
+    """Decimals of a limit of money, at least cents: its use is shown with as many."""
     exponent = Decimal(limit_micro).scaleb(-6).normalize().as_tuple().exponent
     return max(2, -exponent) if isinstance(exponent, int) else 2
 
@@ -153,7 +153,7 @@ def _down(value: Fraction, places: int) -> Decimal:
 
 
 def amount(quota: Quota, currency: str = "") -> str:
-    """The limit with what it limits: `8 GPUs at once`, `1 running job`, `25.00 USD per month`."""
+    """The limit with its unit: `8 GPUs at once`, `1 running job`, `25.00 USD per month`."""
     text = shown(quota, quota.limit, currency)
     if quota.kind == Kind.MONEY:
         return f"{text} per {quota.period}"
@@ -172,8 +172,8 @@ def refusal(
     count: int = 1,
     closed: bool = False,
 ) -> str | None:
-    """The sentence with which the limit refuses a new job, or so many of the kind at once, if it does. `closed`: as
-    for `spent_sentence`."""
+    """The sentence with which the limit refuses a new job, or several of the kind at once, if it does. `closed`: as for
+    `spent_sentence`."""
     needs = least(quota, min_gpus, types) if quota.kind == Kind.GPUS else 0
     if needs > quota.limit:
         where, limit, now = level_of(quota), amount(quota, currency), shown(quota, present, currency)
@@ -186,7 +186,7 @@ def refusal(
 def shortage(
     quota: Quota, present: Fraction, *, needs: int, currency: str, count: int = 1, closed: bool = False
 ) -> str | None:
-    """What the limit lacks for a new job, or so many at once; of a soft one, for which they wait. `needs`: GPUs that
+    """What the limit lacks for a new job, or several at once; for a soft one, for which they wait. `needs`: GPUs that
     it counts of one."""
     where, limit, now = level_of(quota), amount(quota, currency), shown(quota, present, currency)
     if quota.kind == Kind.GPUS:
@@ -207,7 +207,7 @@ def shortage(
 
 
 def _spent(quota: Quota, present: Fraction, currency: str) -> str:
-    """What is used against a period's limit that is reached, or is by the time that jobs have left."""
+    """Use of a period's limit that is reached now, or by the time that jobs have left."""
     limit, now = f"The limit of {amount(quota, currency)} on {level_of(quota)}", shown(quota, present, currency)
     if present < quota.limit:
         return f"{limit} counts as reached: {now} used, the rest is kept for jobs to write a checkpoint and leave."
@@ -219,8 +219,8 @@ def _spent(quota: Quota, present: Fraction, currency: str) -> str:
 def spent_sentence(
     quota: Quota, present: Fraction, now: datetime, currency: str, *, closed: bool = False
 ) -> str | None:
-    """Why jobs wait for a period's end; None while the limit is not reached. `closed`: it was, but for what jobs that
-    left meanwhile would have used."""
+    """Why jobs wait for a period's end; None while the limit is not reached. `closed`: it would have been reached by
+    jobs that were suspended meanwhile."""
     if quota.kind in AT_ONCE or (present < quota.limit and not closed):
         return None
     _, end = period_of(quota.period, now)
@@ -229,12 +229,12 @@ def spent_sentence(
 
 
 def closed_budgets(now: datetime) -> set[int]:
-    """Those that are used up in the present periods, by the time at least that jobs which were told have left."""
+    """Budgets that are used up in the present periods, at least by the time that suspended jobs have left."""
     return {quota for quota, percent in notices_of(now) if percent == FULL}
 
 
 def notices_of(now: datetime) -> dict[tuple[int, int], BudgetNotice]:
-    """(budget, percent) -> what people were told in the present periods, where the budget was not raised since."""
+    """(budget, percent) -> the notice of the present periods, unless the budget was raised since."""
     starts = {period: period_of(period, now)[0] for period in Quota.Period.values}
     rows = BudgetNotice.objects.filter(period_start__in=set(starts.values())).select_related("quota")
     return {
@@ -245,13 +245,13 @@ def notices_of(now: datetime) -> dict[tuple[int, int], BudgetNotice]:
 
 
 def gpu_limits() -> dict[int, int]:
-    """GPUs at once by project id, where the project itself has such a limit."""
+    """Concurrent GPUs by project id, for projects with their own limit."""
     own = Quota.objects.filter(kind=Kind.GPUS, accelerator_type="", user=None, project__isnull=False)
     return {project: limit for project, limit in own.values_list("project_id", "limit") if project is not None}
 
 
 def month_budgets_micro(project_ids: Iterable[int]) -> dict[int, int]:
-    """Money of a month by project id, where the project itself has such a limit."""
+    """Monthly budget by project id, for projects with their own limit."""
     own = Quota.objects.filter(
         kind=Kind.MONEY, period=Quota.Period.MONTH, user=None, project__in=list(project_ids)
     ).values_list("project_id", "limit")
@@ -259,7 +259,7 @@ def month_budgets_micro(project_ids: Iterable[int]) -> dict[int, int]:
 
 
 def month_budget_micro() -> int | None:
-    """What all projects together may spend in a month; None while one at the top has no such limit."""
+    """Monthly budget of all projects together; None while one at the top has no limit."""
     whole = Q(quotas__kind=Kind.MONEY, quotas__period=Quota.Period.MONTH, quotas__user=None)
     tops = Project.objects.filter(parent=None, archived_at=None).annotate(budget=Min("quotas__limit", filter=whole))
     budgets = list(tops.values_list("budget", flat=True))

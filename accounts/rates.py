@@ -1,4 +1,4 @@
-"""Changes of rates and discounts: from now on or later, never in the past, each with its audit entry."""
+"""Changes of rates and discounts: from now on or later, never in the past, each audited."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accounts.models import Discount, Project, Rate, Resource, User
 
 
 class NotInThePast(Exception):
-    """What was held is billed already: a price begins now or later, and after the one that it follows."""
+    """Past occupancy is billed already: a price begins now or later, and after the previous one."""
 
 
 def check_start(kind: type[Rate] | type[Discount], valid_from: datetime | None, now: datetime, **which: object) -> None:
@@ -31,7 +31,7 @@ def check_start(kind: type[Rate] | type[Discount], valid_from: datetime | None, 
 
 
 def _begin(rows: QuerySet[Rate] | QuerySet[Discount], start: datetime) -> list[str]:
-    """Whatever would begin later is withdrawn, and what is in force until then ends; the beginnings withdrawn."""
+    """Withdraw later prices, and end the one in force; returns the withdrawn beginnings."""
     withdrawn = [at.isoformat() for at in rows.filter(valid_from__gte=start).values_list("valid_from", flat=True)]
     rows.filter(valid_from__gte=start).delete()
     rows.filter(Q(valid_to=None) | Q(valid_to__gt=start)).update(valid_to=start)
@@ -48,12 +48,12 @@ def set_rate(
     cluster: str = "",
     valid_from: datetime | None = None,
 ) -> Rate:
-    """A new price; the one in force ends when it begins, and those that would have begun later are withdrawn.
+    """A new price; the one in force ends when it begins, and later ones are withdrawn.
 
     Raises NotInThePast.
     """
     lock_prices(exclusively=True)
-    now = timezone.now()  # no entry reaches beyond this: those that were being written have been
+    now = timezone.now()  # no entry extends beyond this: those that were being written are done
     which = {"resource": resource, "accelerator_type": accelerator_type, "cluster": cluster}
     check_start(Rate, valid_from, now, **which)
     start = valid_from or now
@@ -72,8 +72,8 @@ def set_rate(
 def set_discount(
     *, actor: User | None, project: Project, percent_hundredths: int, valid_from: datetime | None = None
 ) -> Discount:
-    """A new discount of a project and all below it; 0 ends one, or an inherited one. Those that would have begun
-    later are withdrawn. Raises NotInThePast."""
+    """A new discount of a project and its subprojects; 0 ends one, or an inherited one. Later ones are withdrawn.
+    Raises NotInThePast."""
     lock_prices(exclusively=True)
     now = timezone.now()
     check_start(Discount, valid_from, now, project=project)

@@ -1,4 +1,4 @@
-"""Who may see what of people and projects. Roles are inherited downwards; the highest on the way to the root counts."""
+"""Who may see which people and projects. Roles are inherited downwards; the highest on the path to the root counts."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from accounts.models import Membership, Project, User
 from accounts.tree import ancestors, below, ids_above, is_above
 
 WRITERS = (Membership.Role.MEMBER, Membership.Role.MANAGER)
-#: From least to most.
+#: From least to most rights.
 ROLES = (Membership.Role.VIEWER, Membership.Role.MEMBER, Membership.Role.MANAGER)
-#: To order memberships by what they allow.
+#: To sort memberships by their rights.
 RANK = Case(*(When(role=role, then=Value(rank)) for rank, role in enumerate(ROLES)), output_field=IntegerField())
 
 
 def visible_projects(user: User | AnonymousUser) -> QuerySet[Project]:
-    """Projects whose jobs the user may read: all for administrators, else those where a role is theirs."""
+    """Projects whose jobs the user may read: all for administrators, else those in which they have a role."""
     return _with_role(user, ROLES)
 
 
 def writable_projects(user: User | AnonymousUser) -> QuerySet[Project]:
-    """Projects in which the user may submit and change jobs; none that is archived."""
+    """Projects in which the user may submit and change jobs; archived ones excluded."""
     return _with_role(user, WRITERS).filter(archived_at=None)
 
 
 def manageable_projects(user: User | AnonymousUser) -> QuerySet[Project]:
-    """Projects that the user may change, with their members and what is below them."""
+    """Projects that the user may change, with their members and subprojects."""
     return _with_role(user, (Membership.Role.MANAGER,))
 
 
@@ -43,13 +43,13 @@ def _with_role(user: User | AnonymousUser, roles: tuple[Membership.Role, ...]) -
 
 
 def _within_token(user: User) -> QuerySet[Project]:
-    """All projects, or those that the token of this request is bound to."""
+    """All projects, or those that this request's token is bound to."""
     token = user.acting_token
     return below(token.project_id) if token and token.project_id else Project.objects.all()
 
 
 class Array(Subquery):
-    """`ARRAY(SELECT ...)`: evaluated once, so that the index on ancestries serves."""
+    """`ARRAY(SELECT ...)`: evaluated once, so that the index on ancestries is used."""
 
     template = "ARRAY(%(subquery)s)"
 
@@ -61,9 +61,9 @@ def role_in(user: User, project: Project) -> str | None:
 
 
 def projects_with_roles(user: User | AnonymousUser, *, most: int | None = None) -> list[tuple[Project, str]]:
-    """What the user may see, each with the user's role there: an administrator is a manager everywhere.
+    """Projects that the user may see, each with the user's role there: an administrator is a manager everywhere.
 
-    At most `most`, and those in use before archived ones.
+    At most `most`, active ones before archived ones.
     """
     if not isinstance(user, User):
         return []
@@ -86,9 +86,9 @@ def _ranked(user: User, projects: QuerySet[Project]) -> list[tuple[Project, str]
 def access_project(
     user: User | AnonymousUser, key: str, *, role: Membership.Role = Membership.Role.VIEWER
 ) -> tuple[Project, str]:
-    """The project and the user's role there. Project.DoesNotExist also where the user may not see it.
+    """The project and the user's role there. Project.DoesNotExist also if the user may not see it.
 
-    PermissionError where the user's role is less than `role`.
+    PermissionError if the user's role is lower than `role`.
     """
     found = visible_projects(user).filter(key=key)
     project, own = next(iter(_ranked(user, found) if isinstance(user, User) else []), (None, ""))
@@ -120,13 +120,13 @@ def memberships_reaching(project: Project) -> QuerySet[Membership]:
 
 
 def projects_above(user: User, project: Project) -> QuerySet[Any]:
-    """Those above it that the user may see, outermost first, each with the user's role there as `role`."""
+    """Projects above it that the user may see, outermost first, each with the user's role there as `role`."""
     above = visible_projects(user).filter(pk__in=ids_above(project)).exclude(pk=project.pk)
     return with_roles(user, above.order_by("ancestry__len"))
 
 
 def member_counts(project_ids: Iterable[int]) -> dict[int, int]:
-    """How many active people have a role there, given there or above."""
+    """The number of active people with a role there, own or inherited."""
     reaching = Membership.objects.filter(is_above("ancestry"), user__kind=User.Kind.PERSON, user__is_active=True)
     people = Func(F("user_id"), template="count(DISTINCT %(expressions)s)", output_field=IntegerField())
     counted = reaching.order_by().annotate(people=people).values("people")

@@ -24,7 +24,7 @@ def create_project(
 
 @transaction.atomic
 def add_member(*, actor: User | None, project: Project, user: User, role: str) -> Membership:
-    """Give or change a role. One that the person's groups give stands beside it: the higher counts."""
+    """Give or change a role. One from the person's groups exists beside it: the higher counts."""
     membership, _ = Membership.objects.update_or_create(
         project=project, user=user, by_directory=False, defaults={"role": role}
     )

@@ -1,4 +1,4 @@
-"""Sessions of browsers: known by device and address, so that people can end those that are not theirs."""
+"""Sessions of browsers, shown with device and address, so that people can end those that are not theirs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from accounts.models import User
 from accounts.origin import address_of
 
 _TOUCH_EVERY = timedelta(minutes=1)
-#: Sessions of one person; whoever signs in once more ends the one not seen for longest.
+#: Sessions of one person; one more sign-in ends the one not seen for longest.
 LIMIT = 50
-#: What user agents have in them, the more telling first.
+#: Parts of user agents, the more specific first.
 _BROWSERS = (
     ("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"),
 )  # fmt: skip
@@ -37,7 +37,7 @@ _SYSTEMS = (
 
 @receiver(user_logged_in)
 def note_session(sender: Any, request: HttpRequest, user: User, **kwargs: Any) -> None:
-    """A sign-in, however it was done."""
+    """A sign-in by any method."""
     if not request.session.session_key:
         request.session.save()
     values = {
@@ -57,7 +57,7 @@ def note_session(sender: Any, request: HttpRequest, user: User, **kwargs: Any) -
 def note_failed_sign_in(
     sender: Any, credentials: dict[str, Any], request: HttpRequest | None = None, **kwargs: Any
 ) -> None:
-    """Somebody failed at an account that there is, here or at the administration's own page."""
+    """A failed sign-in to an existing account, here or in the Django admin."""
     email = str(credentials.get("username") or "")
     known = User.objects.filter(email=User.objects.normalize_email(email)).first() if "\0" not in email else None
     if known and request is not None:
@@ -71,14 +71,14 @@ def forget_session(sender: Any, request: HttpRequest, user: User | None, **kwarg
 
 
 def live_sessions(user: User) -> list[UserSession]:
-    """The latest seen first; what ended by itself is forgotten here."""
+    """The last seen first; expired ones are removed here."""
     oldest = timezone.now() - timedelta(seconds=settings.SESSION_COOKIE_AGE)
     found = UserSession.objects.filter(user=user, created_at__gt=oldest).order_by("-last_seen_at")[:LIMIT]
     return [session for session in found if not session.purge()]
 
 
 def user_of_session(key: str) -> User | None:
-    """Who is signed in there now; None once the session ended, the password changed or the person left."""
+    """The present user of the session; None once the session ended, the password changed or the person left."""
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
     user = get_user(request)
@@ -86,7 +86,7 @@ def user_of_session(key: str) -> User | None:
 
 
 def touch_session(request: HttpRequest) -> None:
-    """Seen now, from here; written once a minute at most."""
+    """Store time and address of its last use; at most once a minute."""
     now = timezone.now()
     seen = UserSession.objects.filter(
         session_key=request.session.session_key or "", last_seen_at__lt=now - _TOUCH_EVERY
@@ -105,7 +105,7 @@ class SessionSeen(MiddlewareMixin):
 
 
 def end_sessions(user: User, *, but: str | None = None) -> int:
-    """End the user's sessions, all or all but the one with the key `but`; how many there were."""
+    """End the user's sessions, all or all but the one with the key `but`; returns how many."""
     sessions = list(UserSession.objects.filter(user=user).exclude(session_key=but or ""))
     for session in sessions:
         session.end()
@@ -114,7 +114,7 @@ def end_sessions(user: User, *, but: str | None = None) -> int:
 
 @transaction.atomic
 def end_session(*, actor: User, session: UserSession) -> None:
-    """Sign one browser out, somebody's own or another's."""
+    """Sign one browser out, the user's own or another's."""
     email = session.user.email
     session.end()
     record_audit(actor=actor, action="session.end", target=email, detail={"device": device_of(session.user_agent)})
@@ -122,7 +122,7 @@ def end_session(*, actor: User, session: UserSession) -> None:
 
 @transaction.atomic
 def end_other_sessions(*, user: User, but: str | None) -> int:
-    """Sign out everywhere but in the session with this key; how many ended."""
+    """Sign out all but the session with this key; returns how many ended."""
     ended = end_sessions(user, but=but)
     record_audit(actor=user, action="session.end_others", target=user.email, detail={"ended": ended})
     return ended
@@ -130,14 +130,14 @@ def end_other_sessions(*, user: User, but: str | None) -> int:
 
 @transaction.atomic
 def end_all_sessions(*, actor: User, user: User) -> int:
-    """Sign somebody out everywhere; how many sessions ended."""
+    """End all sessions of a person; returns how many."""
     ended = end_sessions(user)
     record_audit(actor=actor, action="session.end_all", target=user.email, detail={"ended": ended})
     return ended
 
 
 def device_of(user_agent: str) -> str:
-    """Browser and system in words, as far as a user agent says them."""
+    """Browser and system in words, as far as a user agent tells."""
     browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")
     system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
     if browser and system:

@@ -1,5 +1,5 @@
-"""What a project is called in Slurm: account, QOS, partition, wckey and reservation of its jobs. What it does not
-say it has from the project above."""
+"""Names of a project in Slurm: account, QOS, partition, wckey and reservation of its jobs. Missing ones are inherited
+from the project above."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from accounts.audit import record_audit
 from accounts.models import SLURM_NAMES, Project, User
 from accounts.tree import ancestors
 
-#: So Slurm's own names are made; a partition may be several, of which Slurm takes the first that is free.
+#: The format of Slurm's own names; several partitions are allowed, of which Slurm uses the first free one.
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}"
 SEVERAL = rf"{NAME}(,{NAME}){{0,7}}"
 
 
 def check_name(field: str, name: str) -> None:
-    """Raises ValidationError in words."""
+    """Raises ValidationError with a sentence."""
     if not re.fullmatch(SEVERAL if field == "partition" else NAME, name, re.ASCII):
         raise ValidationError({field: "is no name of Slurm's: letters, digits and _.@+-, at most 64 characters"})
 
 
 def effective(project: Project) -> dict[str, str]:
-    """Those of its jobs, its own before those of the projects above."""
+    """The names of its jobs, its own before those of projects above."""
     return _together(ancestors(project).values_list("slurm", flat=True))
 
 
 def inherited(project: Project) -> dict[str, str]:
-    """Those that it would have without its own."""
+    """The names without its own."""
     return _together(ancestors(project).exclude(pk=project.pk).values_list("slurm", flat=True))
 
 
@@ -43,7 +43,7 @@ def of_all_projects(by: Literal["pk", "key"]) -> dict[Any, dict[str, str]]:
 
 
 def _together(names: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """From the top of the tree downwards: what stands below counts."""
+    """From the top of the tree downwards: lower levels override."""
     found: dict[str, str] = {}
     for some in names:
         found |= some
@@ -52,7 +52,7 @@ def _together(names: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 @transaction.atomic
 def set_slurm(*, actor: User, project: Project, names: Mapping[str, str | None]) -> None:
-    """None: that of the project above. Raises ValidationError naming the field."""
+    """None: inherit from the project above. Raises ValidationError for the field."""
     before = Project.objects.select_for_update().values_list("slurm", flat=True).get(pk=project.pk)
     for field, name in names.items():
         if name is not None:

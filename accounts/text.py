@@ -1,4 +1,4 @@
-"""Texts that people give: what may stand in a name or another text of one line, and in one of several lines."""
+"""Rules for texts that people enter: names and other texts of one line, and texts of several lines."""
 
 from __future__ import annotations
 
@@ -6,36 +6,37 @@ import re
 import unicodedata
 from itertools import groupby
 
-#: Look like nothing or like a space, though Unicode counts them as letters, marks or symbols.
+#: Invisible or like a space, although Unicode counts them as letters, marks or symbols.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0e\uffa0\U000e0100-\U000e01ef]"
 )
 _UNSHOWN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _JOINER, _AS_EMOJI, _KEYCAP = "\u200d", "\ufe0f", "\u20e3"
-#: Scripts need four or five over one letter; more reach into the lines above.
+#: Scripts need four or five over one letter; more overlap the lines above.
 MOST_MARKS = 8
-#: Of several lines: what turns the direction of others' text, ends a line unseen, or drives a terminal.
+#: Forbidden in several lines: characters that change the direction of other text, end a line invisibly, or control a
+#: terminal.
 _DRIVING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-#: Letters that run from right to left, and marks that turn the direction: as frontend/src/lib/isolated.ts.
+#: Right-to-left letters, and marks that change the direction: as in frontend/src/lib/isolated.ts.
 _TURNING = (
     "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\U00010800-\U00010fff\U0001e800-\U0001efff"
     "\u200f\u202a-\u202e\u2066-\u2069]"
 )
-#: From the first of them to the last before a letter of another script or a mark that ends a part of a sentence.
+#: From the first of them to the last before a letter of another script or a mark that ends a clause.
 _TURNED = re.compile(rf"{_TURNING}(?:(?:(?![:;,.()\n])[\W\d_])*{_TURNING})*")
 
 
 def one_line(text: str) -> str:
-    """The text in normal form C with plain spaces, none around it; ValueError where part of it would not be seen."""
+    """The text in normal form C with plain, trimmed spaces; ValueError if part of it would be invisible."""
     text = _plainly_spaced(unicodedata.normalize("NFC", text)).strip()
     check_line(text)
     return text
 
 
 def check_line(text: str) -> None:
-    """Refuses what `one_line` does, of a text that must stay as it is, as a path; raises ValueError."""
+    """Refuses what `one_line` refuses, for a text that must not change, such as a path; raises ValueError."""
     if text.isascii() and text.isprintable():
         return
     for at, character in enumerate(text):
@@ -48,7 +49,7 @@ def check_line(text: str) -> None:
 
 
 def several_lines(text: str) -> str:
-    """The text with its lines ended by line feeds; ValueError where it would drive a terminal or turn its direction."""
+    """The text with line feeds as line ends; ValueError if it would control a terminal or change its direction."""
     text = text.replace("\r\n", "\n")
     if found := _DRIVING.search(text):
         line = text.count("\n", 0, found.start()) + 1
@@ -60,8 +61,8 @@ def several_lines(text: str) -> str:
 
 
 def shown(text: object, most: int = 0) -> str:
-    """Somebody else's text fit for one line of a sentence, at most `most` characters long: what would be refused in a
-    name is a space."""
+    """Another person's text for one line of a sentence, at most `most` characters long; characters that are forbidden
+    in names become spaces."""
     line = unicodedata.normalize("NFC", str(text))
     if not (line.isascii() and line.isprintable()):
         line = "".join(c if not _is_unshown(c) or _is_of_emoji(line, at) else " " for at, c in enumerate(line))
@@ -70,12 +71,12 @@ def shown(text: object, most: int = 0) -> str:
 
 
 def isolated(text: str) -> str:
-    """A sentence for people, in which names from right to left keep their direction to themselves (FSI, PDI)."""
+    """A sentence in which right-to-left names do not affect the direction of the rest (FSI, PDI)."""
     return text if text.isascii() else _TURNED.sub("\u2068\\g<0>\u2069", text)
 
 
 def _plainly_spaced(text: str) -> str:
-    """No-break, wide and narrow spaces look like one, so two names could differ by them alone."""
+    """No-break, wide and narrow spaces look like a space, so two names could differ by them alone."""
     return text if text.isascii() else "".join(" " if unicodedata.category(c) == "Zs" else c for c in text)
 
 
@@ -93,13 +94,13 @@ def _is_mark(character: str) -> bool:
 
 def _is_unshown(character: str) -> bool:
     category = unicodedata.category(character)
-    if category == "Cn":  # younger emoji than this Python knows
+    if category == "Cn":  # newer emoji than this Python knows
         return not "\U0001f000" <= character <= "\U0001faff"
     return category in _UNSHOWN or character == _AS_EMOJI or bool(_BLANK.match(character))
 
 
 def _is_of_emoji(text: str, at: int) -> bool:
-    """Whether the character there joins two emoji, or asks for one in colour."""
+    """Whether the character joins two emoji, or selects the coloured form of one."""
     before, after = text[at - 1 : at], text[at + 1 : at + 2]
     if text[at] == _JOINER:
         return _ends_emoji(before) and _is_symbol(after)

@@ -1,7 +1,8 @@
-"""API tokens: `ek_<prefix>_<secret>`, the secret with 256 bits of entropy, kept as SHA-256.
+"""API tokens: `ek_<prefix>_<secret>`, the secret with 256 bits of entropy, stored as SHA-256.
 
-A token does at most what its user may do: its scopes bound what for (portal.api.http.operations.HasScope), its project
-bounds where (accounts.selectors), and without the scope `admin`, or bound to a project, its user is no administrator.
+A token never exceeds its user's rights: its scopes limit the operations (portal.api.http.operations.HasScope), its
+project limits the objects (accounts.selectors), and without the scope `admin`, or bound to a project, its user is no
+administrator.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def _digest(secret: str) -> str:
 
 
 class WiderToken(Exception):
-    """A token may make only tokens that are no wider than itself and end no later."""
+    """A token may only create tokens that have no more rights and end no later."""
 
 
 class TokenEnded(Exception):
-    """What is expired or revoked cannot be rotated."""
+    """Expired and revoked tokens cannot be rotated."""
 
 
 def create_token(
@@ -57,7 +58,7 @@ def create_token(
     project: Project | None = None,
     actor: User | None = None,
 ) -> tuple[ApiToken, str]:
-    """A new token and its text, which cannot be shown again. Raises WiderToken where `actor` acts with a token."""
+    """A new token and its text, which cannot be shown again. Raises WiderToken if `actor` acts with a token."""
     expires_at = timezone.now() + timedelta(days=expires_in_days) if expires_in_days else None
     token = ApiToken(user=user, name=name, project=project, expires_at=expires_at)
     token.scopes = [scope.value for scope in Scope if scope in scopes]
@@ -68,7 +69,7 @@ def create_token(
 
 
 def _store(token: ApiToken, actor: User, action: str, detail: dict[str, Any]) -> str:
-    """The text of the token, which only its holder has from now on."""
+    """Returns the text of the token, which only its holder has from now on."""
     token.prefix, secret = secrets.token_hex(5), secrets.token_urlsafe(32)
     token.digest = _digest(secret)
     with transaction.atomic():
@@ -78,7 +79,7 @@ def _store(token: ApiToken, actor: User, action: str, detail: dict[str, Any]) ->
 
 
 def usual_days(actor: User) -> int:
-    """For how long a token is made where nothing is said: no longer than the one that `actor` acts with."""
+    """Default lifetime of a token: no longer than that of the one that `actor` acts with."""
     own = actor.acting_token
     if own is None or own.expires_at is None:
         return DEFAULT_EXPIRY_DAYS
@@ -101,9 +102,9 @@ def _check_not_wider(actor: User, token: ApiToken) -> None:
 def rotate_token(
     *, actor: User, token: ApiToken, now: datetime, overlap_hours: int = DEFAULT_OVERLAP_HOURS
 ) -> tuple[ApiToken, str]:
-    """A new token in the place of one that goes on working for a while. Raises TokenEnded, WiderToken.
+    """A new token that replaces one, which stays valid for a while. Raises TokenEnded, WiderToken.
 
-    The new one lasts as long as the old one was made for.
+    The new one has the same lifetime.
     """
     token = ApiToken.objects.select_for_update().get(pk=token.pk)
     if token.revoked_at or (token.expires_at and token.expires_at <= now):
@@ -125,13 +126,13 @@ def rotate_token(
 
 @transaction.atomic
 def revoke_token(*, actor: User, token: ApiToken) -> None:
-    """It stops working at once; revoking it again changes nothing."""
+    """Revoked at once; revoking it again changes nothing."""
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
         record_audit(actor=actor, action="token.revoke", target=str(token))
 
 
 def find_token(text: str, now: datetime) -> ApiToken | None:
-    """The valid token that `text` spells, or None."""
+    """The valid token with this text, or None."""
     scheme, _, rest = text.partition("_")
     prefix, _, secret = rest.partition("_")
     if scheme != SCHEME or not secret or not prefix.isalnum():
@@ -145,7 +146,7 @@ def find_token(text: str, now: datetime) -> ApiToken | None:
 
 
 def user_of_token(token: ApiToken, now: datetime) -> User | None:
-    """Whom a token stands for now; None once it was revoked or expired or the person left."""
+    """The present user of a token; None once it was revoked or expired or the person left."""
     live = ApiToken.objects.select_related("user").filter(
         Q(expires_at=None) | Q(expires_at__gt=now), pk=token.pk, revoked_at=None, user__is_active=True
     )
@@ -154,7 +155,7 @@ def user_of_token(token: ApiToken, now: datetime) -> User | None:
 
 
 def _note_refusal(text: str, request: Request) -> None:
-    """Somebody uses a token that was real: expired, revoked, of a person who left, or with a wrong secret."""
+    """Use of a formerly valid token: expired, revoked, of a person who left, or with a wrong secret."""
     known = ApiToken.objects.select_related("user").filter(prefix=text.split("_")[1][:12].replace("\0", "")).first()
     if known:
         detail = {"status": 401, "token": known.prefix, "method": request.method}
@@ -184,7 +185,7 @@ class TokenAuthentication(BaseAuthentication):
 
 
 def bounded_user(token: ApiToken) -> User:
-    """The token's user with no more power than the token has."""
+    """The token's user with no more rights than the token."""
     user = token.user
     user.acting_token = token
     if Scope.ADMIN not in token.scopes or token.project_id:

@@ -8,7 +8,7 @@ from accounts.models import Project
 
 
 def is_above(ancestry: str) -> Func:
-    """In a subquery over memberships: that its project is in the outer row's `ancestry` column."""
+    """In a subquery over memberships: its project is in the outer row's `ancestry` column."""
     return Func(
         "project_id",
         OuterRef(ancestry),
@@ -24,13 +24,13 @@ def ancestors(project: Project) -> QuerySet[Project]:
 
 
 def ids_above(project: Project) -> QuerySet[Project, int]:
-    """Of its ancestors and itself, for a condition: as the database has them then."""
+    """Its ancestors and itself, for a condition: evaluated by the database."""
     mine = Project.objects.filter(pk=project.pk).order_by()
     return mine.values_list(Func("ancestry", function="unnest"), flat=True)
 
 
 def descendants(project: Project) -> QuerySet[Project]:
-    """The project itself and all below it."""
+    """The project itself and all its subprojects."""
     return below(project.pk)
 
 

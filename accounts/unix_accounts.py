@@ -1,4 +1,4 @@
-"""Which UNIX account a person or service account has where jobs run as that: nobody has one until it is set."""
+"""The Unix account of a person or service account, where jobs run under it: none until it is set."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 
 
 class BadAccount(Exception):
-    """It cannot be a person's, in words."""
+    """It cannot be a person's; with a sentence."""
 
 
 def check_name(name: str) -> None:
-    """Raises BadAccount unless a person could have it on this machine: never root, the portal's own, or a system's."""
+    """Raises BadAccount unless it may be a person's on this machine: never root, the portal's own, or a system
+    account."""
     if not NAME.fullmatch(name):
         raise BadAccount("is no name of a UNIX account")
     try:
@@ -40,7 +41,7 @@ def check_name(name: str) -> None:
 
 
 def suggestion_for(user: User) -> str | None:
-    """The local part of a proved address. Nothing follows from it until an administrator confirms it."""
+    """The local part of a proved address. It has no effect until an administrator confirms it."""
     local = user.email.partition("@")[0]
     if user.unix_account or user.kind != User.Kind.PERSON or user.address_proved_at is None:
         return None
@@ -49,7 +50,7 @@ def suggestion_for(user: User) -> str | None:
 
 @transaction.atomic
 def set_unix_account(*, actor: User | None, user: User, name: str, source: AccountSource | None = None) -> None:
-    """Empty: the person has none any more. Raises BadAccount. Jobs that were started keep theirs."""
+    """Empty: the person has none any more. Raises BadAccount. Started jobs keep theirs."""
     if source is None:
         source = AccountSource.SAME_NAME if name and name == suggestion_for(user) else AccountSource.ADMINISTRATOR
     before = User.objects.select_for_update().get(pk=user.pk).unix_account
@@ -68,7 +69,7 @@ def set_unix_account(*, actor: User | None, user: User, name: str, source: Accou
 
 
 def follow_claim(*, user: User, name: str) -> None:
-    """What the identity provider says at a sign-in. What an administrator has set stays."""
+    """The identity provider's value at a sign-in. One set by an administrator stays."""
     if user.unix_account and user.unix_account_by != AccountSource.IDENTITY_PROVIDER:
         return
     try:

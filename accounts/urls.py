@@ -1,4 +1,4 @@
-"""The two addresses of signing in by OpenID Connect, under the names that django-allauth knows them by."""
+"""The two addresses of sign-in by OpenID Connect, under the names used by django-allauth."""
 
 from allauth.socialaccount.providers.openid_connect.views import callback
 from django.urls import path

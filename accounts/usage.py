@@ -1,4 +1,4 @@
-"""What was used by whom: the ledger rolled up by job and day, and reports over it with what is held now."""
+"""Usage: the ledger rolled up by job and day, and reports over it including present occupancy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from accounts.models import LedgerEntry, Resource, UsageDay
 from accounts.pricing import WEIGHTS, by_day
 
 GroupBy = Literal["project", "user", "job", "day", "month", "type"]
-#: What rows are grouped by, as the table has it; and how that is written. Grouping texts would take twice as long.
+#: Keys by which rows are grouped, and their display form. Grouping texts would take twice as long.
 _KEYS: dict[GroupBy, tuple[str, str]] = {
     "project": ("project_id", "name::text"),
     "user": ("coalesce(user_id, 0)", "coalesce(nullif(name, 0)::text, '')"),
@@ -28,13 +28,13 @@ _KEYS: dict[GroupBy, tuple[str, str]] = {
     "type": ("accelerator_type", "name"),
 }
 _COLUMNS = "day, project_id, user_id, job_id, accelerator_type, gpu_us_hundredths, product"
-#: How much of it was measured and used; what is held now adds to these as it goes (accounts.utilisation).
+#: Its measured and utilised parts; present occupancy adds to them continuously (accounts.utilisation).
 _USE = "measured_us_hundredths, used_us_hundredths"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """So much of one job on one day: what is held now and in no ledger yet."""
+    """Usage of one job on one day that is occupied now and not in the ledger yet."""
 
     day: date
     project_id: int
@@ -50,7 +50,7 @@ class Row:
     key: str
     jobs: int
     product: Decimal
-    #: Microseconds of hundredths of a GPU by accelerator type: held, of that measured, and of that used.
+    #: Microseconds of hundredths of a GPU by accelerator type: occupied, measured, and utilised.
     gpu_us_hundredths: dict[str, int]
     measured_us_hundredths: dict[str, int]
     used_us_hundredths: dict[str, int]
@@ -67,7 +67,8 @@ def parts_of(entry: LedgerEntry) -> Iterator[Part]:
 
 
 def roll_up(entries: Iterable[LedgerEntry]) -> None:
-    """Add new entries. Rows are of one job each, so that jobs that end at once wait for nobody."""
+    """Add new entries. Each row belongs to one job, so that jobs that end at the same time never wait for each
+    other."""
     sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0])
     for entry in entries:
         for part in parts_of(entry):
@@ -106,7 +107,7 @@ def totals_since(day: date) -> dict[tuple[int, int | None], tuple[int, Decimal]]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Which usage: of these projects, from a day to a day, both included."""
+    """The requested usage: of these projects, from a day to a day, both included."""
 
     group_by: GroupBy
     project_ids: Sequence[int]
@@ -120,7 +121,7 @@ class Question:
 
 
 def report(question: Question, now: Iterable[Part], *, offset: int = 0, limit: int | None = None) -> list[Row]:
-    """Groups with the largest cost first (days and months: newest first), with what is held now added."""
+    """Groups with the largest cost first (days and months: newest first), including present occupancy."""
     source, parameters = _source(question, now)
     key, written = _KEYS[question.group_by]
     if question.group_by == "job":
@@ -144,14 +145,14 @@ def report(question: Question, now: Iterable[Part], *, offset: int = 0, limit: i
 
 
 def job_count(question: Question, now: Iterable[Part]) -> int:
-    """How many jobs all groups together are of, each counted once."""
+    """The number of jobs in all groups together, each counted once."""
     source, parameters = _source(question, now)
     with connection.cursor() as cursor:
         cursor.execute(_JOB_COUNT.format(source=source), parameters)
         return int(cursor.fetchone()[0])
 
 
-#: Until the transaction's end: groups of 100,000 jobs find room, where they would be sorted on disk else.
+#: Until the transaction's end: groups of 100,000 jobs fit in memory, otherwise they would be sorted on disk.
 _MEMORY = "SET LOCAL work_mem = '32MB'"
 #: All rows once, into few groups.
 _GROUPS = """{source}, by_type AS (
@@ -162,7 +163,7 @@ _GROUPS = """{source}, by_type AS (
         SELECT name, sum(money) AS total FROM by_type GROUP BY 1 ORDER BY {order} LIMIT %s OFFSET %s
     ) SELECT {written}, total, accelerator_type, held, measured, used FROM page JOIN by_type USING (name)
     ORDER BY {order}, accelerator_type"""
-#: As many groups as jobs: types only of those of the page, which have an index.
+#: As many groups as jobs: types only for those of the page, which have an index.
 _JOBS = """{source}, page AS (
         SELECT job_id, sum(product) AS total FROM parts GROUP BY 1 ORDER BY total DESC, job_id LIMIT %s OFFSET %s
     ), by_type AS (
@@ -197,7 +198,7 @@ def _source(question: Question, now: Iterable[Part]) -> tuple[str, list[Any]]:
 
 
 def grouped(parts: Iterable[Part]) -> list[Part]:
-    """Fewer parts that say the same: one for each job, day and type."""
+    """Merged parts: one for each job, day and type."""
     sums: dict[tuple[date, int, int | None, UUID, str], list[int]] = defaultdict(lambda: [0, 0])
     for part in parts:
         total = sums[part.day, part.project_id, part.user_id, part.job_id, part.accelerator_type]

@@ -1,6 +1,6 @@
-"""Used against allocated GPU time: what runners say of how busy GPUs are, summed by job and day beside what was held.
+"""Utilised and allocated GPU time: utilisation reported by runners, summed by job and day beside the occupancy.
 
-One row for each job, day and type, the ones that the ledger is rolled up into: however often a runner reports.
+One row for each job, day and type, the same rows as the ledger's roll-up, however often a runner reports.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ADD = """
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A stretch that ended at a time, on that day of the site."""
+    """An interval that ended at a time, on that day of the site."""
 
     at: datetime
     project_id: int
@@ -41,7 +41,7 @@ class Use:
 
 
 def add_uses(uses: Iterable[Use]) -> None:
-    """Of different jobs; in the order in which the roll-up adds to rows."""
+    """For different jobs; in the same order as the roll-up, to avoid deadlocks."""
     zone = timezone.get_default_timezone()
     rows = {}
     for use in uses:
@@ -56,7 +56,7 @@ def add_uses(uses: Iterable[Use]) -> None:
 
 
 def use_of(job_id: UUID) -> tuple[int, int]:
-    """Measured and used microseconds of hundredths of a GPU, of all runs of a job: one query."""
+    """Measured and utilised microseconds of hundredths of a GPU, of all runs of a job: one query."""
     sums = UsageDay.objects.filter(job_id=job_id).aggregate(
         measured=Sum("measured_us_hundredths"), used=Sum("used_us_hundredths")
     )

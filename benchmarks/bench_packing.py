@@ -145,8 +145,8 @@ def one_day(jobs: Sequence[TraceJob], cluster: Cluster, given: Sequence[Given], 
 
 def _one_day_of(jobs: Sequence[TraceJob], on: Cluster, days: str) -> list[TraceJob]:
     """Jobs that a node of the sample can run, by time of day."""
-    yard = NodeCapacity(Snapshot(0.0, on.nodes, ()), ())
-    mine = [job for job in jobs if _is_of(job, days) and len(yard.fitting(Demand.of(_job(job, 0))))]
+    node_capacity = NodeCapacity(Snapshot(0.0, on.nodes, ()), ())
+    mine = [job for job in jobs if _is_of(job, days) and len(node_capacity.fitting(Demand.of(_job(job, 0))))]
     ordered = sorted(mine, key=lambda job: (job.arrival_s % DAY_S, job.number))
     return [replace(job, arrival_s=job.arrival_s % DAY_S, number=n) for n, job in enumerate(ordered, 1)]
 
@@ -221,11 +221,11 @@ class _Watched(Engine):
 
     def _look(self) -> None:
         begun = time.process_time()
-        yard = NodeCapacity(
+        node_capacity = NodeCapacity(
             snapshot := self.sight.snapshot(self.live.values()), [job for job in snapshot.jobs if job.gpu_ids]
         )
-        free = int(yard.gpu.sum())
-        self.wasted.append(fragmentation(yard, self.classes) / free if free else 0.0)
+        free = int(node_capacity.gpu.sum())
+        self.wasted.append(fragmentation(node_capacity, self.classes) / free if free else 0.0)
         self.watching_s += time.process_time() - begun
 
 
@@ -266,18 +266,18 @@ def _fill(given: Given, jobs: Sequence[TraceJob], cluster: Cluster, seed: int) -
     drawn = list(_drawn(jobs, cluster, rng))
     policy: Any = load_policy(*given)
     empty = Snapshot(now=0.0, nodes=cluster.nodes, jobs=tuple(drawn))  # what usually comes is known from the start
-    yard = NodeCapacity(empty, ())
-    memory, used, ms = policy.begin(empty, view(empty), yard), 0, []
+    node_capacity = NodeCapacity(empty, ())
+    memory, used, ms = policy.begin(empty, view(empty), node_capacity), 0, []
     running: list[Job] = []
     for job in drawn:
         demand = Demand.of(job)
         begun = time.perf_counter()
-        rows = yard.fitting(demand)
+        rows = node_capacity.fitting(demand)
         if len(rows):
-            gpus = policy.choose(yard, demand, rows, memory)
-            yard.book(demand, gpus)
+            gpus = policy.choose(node_capacity, demand, rows, memory)
+            node_capacity.book(demand, gpus)
             used += demand.count * demand.milli
-            running.append(_running(job, gpus, yard))
+            running.append(_running(job, gpus, node_capacity))
         ms.append(1e3 * (time.perf_counter() - begun))
     one_more = _job(jobs[int(rng.integers(len(jobs)))], len(drawn) + 1)
     known = {MEMORY: policy.end(memory)}
@@ -316,8 +316,8 @@ def _job(pod: TraceJob, number: int) -> Job:
     )
 
 
-def _running(job: Job, gpus: tuple[int, ...], yard: NodeCapacity) -> Job:
-    gang = Gang(yard.nodes[yard.place[gpus[0]][0]].type, len(gpus))
+def _running(job: Job, gpus: tuple[int, ...], node_capacity: NodeCapacity) -> Job:
+    gang = Gang(node_capacity.nodes[node_capacity.place[gpus[0]][0]].type, len(gpus))
     return replace(job, state=State.RUNNING, gpu_ids=gpus, gang=gang, has_trained=True)
 
 
@@ -339,7 +339,7 @@ def window(jobs: Sequence[TraceJob], cluster: Cluster, seeds: int) -> None:
 
 
 def _crowded(jobs: Sequence[TraceJob], cluster: Cluster, rng: Any) -> Snapshot:
-    yard, running, asked = NodeCapacity(Snapshot(0.0, cluster.nodes, ()), ()), list[Job](), 0
+    node_capacity, running, asked = NodeCapacity(Snapshot(0.0, cluster.nodes, ()), ()), list[Job](), 0
     for number in range(1, 1_000_000):
         if asked >= 0.92 * cluster.gpus * WHOLE:
             break
@@ -347,11 +347,11 @@ def _crowded(jobs: Sequence[TraceJob], cluster: Cluster, rng: Any) -> Snapshot:
         asked += pod.min_gpus * pod.gpu_milli
         job = _job(pod, number)
         demand = Demand.of(job)
-        rows = yard.fitting(demand)
+        rows = node_capacity.fitting(demand)
         if len(rows):
-            gpus = yard.first(int(rows[0]), demand)
-            yard.book(demand, gpus)
-            running.append(_running(job, gpus, yard))
+            gpus = node_capacity.first(int(rows[0]), demand)
+            node_capacity.book(demand, gpus)
+            running.append(_running(job, gpus, node_capacity))
     waiting = [_job(jobs[rng.integers(len(jobs))], number) for number in range(900_000, 900_200)]
     return Snapshot(0.0, cluster.nodes, (*running, *waiting))
 
@@ -384,18 +384,18 @@ def _half_full(jobs: Sequence[TraceJob], cluster: Cluster, rng: Any) -> Snapshot
     nodes = tuple(cluster.nodes[n] for n in sorted(rng.choice(len(cluster.nodes), 4, replace=False).tolist()))
     types = {node.type for node in nodes}
     able = [pod for pod in jobs if not pod.types or types & set(pod.types)]
-    yard, running = NodeCapacity(Snapshot(0.0, nodes, ()), ()), list[Job]()
+    node_capacity, running = NodeCapacity(Snapshot(0.0, nodes, ()), ()), list[Job]()
     half, used = sum(len(node.gpu_ids) for node in nodes) * WHOLE // 2, 0
     for number in range(1, 200):
         job = _job(able[rng.integers(len(able))], number)
         demand = Demand.of(job)
-        fitting = yard.fitting(demand)
+        fitting = node_capacity.fitting(demand)
         if used >= half or not len(fitting):
             continue
-        gpus = yard.first(int(rng.choice(fitting)), demand)
-        yard.book(demand, gpus)
+        gpus = node_capacity.first(int(rng.choice(fitting)), demand)
+        node_capacity.book(demand, gpus)
         used += demand.count * demand.milli
-        running.append(_running(job, gpus, yard))
+        running.append(_running(job, gpus, node_capacity))
     waiting = [_job(able[rng.integers(len(able))], number) for number in range(200, 224)]
     return Snapshot(0.0, nodes, (*running, *waiting))
 

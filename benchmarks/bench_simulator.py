@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scheduling.collector import spare_the_collector  # noqa: E402
+from scheduling.collector import freeze_loaded_objects  # noqa: E402
 from scheduling.domain import Curve, Node  # noqa: E402
 from scheduling.policies import POLICIES  # noqa: E402
 from scheduling.simulator import simulate  # noqa: E402
@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(parts), help="parts, by commas")
     options = parser.parse_args()
     full, only = options.full, options.only.split(",")
-    spare_the_collector()  # as `manage.py simulate` does
+    freeze_loaded_objects()  # as `manage.py simulate` does
     print(f"# Simulator. Load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores: wall times depend on it.")
     if "philly" in only:
         philly(full=full)

@@ -68,7 +68,7 @@ def measure(cluster: SlurmCluster, place: Path, pending: int) -> str:
     looks = []
     for _ in range(REPEAT):
         time.sleep(2.1)
-        executor.look_anew()
+        executor.refresh()
         looks.append(look(executor, known))
     cluster._ask("sdiag", "--reset")
     end_at = time.monotonic() + MINUTE_S

@@ -82,7 +82,7 @@ class PlayedNodes:
     def kill(self, run_id: str, epoch: int) -> None:
         self._ask({"do": "kill", "run": run_id, "epoch": epoch})
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         return False
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:

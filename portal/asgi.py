@@ -34,6 +34,6 @@ application = ProtocolTypeRouter(
     }
 )
 
-# What is loaded by now lasts as long as the process: no request is held up to look through it.
+# objects loaded by now last as long as the process: requests need not wait while they are scanned
 gc.collect()
 gc.freeze()

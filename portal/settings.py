@@ -33,7 +33,7 @@ LOCAL_URL = f"http://{f'[{_local_host}]' if ':' in _local_host else _local_host}
 EVENKEEL_API_URL = env.web_url("EVENKEEL_API_URL", LOCAL_URL)
 EVENKEEL_ADMIN_EMAIL = env.text("EVENKEEL_ADMIN_EMAIL", "admin@evenkeel.local")
 EVENKEEL_VIRTUAL_ACCELERATORS = env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS")
-EVENKEEL_SHARE_STEPS = env.share_steps("EVENKEEL_SHARE_STEPS")  # percent, by type of accelerator
+EVENKEEL_SHARE_STEPS = env.share_steps("EVENKEEL_SHARE_STEPS")  # percent, by accelerator type
 EVENKEEL_EXECUTOR = env.choice("EVENKEEL_EXECUTOR", "local", "ray", "slurm")
 EVENKEEL_DATASETS = read_data_settings(EVENKEEL_EXECUTOR, EVENKEEL_DATA)
 EVENKEEL_ACCOUNTS_REGISTRY = read_accounts_registry()
@@ -48,18 +48,18 @@ EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
     "ray": read_ray_options(EVENKEEL_DATA),
     "slurm": read_slurm_options(EVENKEEL_DATA),
 }
-#: Below it lie `jobs/`, what runs wrote, where that is not the data directory.
+#: Contains `jobs/`, written by runs, if that is not in the data directory.
 EVENKEEL_JOB_FILES = EVENKEEL_EXECUTOR_OPTIONS[EVENKEEL_EXECUTOR].get("shared_dir")
 EVENKEEL_CHECKPOINT_STORE = read_checkpoint_store(EVENKEEL_EXECUTOR)
-#: By name, in the order of the file; empty: one cluster, as the settings above say. See portal.jobs.clusters.
+#: By name, in the order of the file; empty: one cluster with the settings above. See portal.jobs.clusters.
 EVENKEEL_CLUSTERS = read_clusters(EVENKEEL_DATA)
 EVENKEEL_SPEEDUP = env.number("EVENKEEL_SPEEDUP", 1.0, minimum=0.01, maximum=10_000)
 EVENKEEL_REPORT_INTERVAL_S = env.number("EVENKEEL_REPORT_INTERVAL_S", 10.0, minimum=0.1, maximum=600)
 EVENKEEL_REPORTS_PER_S = env.number("EVENKEEL_REPORTS_PER_S", 100.0, minimum=0.1, maximum=100_000)
 EVENKEEL_SAMPLE_INTERVAL_S = env.number("EVENKEEL_SAMPLE_INTERVAL_S", 5.0, minimum=0, maximum=3_600)
-#: So long a launch may wait in its engine (Slurm's queue, say) before the job is placed anew.
+#: How long a launch may wait in its engine (for example Slurm's queue) before the job is placed anew.
 EVENKEEL_ENGINE_WAIT_S = env.number("EVENKEEL_ENGINE_WAIT_S", 600.0, minimum=30, maximum=604_800)
-#: So long a node without jobs may be unclear to its engine before it counts as lost.
+#: How long the state of a node without jobs may be unclear to its engine before it counts as lost.
 EVENKEEL_NODE_UNCLEAR_S = env.number("EVENKEEL_NODE_UNCLEAR_S", 900.0, minimum=0, maximum=86_400)
 EVENKEEL_ROUND_INTERVAL_S = env.number("EVENKEEL_ROUND_INTERVAL_S", 5.0, minimum=0.2, maximum=600)
 EVENKEEL_NODE_CHECKS = env.flag("EVENKEEL_NODE_CHECKS", True)
@@ -81,11 +81,11 @@ EVENKEEL_KEEP_SIMULATION_BYTES = _keep_simulations_mib * 1024**2
 _keep_shadows_mib = env.integer("EVENKEEL_KEEP_SHADOWS_MIB", 64, minimum=1, maximum=1024**2)
 EVENKEEL_KEEP_SHADOW_BYTES = _keep_shadows_mib * 1024**2
 EVENKEEL_EMPTY_DECISION_EVERY_S = env.number("EVENKEEL_EMPTY_DECISION_EVERY_S", 600, minimum=1, maximum=86_400)
-#: Requests a minute; 0: as many as they like.
+#: Requests a minute; 0: unlimited.
 EVENKEEL_RATE_USER_PER_MINUTE = env.integer("EVENKEEL_RATE_USER_PER_MINUTE", 3_000, minimum=0, maximum=10**9)
 EVENKEEL_RATE_ANONYMOUS_PER_MINUTE = env.integer("EVENKEEL_RATE_ANONYMOUS_PER_MINUTE", 300, minimum=0, maximum=10**9)
 EVENKEEL_RATE_RUN_PER_MINUTE = env.integer("EVENKEEL_RATE_RUN_PER_MINUTE", 1_200, minimum=0, maximum=10**9)
-FORWARDED_ALLOW_IPS = env.text("FORWARDED_ALLOW_IPS")  # uvicorn's: proxies whose word on addresses counts
+FORWARDED_ALLOW_IPS = env.text("FORWARDED_ALLOW_IPS")  # uvicorn's: proxies whose forwarded addresses are trusted
 EVENKEEL_DEBUG = env.flag("EVENKEEL_DEBUG")
 EVENKEEL_MATERIAL = read_limits()
 EVENKEEL_SECRET_KEYS = read_secret_keys()
@@ -165,7 +165,7 @@ TEMPLATES = [
     },
 ]
 
-# PostgreSQL and Redis: what the environment names, else the embedded servers of the data directory.
+# PostgreSQL and Redis: from the environment, else the embedded servers of the data directory.
 EXTERNAL_DATABASE_URL = env.text("DATABASE_URL")
 EXTERNAL_OWNER_DATABASE_URL = env.text("EVENKEEL_OWNER_DATABASE_URL")  # portal.supervisor.ownership
 EXTERNAL_REDIS_URL = env.text("REDIS_URL")
@@ -174,7 +174,7 @@ DATABASES = {
     "default": {
         **env.database("DATABASE_URL", EXTERNAL_DATABASE_URL or _layout.database_url),
         "ENGINE": "portal.database",
-        "CONN_MAX_AGE": 0,  # of a thread, and an ASGI request has one of its own
+        "CONN_MAX_AGE": 0,  # of a thread, and an ASGI request has a separate one
         "CONN_HEALTH_CHECKS": True,
     },
 }
@@ -185,7 +185,7 @@ CACHES = {
     "default": {
         "BACKEND": "accounts.cache.RedisCache",
         "LOCATION": REDIS_URL,
-        "VERSION": 2,  # raised when classes move of which objects are kept there
+        "VERSION": 2,  # incremented when cached objects' classes move
         "OPTIONS": {"socket_connect_timeout": 2, "socket_timeout": 5},
     },
 }
@@ -227,7 +227,8 @@ CELERY_IMPORTS = (
 CELERY_TASK_ROUTES = {
     "evenkeel.run_round": {"queue": "rounds"},
     "evenkeel.publish_live": {"queue": "live"},
-    # What waits for processes of a job's account, or reads a lot of its files, has workers of its own: rounds never do.
+    # Tasks that wait for processes of a job's account, or read many of its files, have separate workers, so that
+    # rounds never wait.
     "evenkeel.send_command": {"queue": "commands"},
     "evenkeel.prepare_run": {"queue": "commands"},
     "evenkeel.warm_up": {"queue": "commands"},
@@ -243,7 +244,7 @@ CELERY_TASK_ROUTES = {
 
 
 def _every(task: str, interval_s: float) -> dict[str, Any]:
-    """A tick that nobody took within its interval is dropped: the next one does the same."""
+    """A tick that was not started within its interval is dropped: the next one does the same."""
     return {"task": task, "schedule": interval_s, "options": {"expires": interval_s}}
 
 
@@ -278,9 +279,9 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-# UNIX accounts of people, where jobs run as those; docs/executors.md.
+# Unix accounts of people, where jobs run under them; docs/executors.md.
 EVENKEEL_ACCOUNT_MIN_UID = read_account_min_uid()
-# Signing in by OpenID Connect, where an issuer is named; docs/people.md.
+# Sign-in by OpenID Connect, if an issuer is configured; docs/people.md.
 EVENKEEL_METRICS_TOKEN = env.text("EVENKEEL_METRICS_TOKEN")
 EVENKEEL_OIDC_ISSUER = env.web_url("EVENKEEL_OIDC_ISSUER").rstrip("/")
 EVENKEEL_OIDC_NAME = env.text("EVENKEEL_OIDC_NAME", "single sign-on")
@@ -307,10 +308,10 @@ SOCIALACCOUNT_PROVIDERS = {
     },
 }
 SOCIALACCOUNT_ADAPTER = "accounts.oidc.DirectoryAdapter"
-SOCIALACCOUNT_EMAIL_AUTHENTICATION = True  # by addresses that the provider has verified, no others
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = True  # only by addresses that the provider has verified
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
-SOCIALACCOUNT_LOGIN_ON_GET = True  # a link: the policy for pages lets no form lead elsewhere
+SOCIALACCOUNT_LOGIN_ON_GET = True  # a link: the policy for pages allows no form to other sites
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
 ACCOUNT_ADAPTER = "accounts.oidc.AccountAdapter"
 LOGIN_REDIRECT_URL = "/"
@@ -339,7 +340,7 @@ SILENCED_SYSTEM_CHECKS = [
     "security.W021",
 ]  # other names of the domain are not the portal's to decide on
 SECURE_REFERRER_POLICY = "same-origin"
-# Everything is served by the portal itself. Mantine and Swagger UI write style elements; scripts are files.
+# Everything is served by the portal itself. Mantine and Swagger UI create style elements; scripts are files.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
@@ -419,6 +420,6 @@ LOGGING: dict[str, Any] = {
             name: {"level": "WARNING"}
             for name in ("celery.app.trace", "celery.worker.strategy", "celery.beat", "httpx")
         },
-        "uvicorn": {"level": "INFO", "handlers": [], "propagate": True},  # it brings a handler of its own
+        "uvicorn": {"level": "INFO", "handlers": [], "propagate": True},  # it brings its own handler
     },
 }

@@ -1,11 +1,11 @@
 """Every error the scheduling core raises.
 
 SchedulingError
-├── InvalidTransition      a run was asked to do what its state does not allow
+├── InvalidTransition      a run's state does not allow the event
 ├── InvalidParameters      a policy or cluster setting out of its documented range
 ├── InvalidInput           a trace, cluster file or case that cannot be read (names line and field)
 ├── SolverError            a solver timed out, failed or found the problem infeasible
-└── ExecutorError          an executor could not do what it was told; `permanent` decides retrying
+└── ExecutorError          an executor could not carry out a command; `permanent` decides retrying
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class InvalidInput(SchedulingError):
 
 
 class SolverError(SchedulingError):
-    """The solver gave no optimal answer; `status` is its own word for why."""
+    """The solver gave no optimal answer; `status` is its own word for the cause."""
 
     def __init__(self, status: str) -> None:
         super().__init__(f"the solver stopped with {status}")
@@ -46,8 +46,8 @@ class SolverError(SchedulingError):
 
 
 class ExecutorError(SchedulingError):
-    """An executor call failed. A permanent error is not retried. `by_engine`: the engine itself said so; where that is
-    permanent no later launch of the job fares better, else it passes and is nobody's fault."""
+    """An executor call failed. A permanent error is not retried. `by_engine`: the engine itself refused; if that is
+    permanent, no later launch of the job can succeed, otherwise it is temporary and not counted against the job."""
 
     def __init__(self, message: str, *, permanent: bool, by_engine: bool = False) -> None:
         super().__init__(message)

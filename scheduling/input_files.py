@@ -1,7 +1,7 @@
-"""Files that people feed to simulations and cases: UTF-8 or UTF-16 text, plain or compressed, JSON without surprises.
+"""Reads input files of simulations and cases: UTF-8 or UTF-16 text, plain or compressed, and strict JSON.
 
-gzip, bzip2, xz and Zstandard are told by their first bytes, not by the name. Archives and binary tables are refused by
-name. Every error is an InvalidInput that says the file, the place and what to do.
+gzip, bzip2, xz and Zstandard are recognised by their first bytes, not by the name. Archives and binary tables are
+refused by name. Every error is an InvalidInput that names the file, the place and what to do.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import zstandard
 from scheduling.errors import InvalidInput
 
 LARGEST_JSON_BYTES = 1 << 29
-#: A longer line is no table.
+#: A file with a longer line is not a table.
 LONGEST_LINE = 1 << 20
 _CHUNK_BYTES = 1 << 20
 
 
 class _Zstandard(io.RawIOBase):
-    """Frames one after the other; unlike the library's reader it notices where the last one is cut off."""
+    """Frames one after the other; unlike the library's reader it detects a truncated last frame."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._frame, self._ready = file, zstandard.ZstdDecompressor().decompressobj(), b""
@@ -59,9 +59,9 @@ def _zstd(file: IO[bytes]) -> io.BufferedReader:
     return io.BufferedReader(_Zstandard(file))
 
 
-#: They all have `peek`, as a BufferedReader has.
+#: All have `peek`, like BufferedReader.
 _Opener = Callable[[IO[bytes]], io.BufferedReader]
-#: First bytes, suffix and how it is opened.
+#: First bytes, suffix and open function.
 _COMPRESSED: tuple[tuple[bytes, str, _Opener], ...] = (
     (b"\x1f\x8b", ".gz", cast("_Opener", gzip.open)),
     (b"BZh", ".bz2", cast("_Opener", bz2.open)),
@@ -98,12 +98,12 @@ _REFUSED: tuple[tuple[bytes, str], ...] = (
     (b"\x00\x00\xfe\xff", "UTF-32 text; convert it to UTF-8, as with iconv -f UTF-32 -t UTF-8"),
 )
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-#: What compressed data that is damaged or cut off raises, beside the OSError of gzip and bzip2.
+#: Errors of damaged or truncated compressed data, besides the OSError of gzip and bzip2.
 _DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
 def plain_name(path: Path) -> Path:
-    """The path without the suffix of its compression: jobs.swf for jobs.swf.gz."""
+    """The path without its compression suffix: jobs.swf for jobs.swf.gz."""
     return path.with_suffix("") if path.suffix in {suffix for _, suffix, _ in _COMPRESSED} else path
 
 
@@ -121,7 +121,7 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
                     return
             yield file
     except OSError as error:
-        # Of what is compressed: gzip and bzip2 raise OSError without a number where the data is damaged.
+        # For compressed files: gzip and bzip2 raise OSError without errno if the data is damaged.
         raise InvalidInput(f"{path}: {error.strerror or f'its compressed data is damaged ({error})'}") from None
     except _DAMAGED as error:
         raise InvalidInput(f"{path}: its compressed data is damaged or cut off ({error})") from None
@@ -141,7 +141,7 @@ def _refuse_binary(path: Path, start: bytes) -> None:
 
 
 def opening(path: Path, size: int = 8192) -> str:
-    """The first few thousand characters, for telling formats apart."""
+    """The first few thousand characters, to detect the format."""
     with _opened(path) as file:
         start = _read_up_to(file, size)
     _refuse_binary(path, start)
@@ -151,7 +151,7 @@ def opening(path: Path, size: int = 8192) -> str:
 
 
 def _read_up_to(file: IO[bytes], size: int) -> bytes:
-    """As much as there is, at most `size`: one read of decompressed data may give less."""
+    """At most `size` bytes, fewer only at the end: one read of decompressed data may return less."""
     parts: list[bytes] = []
     while size > 0 and (part := file.read(min(size, _CHUNK_BYTES))):
         parts.append(part)
@@ -160,7 +160,7 @@ def _read_up_to(file: IO[bytes], size: int) -> bytes:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines, without their ends; a line ends at a line feed."""
+    """Numbered lines without line ends; a line ends at a line feed."""
     with _opened(path) as file:
         start = file.peek(512)
         _refuse_binary(path, start)
@@ -216,7 +216,7 @@ def _refuse_lone_returns(path: Path, number: int, text: str) -> None:
 
 
 def check_header(path: Path, line: int, names: Sequence[str]) -> None:
-    """Of two columns with one name all but the last would be lost."""
+    """Duplicate names are refused: all but the last of the columns would be lost."""
     for name in names:
         if name and names.count(name) > 1:
             raise InvalidInput(f"{path}, line {line}: the column {name} stands there twice")
@@ -238,7 +238,7 @@ def read_text(path: Path, most_bytes: int = LARGEST_JSON_BYTES) -> str:
 
 
 def read_json(path: Path, most_bytes: int = LARGEST_JSON_BYTES) -> Any:
-    """A JSON document in which no key is given twice and no number is endless. Raises InvalidInput."""
+    """A JSON document without duplicate keys or infinite numbers. Raises InvalidInput."""
     text = read_text(path, most_bytes)
     try:
         return parse_json(text)
@@ -246,12 +246,12 @@ def read_json(path: Path, most_bytes: int = LARGEST_JSON_BYTES) -> Any:
         raise InvalidInput(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
         raise InvalidInput(f"{path}: it is nested too deeply") from None
-    except ValueError as error:  # a number of too many digits is one too
+    except ValueError as error:  # for example a number of too many digits
         raise InvalidInput(f"{path}: {error}") from None
 
 
 def parse_json(text: str) -> Any:
-    """As `json.loads`; ValueError also where an object has a key twice, and for NaN and Infinity."""
+    """Like `json.loads`; ValueError also for duplicate keys, NaN and Infinity."""
     return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
 
 
@@ -268,7 +268,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def unpack(source: Path, target: Path, most_bytes: int) -> None:
-    """Copies `source` decompressed, at most so many bytes of it; a larger one is refused."""
+    """Copy `source` decompressed, at most this many bytes; a larger one is refused."""
     copied = 0
     with _opened(source) as file, target.open("wb") as copy:
         while part := file.read(_CHUNK_BYTES):

@@ -1,7 +1,7 @@
 """The one transition table of a run: F-scheduling thesis, section 4.4, with the portal's additions.
 
-States and edges are those of the paper; WAITING_FOR_RESOURCE, FAILED and CANCELLED are ours, as are
-a failure edge, a cancel edge and a time limit for every state that is not terminal.
+States and edges are those of the paper; WAITING_FOR_RESOURCE, FAILED and CANCELLED are additions, as are a failure
+edge, a cancel edge and a time limit for every state that is not terminal.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    ACCEPTED = "ACCEPTED"  # an executor took the job in
+    ACCEPTED = "ACCEPTED"  # an executor accepted the job
     ASSIGNED = "ASSIGNED"  # a plan gave it GPUs
-    UNASSIGNED = "UNASSIGNED"  # its assigned GPUs were taken back before it launched (node lost, drained)
+    UNASSIGNED = "UNASSIGNED"  # its assigned GPUs were withdrawn before it launched (node lost, drained)
     GPUS_FREE = "GPUS_FREE"  # every assigned GPU is free: it may launch
     FIRST_STEP_READY = "FIRST_STEP_READY"  # the first step can run
     PROTECTION_ENDED = "PROTECTION_ENDED"
@@ -48,7 +48,7 @@ WAITING = frozenset({State.WAITING_FOR_INITIAL_CONTACT, State.WAITING_FOR_INITIA
 QUEUED = frozenset({State.WAITING_FOR_INITIAL_RESOURCE, State.WAITING_FOR_RESOURCE})
 TERMINAL = frozenset({State.FINISHED, State.FAILED, State.CANCELLED})
 LIVE = frozenset(State) - TERMINAL
-#: Nobody else may get these jobs' GPUs, and they may get no others.
+#: The GPUs of these jobs cannot be reassigned, and the jobs get no others.
 LOCKED = frozenset({State.STANDBY, State.LAUNCHING, State.RUNNING_PROTECTED, State.CHECKPOINTING, State.STOPPING})
 #: A process of the run may exist.
 HOLDING = frozenset({State.LAUNCHING, State.RUNNING_PROTECTED, State.RUNNING, State.CHECKPOINTING, State.STOPPING})
@@ -61,9 +61,9 @@ _EDGES: dict[State, dict[Event, State]] = {
     State.STANDBY: {Event.GPUS_FREE: State.LAUNCHING, Event.UNASSIGNED: State.WAITING_FOR_RESOURCE},
     State.LAUNCHING: {
         Event.FIRST_STEP_READY: State.RUNNING_PROTECTED,
-        # A run that resumes at its last step has nothing left to do.
+        # a run that resumes at its last step has nothing left to do
         Event.STEPS_DONE: State.FINISHED,
-        # Preemption from above (drained or lost node, administrator) may not wait for a launch.
+        # An eviction (drained or lost node, administrator) must not wait for a launch.
         Event.REALLOCATED: State.CHECKPOINTING,
     },
     State.RUNNING_PROTECTED: {
@@ -86,8 +86,8 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = MappingProxyType(
     | {(state, Event.CANCEL): State.CANCELLED for state in LIVE}
 )
 
-#: How long a run may stay in a state before `on_overdue` applies, seconds; None: as long as it takes
-#: (waiting is bounded by the job's deadline, running by its max_duration).
+#: How long a run may stay in a state before `on_overdue` applies, seconds; None: unlimited (pending is bounded by the
+#: job's deadline, running by its max_duration).
 TIME_LIMIT_S: Mapping[State, float | None] = MappingProxyType(
     {
         State.WAITING_FOR_INITIAL_CONTACT: 600.0,
@@ -102,7 +102,7 @@ TIME_LIMIT_S: Mapping[State, float | None] = MappingProxyType(
     }
 )
 
-#: What an overdue run does. Overdue CHECKPOINTING gives up the checkpoint and stops from the last one.
+#: What happens to an overdue run. Overdue in CHECKPOINTING, it gives up the checkpoint and stops from the last one.
 ON_OVERDUE: Mapping[State, Event] = MappingProxyType(
     {
         State.WAITING_FOR_INITIAL_CONTACT: Event.FAIL,
@@ -133,7 +133,7 @@ COARSE_STATES = ("queued", "starting", "running", "rescaling", "succeeded", "fai
 
 
 def advance(state: State, event: Event, history: tuple[str, ...] = ()) -> State:
-    """The state after `event`; raises InvalidTransition where the table has no edge."""
+    """The state after `event`; raises InvalidTransition if the table has no such edge."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:
@@ -141,8 +141,8 @@ def advance(state: State, event: Event, history: tuple[str, ...] = ()) -> State:
 
 
 def coarse_state(state: State, *, rescaling: bool = False) -> str:
-    """The word people read. A run that has trained before and moves to other GPUs is `rescaling`
-    through STANDBY and LAUNCHING too; derived, never stored."""
+    """The state that people see. A run that has trained before and moves to other GPUs is `rescaling` in STANDBY and
+    LAUNCHING too; derived, never stored."""
     if rescaling and state in (State.STANDBY, State.LAUNCHING):
         return "rescaling"
     return _COARSE[state]

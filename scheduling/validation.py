@@ -1,4 +1,4 @@
-"""What is wrong with a file that a pydantic model refuses, in words: the place, what stands there, what is allowed."""
+"""Words what a pydantic model refuses: the place, the value, and what is allowed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from scheduling.errors import InvalidInput
 
 T = TypeVar("T")
 _LONGEST = 60
-#: From here on a name is another one mistyped (difflib's ratio): `nmae` is name, and `bogus` is not gpus.
+#: From this similarity on (difflib's ratio) a name counts as mistyped: `nmae` means name, but `bogus` does not mean
+#: gpus.
 _ALIKE = 0.75
-#: Pydantic's words and ours, in the order in which they are replaced.
+#: Pydantic's words and their replacements, applied in order.
 _WORDS = {
     "Input should be": "must be",
     "greater than or equal to": "at least",
@@ -33,7 +34,7 @@ _WORDS = {
 
 
 def validated(kind: type[T], value: Any, source: str, *at: str) -> T:
-    """Raises InvalidInput that names the source and the first thing that is wrong; `at` is where in it the value is."""
+    """Raises InvalidInput with the source and the first problem; `at` is the place of the value in it."""
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
@@ -41,7 +42,7 @@ def validated(kind: type[T], value: Any, source: str, *at: str) -> T:
 
 
 def problem(error: ValidationError, kind: Any, *at: str) -> str:
-    """As `nodes[1].count: -3 must be at least 1`; a key that nobody knows is told those there are."""
+    """As `nodes[1].count: -3 must be at least 1`; an unknown key gets a suggestion or the list of keys."""
     first = error.errors()[0]
     where = place((*at, *first["loc"]))
     match first["type"]:
@@ -62,12 +63,12 @@ def place(parts: Sequence[int | str]) -> str:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """A finite number; no boolean, and no integer that is more than a float can hold."""
+    """A finite number; no boolean, and no integer outside the range of a float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def shown(value: object) -> str:
-    """The value, cut where it is long."""
+    """The value, truncated if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -79,17 +80,17 @@ def _in_our_words(text: str) -> str:
 
 
 def hint_at(name: str, known: Sequence[str]) -> str:
-    """The one that was meant, where it is written much like `name`; or all there are."""
+    """The most similar allowed name, if `name` looks like a typing error; otherwise all allowed names."""
     near = get_close_matches(name, known, n=1, cutoff=_ALIKE)
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(known) or 'none'}."
 
 
 def known_keys(kind: Any, parts: Sequence[int | str]) -> list[str]:
-    """The keys of the model that is at this place of `kind`; none where it may be of several."""
+    """The keys of the model at this place of `kind`; none if there are several possible models."""
     models = _models(kind)
     for part in parts:
         fields = models[0].model_fields if len(models) == 1 else {}
-        if part in fields:  # and not a place in a list, or a key of a mapping
+        if part in fields:  # and not an index of a list, or a key of a mapping
             models = _models(fields[str(part)].annotation)
     return list(models[0].model_fields) if len(models) == 1 else []
 
@@ -134,7 +135,7 @@ def _day(value: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    """Pydantic takes one for seconds since 1970, also in quotes."""
+    """Pydantic reads a number, also in quotes, as seconds since 1970."""
     return isinstance(value, int | float) or (isinstance(value, str) and _is_written(_NUMBER, value))
 
 
@@ -142,7 +143,7 @@ _CHECKS = {"int": _whole, "float": _number, "decimal": _number, "datetime": _mom
 
 
 def _checked(part: Any) -> Any:
-    """The schema with a check before each number and date, wherever in it that stands."""
+    """The schema with a check before each number and date, at any depth."""
     if isinstance(part, list | tuple):
         return type(part)(_checked(item) for item in part)
     if not isinstance(part, dict) or _is_checked(part):
@@ -162,7 +163,7 @@ def _inside(key: str, value: Any) -> Any:
     return _checked(value) if key in _PARTS else value
 
 
-#: Where core schemas hold others.
+#: Keys under which core schemas nest other schemas.
 _PARTS = frozenset({"schema", "definitions", "choices", "items_schema", "keys_schema", "values_schema", "fields"})
 
 
@@ -175,8 +176,8 @@ def _labelled(old: Any, new: Any) -> Any:
 
 
 class StrictNumbers(BaseModel):
-    """Refuses what pydantic would take for a number: true, and in quotes 010, 1_000 and digits beyond ASCII. Also a
-    number where a date is asked for."""
+    """Refuses values that pydantic would coerce to numbers: true, and in quotes 010, 1_000 and digits beyond ASCII.
+    Also a number where a date is expected."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -1,4 +1,4 @@
-"""Whether limits let a new job in. Race-free: who would be counted together waits for the same rows."""
+"""Whether limits let a new job in. Race-free: submissions that count towards the same limit lock the same rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from portal.core.money import CURRENCY
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What limits count of a new job, or of each of `count` jobs of an array."""
+    """What limits count for a new job, or for each of `count` jobs of an array."""
 
     min_gpus: int
     types: Sequence[str]
@@ -42,14 +42,14 @@ def admit(
     count: int = 1,
     moved_from: Project | None = None,
 ) -> None:
-    """Raises QuotaExceeded with every limit that refuses the job, or all `count` of an array; to be called in the
-    transaction that stores them.
+    """Raises QuotaExceeded with every limit that refuses the job, or all `count` of an array; called in the transaction
+    that stores them.
 
-    Hard limits on what there is at once are locked in the order of their ids until that transaction ends, so that
-    each submission counts those before it; without such a limit nothing is locked.
+    Hard limits on concurrent use are locked in the order of their ids until that transaction ends, so that each
+    submission counts the previous ones; without such a limit nothing is locked.
     """
     already = set(binding(moved_from, user).values_list("pk", flat=True)) if moved_from else set()
-    rows = [row for row in binding(project, user) if row.pk not in already]  # those count a job that moves as it is
+    rows = [row for row in binding(project, user) if row.pk not in already]  # those count a moved job as it is
     at_once = [row.pk for row in rows if row.hard and row.kind in AT_ONCE]
     if at_once:
         locked = Quota.objects.select_for_update(no_key=True).filter(pk__in=at_once).order_by("pk")
@@ -63,8 +63,7 @@ def admit(
 
 
 def foresee(*, user: User, project: Project, asked: Asked) -> tuple[list[str], list[str]]:
-    """What `admit` would refuse the job with now, and what soft limits lack that it would wait for; nothing is
-    locked."""
+    """What `admit` would refuse now, and what soft limits lack that the job would wait for; nothing is locked."""
     rows, now = list(binding(project, user)), timezone.now()
     if not rows:
         return [], []
@@ -84,7 +83,7 @@ def _refusals(rows: list[Quota], asked: Asked) -> list[tuple[str, str]]:
 
 
 def _uses(rows: list[Quota], now: datetime) -> tuple[Uses, set[int]]:
-    """How much of each is used, and which budgets are closed."""
+    """The use of each limit, and which budgets are used up."""
     closed = closed_budgets(now) if any(row.kind not in AT_ONCE for row in rows) else set()
     return Uses.of(rows, now, _jobs_of(rows)), closed
 
@@ -97,7 +96,7 @@ def _refusal(row: Quota, uses: Uses, closed: set[int], asked: Asked) -> str | No
 
 
 def _shortage(row: Quota, uses: Uses, asked: Asked) -> str | None:
-    """Of a soft limit. A budget says in its own words until when."""
+    """Of a soft limit. A budget's own text says until when."""
     needs = least(row, asked.min_gpus, asked.types) if row.kind == Quota.Kind.GPUS else 0
     if needs > row.limit:  # that refuses it
         return None

@@ -1,7 +1,8 @@
-"""Tells people, once in a period, that a budget is nearly or wholly used, and closes hard ones before they are crossed.
+"""Notifies people, once in a period, that a budget is nearly or completely used, and closes hard ones before they are
+exceeded.
 
-A notice is a row (`BudgetNotice`) and, where the budget sits on a project, an event of kind `budget` in that project's
-stream, with its figures: what sends mail or calls webhooks reads either.
+A notice is a row (`BudgetNotice`) and, if the budget belongs to a project, an event of kind `budget` in that project's
+stream, with its figures. Mail and webhooks use either.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import Run
 from scheduling.lifecycle import HOLDING
 
-#: From a written checkpoint until the processes are gone, and from a decision until its command is carried out.
+#: Time from a written checkpoint until the processes are gone, and from a decision until its command is carried out.
 _LEAVE_S = 5.0
-#: What jobs use on their way out is only looked at where so much of a hard budget is used.
+#: The cost of stopping jobs is only computed if this fraction of a hard budget is used.
 _NEAR_PERCENT = 50
 
 
 def give_notices(now: datetime) -> None:
-    """Of all budgets that have reached 80 % or 100 % in their present period."""
+    """For all budgets that have reached 80 % or 100 % in their present period."""
     rows = Quota.objects.select_related("project", "user").exclude(kind__in=quotas.AT_ONCE)
     budgets = list(rows.filter(limit__gt=0))
     Loop(LoopName.BUDGETS).together(budgets, _of_quota, lambda some: _give_all(some, now))
@@ -54,7 +55,7 @@ def _give_all(budgets: Sequence[Quota], now: datetime) -> list[Quota]:
 
 
 def _full_soon(hard: list[Quota], now: datetime) -> Mapping[int, bool]:
-    """Whether a budget is used up by the time that jobs which are told now have written a checkpoint and left."""
+    """Whether a budget is used up by the time jobs that are stopped now have written a checkpoint and left."""
     if not hard:
         return {}
     slowest_s = Run.objects.filter(state__in=[state.value for state in HOLDING]).aggregate(s=Max("checkpoint_s"))["s"]
@@ -76,7 +77,7 @@ def _give(quota: Quota, percent: int, used: Fraction, now: datetime) -> None:
         row.limit, row.at = quota.limit, now
         row.save(update_fields=["limit", "at"])
     if quota.project is None:
-        return  # on a user everywhere: nobody's events are the place for it, they read it with their limits
+        return  # on a user across projects: no project's events fit, they see it with their limits
     limit = quotas.shown(quota, quota.limit, CURRENCY)
     detail = {
         "percent": percent,

@@ -1,4 +1,4 @@
-"""Holds as the ledger takes them: with the CPUs and memory of the job file, once for each node of a launch."""
+"""Occupancy for the ledger: with the CPUs and memory of the job file, once for each node of a launch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from portal.jobs.models import Hold
 
 
 def held(holds: QuerySet[Hold], until: datetime) -> list[Held]:
-    """Each hold as a value, up to its end or, where it is open, up to `until`: one query.
+    """Each occupancy as a value, up to its end or, if it is open, up to `until`: one query.
 
-    A launch's CPUs and memory are carried by its first hold on each node, so that they are billed once.
+    A launch's CPUs and memory belong to its first row on each node, so that they are billed once.
     """
     asked = {name: KeyTextTransform(name, "run__job__spec") for name in ("cpus", "memory")}
     rows = holds.annotate(**asked).order_by("pk")
@@ -59,10 +59,10 @@ def open_holds(holds: QuerySet[Hold] | None = None) -> QuerySet[Hold]:
 
 
 def book_for(holds: Iterable[Held], now: datetime) -> PriceBook:
-    """The prices that the holds need, and those of now."""
+    """The prices that apply to the occupancy, and the present ones."""
     return PriceBook(min((one.from_at for one in holds), default=now))
 
 
 def product_of(book: PriceBook, holds: Iterable[Held], from_at: datetime | None = None) -> Decimal:
-    """What the holds cost, or what they cost from a time on (see accounts.pricing)."""
+    """Cost of the occupancy, in total or from a time on (see accounts.pricing)."""
     return Decimal(sum(book.product(one, from_at) for one in holds))

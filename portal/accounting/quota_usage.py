@@ -27,7 +27,7 @@ from scheduling.lifecycle import LIVE, WAITING
 
 
 def live_jobs(condition: Q | None = None) -> list[LiveJob]:
-    """Every job that has not ended, as quotas count it; those that wait are counted by the database."""
+    """Every job that has not ended, as quotas count it; waiting ones are counted in the database."""
     planned: dict[object, dict[str, int]] = defaultdict(dict)
     rows = Assignment.objects.filter(during__upper_inf=True).values_list(
         "run_id", "accelerator__node__accelerator_type"
@@ -48,9 +48,9 @@ def live_jobs(condition: Q | None = None) -> list[LiveJob]:
 
 
 def spending(periods: Iterable[str], now: datetime, ahead_s: float = 0.0) -> dict[str, Spending]:
-    """period -> what each user used in each project since it began: the roll-up, and what is held now.
+    """period -> what each user used in each project since it began: the roll-up, and the present occupancy.
 
-    `ahead_s`: with what that will have used so much later.
+    `ahead_s`: including its use until that much later.
     """
     wanted = sorted(set(periods))
     if not wanted:
@@ -73,7 +73,7 @@ def spending(periods: Iterable[str], now: datetime, ahead_s: float = 0.0) -> dic
 
 @dataclass(frozen=True)
 class Uses:
-    """What is needed to say how much of any of some limits is used, fetched once."""
+    """Data needed for the use of any of some limits, fetched once."""
 
     now: datetime
     levels: Levels
@@ -98,8 +98,8 @@ class Uses:
 def limits_of(
     jobs: Sequence[Job], cluster: Cluster, now: datetime
 ) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
-    """The limits of a snapshot, and which of them bind each job, outermost level first. What is used on other clusters
-    is taken off them."""
+    """The limits of a snapshot, and which of them apply to each job, outermost level first. Use on other clusters is
+    subtracted."""
     levels, of_level = _limits_of_what_they_ask_for(jobs, cluster)
     rows = list(Quota.objects.select_related("project", "user").order_by("project__ancestry__len", "pk"))
     if not rows:
@@ -130,7 +130,7 @@ def _elsewhere(cluster: Cluster) -> list[LiveJob]:
 def _limits_of_what_they_ask_for(
     jobs: Sequence[Job], cluster: Cluster
 ) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
-    """Those of levels of service and of arrays."""
+    """Limits of QoS and of arrays."""
     limits, bound = limits_of_levels(jobs, cluster)
     for job in jobs:
         if job.array is not None and job.array.max_running is not None:
@@ -143,7 +143,7 @@ def _limits_of_what_they_ask_for(
 def limits_of_levels(
     jobs: Sequence[Job], cluster: Cluster
 ) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
-    """What levels of service may hold, in all and by user, and which of it binds each job."""
+    """Limits of QoS, in total and by user, and which of them apply to each job."""
     limits: dict[str, domain.Limit] = {}
     bound: dict[object, tuple[str, ...]] = {}
     known: dict[tuple[int, int | None], tuple[str, ...]] = {}
@@ -161,7 +161,7 @@ def limits_of_levels(
 
 
 def _of_levels_elsewhere(cluster: Cluster) -> list[tuple[int, int | None, int]]:
-    """(level, user, GPUs) of each job that other clusters run."""
+    """(QoS, user, GPUs) of each job on other clusters."""
     if not Cluster.objects.exclude(pk=cluster.pk).exists():
         return []
     rows = Assignment.objects.filter(during__upper_inf=True, run__job__qos__isnull=False).order_by()
@@ -193,13 +193,13 @@ def _limits_of_level(
 def _less(
     kind: Literal["gpus", "running_jobs"], most: int, accelerator_type: str | None, level: str, used: int
 ) -> domain.Limit:
-    """`used` on other clusters is not to be had here."""
+    """`used` on other clusters is not available here."""
     said = f"{level} (without the {used} on other clusters)" if used else level
     return domain.Limit(kind, max(0, most - used), accelerator_type, said)
 
 
 def _limit(quota: Quota, uses: Uses, closed: Container[int]) -> domain.Limit | None:
-    """A period's limit binds the scheduler once it is reached; before that there is nothing to plan around."""
+    """A period's limit restricts the scheduler only once it is reached; before, it does not affect plans."""
     level = quotas.level_of(quota)
     match quota.kind:
         case Quota.Kind.GPUS:

@@ -1,4 +1,4 @@
-"""What jobs have cost so far: ledger entries, and what they occupy now."""
+"""Costs of jobs so far: ledger entries, and their present occupancy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CostFacts:
 
 
 def cost_facts(jobs: Iterable[Job], now: datetime) -> CostFacts:
-    """Two statements, however many jobs; a job that was only just submitted has cost nothing."""
+    """Two statements, however many jobs; a newly submitted job has cost nothing."""
     ids = [job.pk for job in jobs if job.run is None or job.run.has_a_past]
     held = hold_costs.held(hold_costs.open_holds(Hold.objects.filter(run__job__in=ids)), now) if ids else []
     holds: dict[UUID, list[Held]] = defaultdict(list)
@@ -36,5 +36,5 @@ def cost_facts(jobs: Iterable[Job], now: datetime) -> CostFacts:
 
 
 def so_far_products(job: Job, costs: CostFacts) -> Decimal:
-    """Ledger entries, and what open holds cost until now (see accounts.pricing)."""
+    """Ledger entries, and the cost of open occupancy until now (see accounts.pricing)."""
     return Decimal(costs.spent.get(job.pk, 0)) + hold_costs.product_of(costs.book, costs.holds.get(job.pk, []))

@@ -1,4 +1,4 @@
-"""The OpenAPI document itself, and every address that is none."""
+"""The OpenAPI document itself, and unknown addresses."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ class SchemaView(APIView):
 
 @csrf_exempt
 def unknown(request: HttpRequest) -> HttpResponseBase:
-    """Said here, so that it is said with DEBUG too."""
+    """Answered here, so that it also works with DEBUG."""
     return handler404(request)

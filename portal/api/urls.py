@@ -61,7 +61,7 @@ class NameConverter:
 register_converter(NameConverter, "name")
 
 urlpatterns = [
-    path("runs/<uuid:run>/reports", reports.ReportsView.as_view()),  # first: nothing is asked for as often
+    path("runs/<uuid:run>/reports", reports.ReportsView.as_view()),  # first: it is requested most often
     path("session", sessions.SessionView.as_view()),
     path("jobs", jobs.JobsView.as_view()),
     path("jobs/bulk", bulk.BulkView.as_view()),

@@ -1,4 +1,4 @@
-"""Nodes that administrators take out of use, at once or by a deadline, and back into it."""
+"""Nodes that administrators take out of service, at once or by a deadline, and back."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from portal.core.problems import FieldProblem, Problems
 from portal.jobs import events
 from portal.jobs.models import Node
 
-#: Bound of a mistyped year.
+#: Bound that catches a mistyped year.
 FURTHEST = timedelta(days=366)
 
 
 class DrainedByEngine(ValueError):
-    """Only the engine gives such a node back."""
+    """Only the engine can resume such a node."""
 
     def __init__(self, node: Node) -> None:
         engine, _, reason = node.drain_reason.partition(": ")
@@ -28,7 +28,7 @@ class DrainedByEngine(ValueError):
 
 
 def engine_prefix(executor: str) -> str:
-    """What the reason begins with where a cluster's engine drained a node."""
+    """Prefix of the reason if a cluster's engine drained a node."""
     return f"{executor}: "
 
 
@@ -38,7 +38,7 @@ def is_drained_by_engine(node: Node) -> bool:
 
 
 def check_deadline(deadline_at: datetime | None, now: datetime) -> None:
-    """Raises Problems naming the field."""
+    """Raises Problems for the field."""
     if deadline_at is None:
         return
     if deadline_at <= now:
@@ -51,7 +51,7 @@ def check_deadline(deadline_at: datetime | None, now: datetime) -> None:
 def drain_node(
     *, actor: User | None, node: Node, now: datetime, deadline_at: datetime | None = None, reason: str = ""
 ) -> Node:
-    """Place nothing new there, and have its jobs leave: by the deadline, or when there is room. Raises Problems."""
+    """No job starts there, and its jobs leave: by the deadline, or when there is room. Raises Problems."""
     node = Node.objects.select_for_update().get(pk=node.pk)
     if node.drained and (node.drain_deadline_at, node.drain_reason) == (deadline_at, reason):
         return node
@@ -76,8 +76,8 @@ def drain_node(
 
 @transaction.atomic
 def resume_node(*, actor: User | None, node: Node, now: datetime) -> Node:
-    """Use a drained node again; jobs that have not left it stay. Raises DrainedByEngine where a person asks for what
-    only the engine can do: the next look at the engine would drain it anew."""
+    """Use a drained node again; jobs that have not left it stay. Raises DrainedByEngine if a person resumes a node that
+    the engine has drained: the next observation would drain it again."""
     node = Node.objects.select_for_update().get(pk=node.pk)
     if not node.drained:
         return node
@@ -99,7 +99,7 @@ def resume_node(*, actor: User | None, node: Node, now: datetime) -> Node:
 
 
 def note_due(nodes: Iterable[Node], now: datetime) -> None:
-    """An event for each of these locked nodes whose deadline has come since."""
+    """An event for each of these locked nodes whose deadline has passed since."""
     for node in nodes:
         if node.drain_deadline_at is None or node.drain_deadline_at > now or node.drain_came_due:
             continue

@@ -1,6 +1,6 @@
-"""Whether a cluster's engine answers, and since when it has not: meanwhile nothing is planned.
+"""Whether a cluster's engine answers, and since when it does not; nothing is planned meanwhile.
 
-What runs goes on without the engine's controller; a decision could stop a job that the engine then cannot start again.
+Running jobs continue without the engine's controller; a plan could stop a job that the engine then cannot restart.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scheduling.lifecycle import WAITING
 
 @transaction.atomic
 def note_away(cluster: Cluster, error: str, now: datetime) -> None:
-    """The engine did not answer, as `error` says. Waiting jobs say that it is the reason, held ones that they are."""
+    """The engine did not answer; `error` says how. Waiting jobs get this as their reason; jobs on hold keep theirs."""
     row = Cluster.objects.filter(pk=cluster.pk)
     row.update(last_error=error)
     name = engine_name(cluster)
@@ -35,7 +35,7 @@ def note_away(cluster: Cluster, error: str, now: datetime) -> None:
 
 @transaction.atomic
 def note_back(cluster: Cluster, now: datetime) -> None:
-    """The engine answered."""
+    """The engine answered again."""
     away = Cluster.objects.filter(pk=cluster.pk, engine_away_since__isnull=False)
     if away.update(engine_away_since=None, engine_back_at=now):
         text = f"{engine_name(cluster)} answers again"

@@ -1,4 +1,5 @@
-"""What keeps jobs of Slurm and Ray from becoming the portal: for the start, workers and `manage.py doctor`."""
+"""Keeps jobs of Slurm and Ray from gaining the portal's rights: checks for the start, workers and `manage.py
+doctor`."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _NOT_ROOT = (
 
 
 def refusals(engine: Engine) -> list[str]:
-    """Why no job may run on this engine as it is set up; a sentence each that says what to do."""
+    """Why no job may run on this engine as configured; one sentence each, with advice."""
     if engine.executor not in ENGINES:
         return []
     found = (jobs_account(engine), shared_directory(engine))
@@ -34,7 +35,7 @@ def refusals(engine: Engine) -> list[str]:
 
 
 def runs_jobs_as_root(engine: Engine) -> bool:
-    """Jobs of Slurm and Ray have the portal's account, or one that it may become: as root, any."""
+    """Jobs of Slurm and Ray have the portal's account, or one that it may switch to: as root, any."""
     return engine.executor in ENGINES and os.geteuid() == 0
 
 
@@ -50,7 +51,7 @@ def jobs_account(engine: Engine) -> Finding:
 
 
 def shared_directory(engine: Engine) -> Finding:
-    """Nodes see it, so it is never the data directory, inside it or around it, by whatever path it is named."""
+    """Nodes see it, so it must never be the data directory, inside it or around it, by any path."""
     variable = f"EVENKEEL_{engine.executor.upper()}_SHARED_DIR"
     data, shared = (Path(os.path.realpath(path)) for path in (settings.EVENKEEL_DATA, engine.job_files))
     if how := _how_it_lies(shared, data):
@@ -68,7 +69,7 @@ def shared_directory(engine: Engine) -> Finding:
 
 
 def _how_it_lies(shared: Path, data: Path) -> str:
-    """Also where a bind mount shows one directory under two paths. Empty: apart."""
+    """Also detects a bind mount that shows one directory under two paths. Empty: separate."""
     if shared == data or _is_same(shared, data):
         return "is that directory"
     if shared.is_relative_to(data) or any(_is_same(above, data) for above in shared.parents):
@@ -81,7 +82,7 @@ def _how_it_lies(shared: Path, data: Path) -> str:
 def _is_same(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
-    except OSError:  # one of them is not there yet
+    except OSError:  # one of them does not exist yet
         return False
 
 
@@ -94,7 +95,7 @@ def own_account() -> str:
 
 
 def who_jobs_run_as(engines: Iterable[Engine]) -> Iterator[str]:
-    """For the start: a line for each kind of executor that is used."""
+    """For the start: one line for each kind of executor in use."""
     own = f"as {own_account()}, as the portal does: they can read each other's files"
     engines = list(engines)
     if any(engine.runs_as_person for engine in engines):

@@ -1,4 +1,4 @@
-"""What jobs of a cluster's engine that are not ours hold of its nodes, as the latest look had it."""
+"""Use of a cluster's nodes by the engine's other jobs, as last observed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduling.executors.base import Taken
 
 
 def note_taken(node: Node, taken: Sequence[Taken]) -> None:
-    """No statement where it is as it was."""
+    """No statement if nothing changed."""
     rows = [asdict(one) for one in taken]
     if node.taken != rows:
         Node.objects.filter(pk=node.pk).update(taken=rows)

@@ -21,8 +21,9 @@ from scheduling.executors.base import NodeInfo
 
 
 def record_inventory(*, cluster: Cluster, nodes: Sequence[NodeInfo], now: datetime, check_first: bool = False) -> None:
-    """Nodes and accelerators as the executor has them; a node that it no longer names is lost. `check_first`: those
-    that join or return get no work until they were checked. A node that cannot be recorded stays as it was."""
+    """Store nodes and accelerators as reported by the executor; a node that is no longer reported is lost.
+    `check_first`: nodes that join or return get no work until they were checked. A node that cannot be stored stays as
+    it was."""
     named = {info.name: info for info in nodes if info.accelerators}
     gone = Node.objects.filter(cluster=cluster).exclude(name__in=named).values_list("name", flat=True)
     Loop(LoopName.INVENTORY, cluster.pk).together(
@@ -55,7 +56,7 @@ def _join(cluster: Cluster, info: NodeInfo, now: datetime, check_first: bool) ->
 def _store_node(
     cluster: Cluster, node: Node, info: NodeInfo, gpus: Sequence[Accelerator], now: datetime, check_first: bool
 ) -> None:
-    """No statement where it is as it was: there may be a thousand nodes, at every round. `gpus`: all it ever had."""
+    """No statement if nothing changed: there may be a thousand nodes, in every round. `gpus`: all it ever had."""
     columns = _columns(info)
     if any(getattr(node, name) != value for name, value in columns.items()):
         Node.objects.filter(pk=node.pk).update(**columns)
@@ -77,15 +78,15 @@ def _store_node(
     _set_unclear(node, info.unclear, now)
     _set_lost(node, _is_given_up(node, now) if info.unclear else not info.reachable, now)
     if info.unclear and info.drain_reason is None:
-        return  # neither is it resumed
+        return  # nor is it resumed
     resumed = _follow_engine(node, engine_prefix(cluster.executor), info.drain_reason, now)
     if check_first and (returned or resumed):
         open_check(node, NodeCheck.Cause.RETURNED, now, withhold=True)
 
 
 def _follow_engine(node: Node, prefix: str, reason: str | None, now: datetime) -> bool:
-    """Whether its engine has just given it back. A node that its engine has drained is drained here; what people
-    drained stays so."""
+    """Whether its engine has just resumed it. A node that its engine drains is drained here, too; drains by people
+    stay."""
     ours = node.drained and node.drain_reason.startswith(prefix)
     if reason is not None and (ours or not node.drained):
         drain_node(actor=None, node=node, now=now, reason=(prefix + reason)[:200])
@@ -123,7 +124,7 @@ def _record_nodes(
             seen.append(node.pk)
         _store_node(cluster, node, info, gpus[node.pk], now, check_first)
     Node.objects.filter(pk__in=seen).update(last_seen_at=now)
-    for node in known.values():  # the engine names them no longer
+    for node in known.values():  # the engine no longer reports them
         if cluster.executor == "local":
             _set_lost(node, True, now)
         else:
@@ -133,7 +134,7 @@ def _record_nodes(
 
 
 def _set_unclear(node: Node, word: str, now: datetime) -> None:
-    """`word`: of the engine, where it cannot say whether the node is up."""
+    """`word`: the engine's word for a node whose state it does not know."""
     if node.unclear == word:
         return
     node.unclear, node.unclear_since = word, (node.unclear_since or now) if word else None
@@ -142,8 +143,7 @@ def _set_unclear(node: Node, word: str, now: datetime) -> None:
 
 
 def _is_given_up(node: Node, now: datetime) -> bool:
-    """A node that has been unclear for long counts as lost, as one that was lost does: unless something of ours may run
-    there, which is the engine's to say."""
+    """A node that has been unclear for long counts as lost, unless our jobs may run there, which the engine decides."""
     if node.lost:
         return True
     limit = timedelta(seconds=settings.EVENKEEL_NODE_UNCLEAR_S)

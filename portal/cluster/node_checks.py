@@ -1,7 +1,7 @@
-"""Nodes get no work until their check has passed: when they join or return, and after faults of their own.
+"""Nodes get no work until their check has passed: when they join or return, and after node faults.
 
-A check is a row that is open until its result is in. The worker that claims it begins it
-(portal.execution.checks.node_tasks); it is begun anew when no result comes, as a worker may die with it.
+A check is a row that is open until its result arrives. A worker claims and runs it
+(portal.execution.checks.node_tasks); without a result it is run again, as the worker may have died.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ WORDS = {
     Cause.ASKED: "somebody asked for it",
     Cause.AGAIN: "the last one failed",
 }
-#: Whoever claimed a check has so long to end it and bring the result, beyond its time limit.
+#: Time for a worker to finish a claimed check and store its result, beyond the check's time limit.
 MARGIN = timedelta(seconds=15)
 MAX_ATTEMPTS = 3
-#: At one time: each may take its whole time limit.
+#: At one time: each may use its whole time limit.
 AT_ONCE = 16
 LONGEST_BACKOFF = timedelta(hours=1)
 KEPT = 20
@@ -50,12 +50,12 @@ def _limit() -> timedelta:
     return timedelta(seconds=settings.EVENKEEL_NODE_CHECK_TIMEOUT_S)
 
 
-# Asking for checks ---------------------------------------------------------------------------------
+# Requesting checks ------------------------------------------------------------------------------
 
 
 def open_check(node: Node, cause: Cause, now: datetime, *, withhold: bool, actor: User | None = None) -> NodeCheck:
-    """Within the transaction that has `node` locked. `withhold`: nothing is placed there until it has passed, and what
-    is under way, begun before whatever happened now, does not count."""
+    """In the transaction that has locked `node`. `withhold`: no job is placed there until the check has passed, and
+    checks that began before do not count."""
     found = NodeCheck.objects.filter(node=node, ended_at=None).first()
     if found is not None and not withhold:
         return found
@@ -71,7 +71,7 @@ def open_check(node: Node, cause: Cause, now: datetime, *, withhold: bool, actor
 
 @transaction.atomic
 def check_now(*, actor: User | None, node: Node, now: datetime) -> Node:
-    """Examine a node that may be in use; it stays so unless the check fails."""
+    """Check a node that may be in use; it stays in use unless the check fails."""
     node = Node.objects.select_for_update().get(pk=node.pk)
     open_check(node, Cause.ASKED, now, withhold=False, actor=actor)
     record_audit(actor=actor, action="node.check_asked", target=node.name)
@@ -80,7 +80,7 @@ def check_now(*, actor: User | None, node: Node, now: datetime) -> Node:
 
 @transaction.atomic
 def use_anyway(*, actor: User | None, node: Node, now: datetime) -> Node:
-    """Place jobs on a node whose check has failed, or has not come to an end: until it is lost, or faults again."""
+    """Place jobs on a node whose check has failed, or has not ended: until it is lost, or has faults again."""
     node = Node.objects.select_for_update().get(pk=node.pk)
     if not node.check_state:
         return node
@@ -96,11 +96,11 @@ def use_anyway(*, actor: User | None, node: Node, now: datetime) -> Node:
     return node
 
 
-# What rounds do ------------------------------------------------------------------------------------
+# Steps of rounds ----------------------------------------------------------------------------------
 
 
 def keep_house(*, cluster_id: int, now: datetime) -> None:
-    """Asks for the checks that time or faults bring."""
+    """Request the checks that are due by time or faults."""
     nodes = Node.objects.filter(cluster_id=cluster_id)
     if not settings.EVENKEEL_NODE_CHECKS:
         _let_all_go(nodes, now)
@@ -134,22 +134,21 @@ def _check_faulty(pk: int, count: int, now: datetime) -> None:
 
 
 def _let_all_go(nodes: QuerySet[Node], now: datetime) -> None:
-    """Checks were turned off: what somebody asks for is still done, and keeps no node from work."""
+    """Checks were turned off: requested ones still run, but withhold no node from work."""
     if nodes.exclude(check_state="").exists():
         NodeCheck.objects.filter(node__in=nodes, ended_at=None).exclude(cause=Cause.ASKED).delete()
         nodes.exclude(check_state="").update(check_state="", next_check_at=None, check_failures=0, faults_from=now)
 
 
 def _faulty(nodes: QuerySet[Node], now: datetime) -> dict[int, int]:
-    """Nodes on which so many runs failed by no fault of a program, since they were last found to be well. What a job
-    may have brought about itself counts where runs of several projects have failed that have no project above them in
-    common."""
+    """Nodes on which too many runs failed, not because of a program, since their last passed check. Failures that a job
+    may have caused itself count if runs of several projects failed that have no common ancestor."""
     most, since = settings.EVENKEEL_NODE_CHECK_FAULTS, now - timedelta(seconds=settings.EVENKEEL_NODE_CHECK_FAULTS_S)
     if not most:
         return {}
     failed = Run.objects.filter(state=State.FAILED, ended_at__gt=since, exit__nodes_fault=True)
     said = failed.values_list("pk", "epoch", "ended_at", "job__project_id", "exit__alleged")
-    levels = Levels.load()  # one team can make many projects below its own
+    levels = Levels.load()  # one team can create many subprojects
     ended = {(pk, epoch): (at, levels.chain(project)[0], alleged) for pk, epoch, at, project, alleged in said[:10_000]}
     if len(ended) < most:
         return {}
@@ -165,14 +164,14 @@ def _faulty(nodes: QuerySet[Node], now: datetime) -> dict[int, int]:
 
 
 def _count(faults: list[tuple[Any, bool]]) -> int:
-    """Of the faults of a node those that count, each given as project and whether it is only alleged."""
+    """The node faults that count, each given as project and whether it is only alleged."""
     if len({project for project, _ in faults}) > 1:
         return len(faults)
     return sum(not alleged for _, alleged in faults)
 
 
 def is_due(cluster_id: int, now: datetime) -> bool:
-    """Some check waits to be begun, and few enough are under way."""
+    """Some check is waiting, and few enough are under way."""
     waiting = due(cluster_id, now)[:1]
     return bool(waiting) and under_way(cluster_id, now) < AT_ONCE
 
@@ -182,7 +181,7 @@ def of_check(check: NodeCheck) -> Item:
 
 
 def due(cluster_id: int, now: datetime) -> list[NodeCheck]:
-    """Those that nobody has begun, or whose result should be here; of lost nodes none."""
+    """Checks that were not started, or whose result is overdue; none of lost nodes."""
     failing = Loop(LoopName.NODE_CHECKS, cluster_id).resting_ids()
     late = Q(begun_at=None) | Q(begun_at__lt=now - _limit() - MARGIN)
     found = NodeCheck.objects.filter(late, node__cluster=cluster_id, node__lost=False, ended_at=None)
@@ -194,11 +193,12 @@ def under_way(cluster_id: int, now: datetime) -> int:
     return NodeCheck.objects.filter(node__cluster=cluster_id, ended_at=None, begun_at__gte=since).count()
 
 
-# What whoever carries a check out says -------------------------------------------------------------
+# Results of checks --------------------------------------------------------------------------------
 
 
 def claim(check: NodeCheck, now: datetime) -> NodeCheck | None:
-    """Whose it is now; None where somebody was faster, or where it was begun too often already: then it has failed."""
+    """Claim the check; None if another worker was faster, or if it was started too often already: then it has
+    failed."""
     if check.attempts >= MAX_ATTEMPTS:
         text = f"it was begun {check.attempts} times and never came to an end"
         conclude(check, [Finding("examination", False, text, "see the worker's log")], now)
@@ -212,7 +212,7 @@ def claim(check: NodeCheck, now: datetime) -> NodeCheck | None:
 
 @transaction.atomic
 def conclude(check: NodeCheck, findings: Sequence[Finding], now: datetime) -> bool:
-    """Take the result in; False where the check is nobody's business any more."""
+    """Store the result; False if the check is no longer current."""
     node = Node.objects.select_for_update().select_related("cluster").get(pk=check.node_id)
     passed = bool(findings) and all(finding.ok for finding in findings)
     rows = [_row(finding) for finding in findings[:MAX_FINDINGS]]
@@ -240,7 +240,7 @@ def _passed(node: Node, check: NodeCheck, rows: list[dict[str, Any]], now: datet
 
 
 def _failed(node: Node, check: NodeCheck, rows: list[dict[str, Any]], now: datetime) -> None:
-    """The event is not repeated while the node goes on failing for the same reasons."""
+    """The event is not repeated while the node keeps failing for the same reasons."""
     wrong = [f"{row['subject']}: {row['seen']}" for row in rows if row["result"] == "failed"] or ["it said nothing"]
     repeated = check.cause == Cause.AGAIN and _subjects(rows) == _subjects_before(check)
     failures = node.check_failures + 1

@@ -1,4 +1,4 @@
-"""Partitions: made and changed by administrators, chosen by whoever submits a job."""
+"""Partitions: managed by administrators, chosen by users when they submit a job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PartitionInUse(Exception):
 
 
 def visible_partitions(user: User) -> QuerySet[Partition]:
-    """Those that one of the user's projects may use; of all others nobody is told."""
+    """Partitions that one of the user's projects may use; others are not disclosed."""
     rows = Partition.objects.prefetch_related("projects")
     if user.is_superuser:
         return rows
@@ -49,7 +49,7 @@ def set_partition(
     projects: Sequence[str],
     is_default: bool,
 ) -> tuple[Partition, bool]:
-    """Make a partition, or give one that exists these values: (partition, made). Raises Problems naming the field."""
+    """Create or change a partition: (partition, created). Raises Problems for the field."""
     cluster = Cluster.objects.select_for_update().get(pk=cluster.pk)
     allowed = {row.key: row for row in Project.objects.filter(key__in=projects)}
     problems = [FieldProblem("projects", f"{one!r} is no project", "unknown") for one in projects if one not in allowed]
@@ -72,7 +72,7 @@ def set_partition(
 
 
 def unknown_nodes(cluster: Cluster, values: Mapping[str, Any]) -> list[FieldProblem]:
-    """What is wrong with the `nodes` and `accelerator_types` that name a set of nodes."""
+    """Problems of the `nodes` and `accelerator_types` of a set of nodes."""
     problems = []
     nodes = dict(Node.objects.filter(cluster=cluster).values_list("name", "accelerator_type"))
     for field, known in (("nodes", set(nodes)), ("accelerator_types", set(nodes.values()))):
@@ -86,10 +86,10 @@ def unknown_nodes(cluster: Cluster, values: Mapping[str, Any]) -> list[FieldProb
 
 @transaction.atomic
 def remove_partition(*, actor: User, partition: Partition) -> None:
-    """Raises PartitionInUse while jobs of it have not ended; ended ones keep its name in their job file."""
+    """Raises PartitionInUse while it has unfinished jobs; ended ones keep its name in their job file."""
     Cluster.objects.select_for_update().get(
         pk=partition.cluster_id
-    )  # first, as rounds do: their commit looks at the default partition
+    )  # first, in the same order as rounds: their commit reads the default partition
     partition = Partition.objects.select_for_update().get(pk=partition.pk)
     jobs = Job.objects.filter(in_states(LIVE), partition=partition).count()
     if jobs:
@@ -101,7 +101,7 @@ def remove_partition(*, actor: User, partition: Partition) -> None:
 
 
 def choose_partition(project: Project, cluster: Cluster, name: str | None) -> Partition | None:
-    """Where a job of the project runs; raises Problems where it may not use the partition that it names."""
+    """Where a job of the project runs; raises Problems if it may not use the partition that it names."""
     if name is None:
         return cluster.default_partition if cluster.default_partition_id else None
     partition = Partition.objects.filter(cluster=cluster, name=name).first()
@@ -118,7 +118,7 @@ def gpus_by_type(cluster_id: int, partition: Partition | None) -> dict[str, int]
 
 
 def gpus_in(cluster_id: int, partition: Partition | None, *, lost: bool = False) -> QuerySet[Accelerator]:
-    """What of it is present; without one, what is in no partition. `lost`: on lost nodes, too."""
+    """Its present GPUs; without a partition, those in none. `lost`: including lost nodes."""
     present = Accelerator.objects.filter(present=True, node__cluster=cluster_id).order_by()
     if not lost:
         present = present.filter(node__lost=False)
@@ -134,16 +134,16 @@ def _inside(partition: Partition) -> Q:
 
 
 class Limits(TypedDict):
-    """What one job may have, as its columns."""
+    """Limits of one job, as its columns."""
 
     max_gpus: int | None
     max_duration_s: float | None
 
 
 def limits_of(job_file: JobFile, partition: Partition | None) -> Limits:
-    """What the job file asks for, or the partition's where it leaves that open. Raises Problems where it is more.
+    """From the job file, or the partition's if it leaves them open. Raises Problems if they exceed the partition's.
 
-    The job file stays as it was given: in another partition, or submitted again, it leaves open what it left open.
+    The job file is unchanged: in another partition, or resubmitted, open keys stay open.
     """
     most, longest = job_file.gpus.max, job_file.max_duration
     if job_file.gpus.share_percent < WHOLE_PERCENT:

@@ -25,7 +25,7 @@ class NothingToUndo(Exception):
 
 
 def _check_types(parameters: BaseModel) -> None:
-    """A weight of a type that there is not would weigh nothing, unseen; nodes that are lost may come back."""
+    """The weight of an unknown type would be ignored silently; lost nodes may come back."""
     if not isinstance(parameters, FairShareParameters):
         return
     known = set(Node.objects.values_list("accelerator_type", flat=True))
@@ -44,7 +44,7 @@ def _check_types(parameters: BaseModel) -> None:
 
 
 def checked_policy(name: str, parameters: dict[str, Any]) -> Policy:
-    """As somebody may choose it. Raises KeyError (no such policy) and InvalidParameters."""
+    """Validates a choice. Raises KeyError (no such policy) and InvalidParameters."""
     policy = load_policy(name, parameters)
     _check_types(policy.parameters)
     return policy
@@ -92,7 +92,7 @@ def set_policy(
 
 @transaction.atomic
 def undo_policy(*, actor: User | None, cluster: Cluster) -> PolicyChange:
-    """Back to the choice before the newest one that stands; audited like any other."""
+    """Restore the choice before the newest valid one; audited like any other."""
     standing = list(PolicyChange.objects.select_for_update().filter(cluster=cluster, undone=False)[:2])
     if len(standing) < 2:
         raise NothingToUndo("There is no earlier policy to go back to.")

@@ -1,4 +1,4 @@
-"""Levels of service: made and changed by administrators, chosen by whoever submits a job."""
+"""QoS levels: managed by administrators, chosen by users when they submit a job."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class QosInUse(Exception):
 def set_qos(
     *, actor: User | None, name: str, values: Mapping[str, Any], preempts: Sequence[str], projects: Sequence[str]
 ) -> tuple[Qos, bool]:
-    """Make a level, or give one that exists these values: (level, made). Raises Problems naming the field."""
-    levels = {row.name: row for row in Qos.objects.select_for_update()}  # all: who puts out whom is of them together
+    """Create or change a level: (level, created). Raises Problems for the field."""
+    levels = {row.name: row for row in Qos.objects.select_for_update()}  # all: preemption rules concern them together
     allowed = {row.key: row for row in Project.objects.filter(key__in=projects)}
     problems = [FieldProblem("preempts", f"{one!r} is no level", "unknown") for one in preempts if one not in levels]
     problems += [
@@ -71,7 +71,7 @@ def _way_back(name: str, preempts: Sequence[str]) -> str | None:
 
 @transaction.atomic
 def remove_qos(*, actor: User, qos: Qos) -> None:
-    """Raises QosInUse while jobs of it have not ended; ended ones keep its name in their job file."""
+    """Raises QosInUse while it has unfinished jobs; ended ones keep its name in their job file."""
     qos = Qos.objects.select_for_update().get(pk=qos.pk)
     jobs = Job.objects.filter(in_states(LIVE), qos=qos).count()
     if jobs:
@@ -82,7 +82,7 @@ def remove_qos(*, actor: User, qos: Qos) -> None:
 
 
 def choose_qos(project: Project, name: str | None) -> Qos | None:
-    """The level that a job of the project gets; raises Problems where it may not have the one it names."""
+    """The QoS of a job of the project; raises Problems if the project may not use the one it names."""
     if name is None:
         return Qos.objects.filter(is_default=True).first()
     qos = Qos.objects.filter(name=name).first()

@@ -1,4 +1,4 @@
-"""Rows of clusters follow the settings: made, changed, retired."""
+"""Rows of clusters follow the settings: created, changed, retired."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from scheduling.lifecycle import WAITING
 
 
 class CannotFollow(Exception):
-    """A cluster cannot become what the settings say, in a sentence that says what to do."""
+    """A cluster cannot change to what the settings say; the sentence includes advice."""
 
 
 def follow_settings(default_name: str) -> Iterator[str]:
     """At each start, within a transaction: lines about what was changed. Raises CannotFollow."""
     rows = {row.name: row for row in Cluster.objects.select_for_update()}
     wanted = dict(settings.EVENKEEL_CLUSTERS)
-    if not wanted:  # whatever the first one is called: administrators may name it
+    if not wanted:  # the first one may have any name: administrators may name it
         first = next((row for row in rows.values() if row.retired_at is None), None) or next(iter(rows.values()), None)
         wanted = {first.name if first else default_name: environment_engine()}
     for position, (name, engine) in enumerate(wanted.items()):

@@ -1,4 +1,4 @@
-"""Maintenance windows and reservations: made and taken back by administrators."""
+"""Maintenance windows and reservations: created and revoked by administrators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from portal.jobs import events
 from portal.jobs.models import Cluster, Node, NodeWindow
 from portal.snapshot.windows import open_windows
 
-#: Bounds of what rounds have to look at, and of a mistyped year.
+#: Bounds of the work of rounds, and of a mistyped year.
 MOST_OPEN = 100
 LONGEST = timedelta(days=366)
 FURTHEST = timedelta(days=2 * 366)
@@ -31,7 +31,7 @@ class WindowIsOver(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A window that somebody wants. Without projects and users it is for nobody."""
+    """A requested window. Without projects and users it closes the nodes to all."""
 
     kind: str
     start_at: datetime
@@ -46,7 +46,7 @@ class Wish:
 
 @transaction.atomic
 def add_window(*, actor: User | None, cluster: Cluster, wish: Wish, now: datetime) -> NodeWindow:
-    """Raises Problems naming the fields."""
+    """Raises Problems by field."""
     cluster = Cluster.objects.select_for_update().get(pk=cluster.pk)
     projects = {row.key: row for row in Project.objects.filter(key__in=wish.projects)}
     users = {row.email: row for row in User.objects.filter(email__in=[normalized(one) for one in wish.users])}
@@ -77,7 +77,7 @@ def add_window(*, actor: User | None, cluster: Cluster, wish: Wish, now: datetim
 
 @transaction.atomic
 def remove_window(*, actor: User, window: NodeWindow, now: datetime) -> NodeWindow:
-    """Take one back that is to come, or end one that is in force. Raises WindowIsOver."""
+    """Revoke a future window, or end an active one. Raises WindowIsOver."""
     changed = open_windows(now).filter(pk=window.pk).update(removed_at=now)
     window.refresh_from_db()
     if not changed:
@@ -143,7 +143,7 @@ def _nodes(cluster: Cluster, wish: Wish) -> list[FieldProblem]:
 
 
 def _overlaps(cluster: Cluster, wish: Wish) -> list[FieldProblem]:
-    """Two windows of one kind share no node at any time; maintenance may lie over a reservation, and prevails."""
+    """Two windows of one kind share no node at any time; maintenance may overlap a reservation, and prevails."""
     nodes = Node.objects.filter(cluster=cluster).values_list("name", "accelerator_type")
     mine = NodeWindow(nodes=list(wish.nodes), accelerator_types=list(wish.accelerator_types), all_nodes=wish.all_nodes)
     at_once = open_windows(wish.start_at).filter(cluster=cluster, kind=wish.kind, start_at__lt=wish.end_at)

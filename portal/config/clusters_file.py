@@ -24,7 +24,7 @@ _SECRET = "EVENKEEL_CHECKPOINT_SECRET"  # noqa: S105 - its name  # nosec B105
 
 
 def read_clusters(data: Path) -> dict[str, Engine]:
-    """Engines by the names of their clusters, in the file's order; empty where no file is named."""
+    """Engines by the names of their clusters, in the file's order; empty if no file is configured."""
     path = env.text("EVENKEEL_CLUSTERS")
     if not path:
         return {}
@@ -113,7 +113,7 @@ def _settings(where: str, given: Any) -> Iterator[tuple[str, str]]:
 
 
 def _refuse_shared_places(engines: dict[str, Engine]) -> None:
-    """What an executor finds below its folder and does not know, it ends: it would end the other's."""
+    """An executor ends unknown runs below its folder: it would end the other cluster's."""
     places: dict[Path, str] = {}
     with_gpus = ""
     for name, engine in engines.items():

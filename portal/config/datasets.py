@@ -1,4 +1,4 @@
-"""Where nodes keep data that jobs name by URL, and the stores that all projects may read; docs/data.md lists the
+"""Nodes' caches for data that jobs name by URL, and the stores that all projects may read; docs/data.md lists the
 variables."""
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _STORES = "EVENKEEL_DATA_STORES_FILE"
 
 @dataclass(frozen=True, slots=True)
 class DataSettings:
-    cache_dir: str  # of each node's own, with `%n` for its name; empty: there is none
-    cache_bytes: int  # of each project's part of it
+    cache_dir: str  # on each node, with `%n` for its name; empty: none
+    cache_bytes: int  # limit for each project
     fetch_s: float
-    stores: Mapping[str, Mapping[str, Any]] = field(repr=False)  # beginning of URLs -> options of the driver
+    stores: Mapping[str, Mapping[str, Any]] = field(repr=False)  # prefix of URLs -> options of the driver
 
     def options_for(self, url: str) -> dict[str, Any]:
-        """Of the longest beginning, whole folders only, that the administrator named."""
+        """Of the longest configured prefix, which matches whole folders only."""
         begins = [start for start in self.stores if url == start or url.startswith(f"{start}/")]
         return dict(self.stores[max(begins, key=len)]) if begins else {}
 

@@ -1,5 +1,4 @@
-"""Which executor runs the jobs of a cluster, and what it is told, from the environment; docs/executors.md lists the
-variables."""
+"""The executor of a cluster and its options, from the environment; docs/executors.md lists the variables."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from portal.config.stores import StoreSettings, module_for_nodes, read_checkpoin
 from scheduling.executors.base import NO_SOFTWARE, Software
 
 EXECUTORS = ("local", "ray", "slurm")
-#: Those that run images of registries, too; the others run what lies on the nodes.
+#: Tools that also run images of registries; the others run images stored on the nodes.
 FETCHING_TOOLS = frozenset({"apptainer", "singularity"})
 CONTAINER_TOOLS = ("apptainer", "singularity", "ch-run", "bwrap")
 
@@ -25,7 +24,7 @@ class Engine:
 
     executor: str
     options: dict[str, Any]
-    #: Below it lie `jobs/`, what runs wrote, and `environments/`.
+    #: Contains `jobs/`, written by runs, and `environments/`.
     job_files: Path
     checkpoint_store: StoreSettings | None
     datasets: DataSettings
@@ -33,7 +32,7 @@ class Engine:
 
     @property
     def runs_as_person(self) -> bool:
-        """Each job has the UNIX account of the person who submitted it."""
+        """Each job runs under the Unix account of the person who submitted it."""
         return self.options.get("run_as") == "person"
 
     @property
@@ -43,8 +42,8 @@ class Engine:
 
 
 def read_engine(executor: str, data: Path, accounts_file: Path) -> Engine:
-    """`data`: where the cluster's files lie unless its settings say otherwise. `accounts_file`: of the whole machine,
-    so that no account is given to projects of two clusters."""
+    """`data`: the folder of the cluster's files unless its settings name another. `accounts_file`: for the whole
+    machine, so that projects of two clusters never share an account."""
     datasets = read_data_settings(executor, data)
     if executor == "local":
         own = {"accounts_file": accounts_file, "data_cache_dir": datasets.cache_dir}
@@ -67,7 +66,8 @@ def read_local_options(data: Path) -> dict[str, Any]:
 
 
 def read_run_network() -> dict[str, Any]:
-    """Whether the runs of a project have a network of their own, and what of the machine's loopback device it has."""
+    """Whether each project has its own network for its runs, and which ports of the machine's loopback device are open
+    to it."""
     return {
         "run_network": env.choice("EVENKEEL_RUN_NETWORK", "auto", "own", "machine"),
         "loopback_ports": env.ports("EVENKEEL_RUN_LOOPBACK_PORTS"),
@@ -75,7 +75,7 @@ def read_run_network() -> dict[str, Any]:
 
 
 def read_accounts_registry() -> Path:
-    """What keeps the accounts of several portals on one machine apart: for all of them the same."""
+    """Separates the accounts of several portals on one machine: the same file for all of them."""
     return env.folder("EVENKEEL_ACCOUNTS_REGISTRY", Path("/var/lib/evenkeel/accounts"))
 
 
@@ -104,7 +104,7 @@ def read_software() -> Software:
 
 
 def _ray_fence_s() -> float | None:
-    """None, where nothing is set: as long as the lease demands."""
+    """None, if unset: as long as the lease requires."""
     if not env.text("EVENKEEL_RAY_FENCE_S"):
         return None
     return env.number("EVENKEEL_RAY_FENCE_S", 0, minimum=0, maximum=3_600)
@@ -134,7 +134,7 @@ def read_slurm_options(data: Path) -> dict[str, Any]:
 
 
 def _read_run_as() -> dict[str, Any]:
-    """Nothing where jobs run as the portal's account."""
+    """None if jobs run under the portal's account."""
     if env.choice("EVENKEEL_SLURM_RUN_AS", "portal", "person") == "portal":
         return {}
     return {

@@ -1,4 +1,4 @@
-"""Typed reads of the environment. A value that cannot be used stops the start with a sentence that names it."""
+"""Typed reads of the environment. An invalid value stops the start with a sentence that names the variable."""
 
 import json
 import re
@@ -29,7 +29,7 @@ _VIRTUAL_ITEM = re.compile(r"^(?:[A-Za-z0-9][A-Za-z0-9.-]*=)?[a-z0-9][a-z0-9_]*:
 
 @dataclass(slots=True)
 class Given:
-    """What was said of one cluster, and which of it was asked for."""
+    """The settings of one cluster, and which of them were read."""
 
     values: Mapping[str, str]
     asked: set[str] = field(default_factory=set)
@@ -40,7 +40,7 @@ _given: ContextVar[Given | None] = ContextVar("given", default=None)
 
 @contextmanager
 def before_environment(values: Mapping[str, str]) -> Iterator[Given]:
-    """Inside, these stand before what the environment says."""
+    """Within the block these override the environment."""
     given = Given(values)
     token = _given.set(given)
     try:
@@ -86,7 +86,7 @@ def integer(name: str, default: int, *, minimum: int, maximum: int) -> int:
 
 
 def choice(name: str, *allowed: str) -> str:
-    """The first of them where nothing is said."""
+    """The first choice if the variable is unset."""
     value = text(name, allowed[0])
     if value not in allowed:
         raise BadSetting(f"{name} must be {' or '.join(allowed)}, not {value!r}")
@@ -125,7 +125,7 @@ def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def web_url(name: str, default: str = "") -> str:
-    """An http or https address; empty where neither it nor a default is given."""
+    """An http or https address; empty if neither it nor a default is given."""
     found = text(name, default)
     try:
         if found:
@@ -136,7 +136,8 @@ def web_url(name: str, default: str = "") -> str:
 
 
 def origins(name: str) -> list[str]:
-    """Such as https://portal.example.org or https://*.example.org: no path, and a port only where it is another."""
+    """Such as https://portal.example.org or https://*.example.org: no path, and a port only if it is not the default
+    one."""
     found = [origin.rstrip("/") for origin in words(name, [])]
     for origin in found:
         try:
@@ -167,8 +168,7 @@ def virtual_accelerators(name: str) -> str:
 
 
 def share_steps(name: str) -> dict[str, int]:
-    """ "5" or "5,h100=10,titan_xp=25": the percent in whose steps GPUs are divided, under "" for types without one of
-    their own."""
+    """ "5" or "5,h100=10,titan_xp=25": the step in percent in which GPUs are divided; the default is under ""."""
     steps = {"": 1}
     for item in words(name, []):
         kind, _, step = item.rpartition("=")
@@ -179,7 +179,7 @@ def share_steps(name: str) -> dict[str, int]:
 
 
 def database(name: str, url: str) -> dict[str, Any]:
-    """A Django database from a libpq URL; a `?host=` that is a directory means its Unix socket."""
+    """A Django database from a libpq URL; a `?host=` with a directory means its Unix socket."""
     scheme = urlsplit(url).scheme
     if scheme not in {"postgres", "postgresql"}:
         raise BadSetting(f"{name} must be a postgresql:// URL, not {scheme or 'empty'}://")
@@ -190,7 +190,7 @@ def database(name: str, url: str) -> dict[str, Any]:
 
 
 def email(name: str, url: str) -> dict[str, Any]:
-    """Django's EMAIL_* settings from a URL; the console's backend where there is none."""
+    """Django's EMAIL_* settings from a URL; the console's backend without one."""
     scheme = urlsplit(url).scheme
     if url and scheme not in {"smtp", "smtps", "smtp+tls", "smtp+ssl", "consolemail", "filemail", "memorymail"}:
         raise BadSetting(f"{name} must be an smtp://, smtp+tls:// or smtp+ssl:// URL, not {scheme or 'empty'}://")
@@ -228,7 +228,7 @@ def redis_url(name: str, url: str) -> str:
 
 
 def broker_url(url: str) -> str:
-    """Celery spells a Redis behind a Unix socket differently from redis-py and Channels."""
+    """Celery's URL for a Redis on a Unix socket differs from that of redis-py and Channels."""
     if not url.startswith("unix://"):
         return url
     address, _, query = url.removeprefix("unix://").partition("?")

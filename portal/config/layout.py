@@ -1,6 +1,6 @@
-"""Where everything lies below the data directory, and the addresses of the embedded servers.
+"""Paths below the data directory, and the addresses of the embedded servers.
 
-The addresses follow from the path alone, so the settings of any process know them whether or not the servers run.
+The addresses depend on the path alone, so the settings of any process have them even if the servers do not run.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from portal.config.setup_errors import SetupError
 
 LAYOUT_VERSION = 1
 MINIMUM_FREE_BYTES = 200 * 1024 * 1024
-SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 108
+SOCKET_PATH_LIMIT = 100  # bytes; the kernel's limit is 108
 DATABASE = OWNER = "evenkeel"
-APPLICATION = "evenkeel_app"  # the role that the portal's processes work as; portal.supervisor.ownership
+APPLICATION = "evenkeel_app"  # the role of the portal's processes; portal.supervisor.ownership
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Layout:
 
     @cached_property
     def servers(self) -> Path:
-        """Home of the servers' files: the data directory, unless their account cannot get there."""
+        """Folder of the servers' files: the data directory, unless their account cannot access it."""
         inside = service_account().reaches(self.data / "postgres")
         return self.data if inside else Path("/var/lib/evenkeel") / self._digest
 
@@ -86,7 +86,7 @@ class Layout:
         return f"unix://:{self.secret('valkey_password')}@{quote(str(self.valkey_socket), safe='/')}"
 
     def secret(self, name: str) -> str:
-        """A random secret, generated once. Where nothing can be written it lasts as long as the process."""
+        """A random secret, generated once. If it cannot be written, it lasts as long as the process."""
         path = self.data / name
         try:
             return path.read_text().strip()
@@ -113,7 +113,7 @@ class Layout:
         return path.read_text().strip()
 
     def prepare(self) -> None:
-        """Make the directories and refuse what cannot work, in one sentence."""
+        """Create the directories and refuse an unusable setup, in one sentence."""
         try:
             for path in (self.data, self.servers):
                 path.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -157,5 +157,5 @@ class Layout:
 def _owner_of(path: Path) -> str:
     try:
         return path.owner()
-    except (KeyError, OSError):  # an account without a name, or a directory that we cannot even look at
+    except (KeyError, OSError):  # an account without a name, or an unreadable directory
         return "another account"

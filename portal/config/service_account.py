@@ -1,7 +1,7 @@
-"""The account the embedded servers run under.
+"""The account of the embedded servers.
 
-PostgreSQL refuses to run as root. Where we are root the servers get a numeric account of their own that needs no
-entry in /etc/passwd; only `initdb` insists on a name, so it alone runs as `nobody` and its result is handed over.
+PostgreSQL refuses to run as root. If we are root, the servers get a separate numeric account, which needs no entry in
+/etc/passwd. Only `initdb` requires a name, so it runs as `nobody` and its result is handed over.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from portal.config.setup_errors import SetupError
 
-# Below 65536, so that containers with a mapped range have it; outside what Debian and systemd hand out.
+# below 65536, so that containers with a mapped range have it; outside the ranges of Debian and systemd
 SERVICE_ID = 60_999
 
 
@@ -26,7 +26,7 @@ class SpawnAs(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Account:
-    """`uid` None: the servers run as whoever we are."""
+    """`uid` None: the servers run under our own account."""
 
     uid: int | None
 
@@ -49,13 +49,13 @@ class Account:
             self.take(path)
 
     def reaches(self, path: Path) -> bool:
-        """Whether every directory on the way lets other accounts pass."""
+        """Whether every directory on the path is accessible to other accounts."""
         if self.uid is None:
             return True
         return all(parent.stat().st_mode & 0o001 for parent in path.absolute().parents if parent.exists())
 
     def program(self, path: Path, copies: Path) -> Path:
-        """The program itself, or a copy of its installation where the account cannot reach it."""
+        """The program itself, or a copy of its installation if the account cannot access it."""
         if self.reaches(path):
             return path
         installation = path.parent.parent
@@ -74,7 +74,7 @@ def service_account() -> Account:
 
 
 def named_account() -> Account:
-    """An unprivileged account with a name, for the one program that asks for it."""
+    """An unprivileged account with a name, for the one program that requires it."""
     if os.geteuid() != 0:
         return Account(None)
     entries = sorted(pwd.getpwall(), key=lambda entry: entry.pw_name != "nobody")

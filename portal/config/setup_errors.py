@@ -1,4 +1,4 @@
-"""Why a command of the portal cannot go on, in words for the person at the terminal."""
+"""Errors that stop a command of the portal, in words for the person at the terminal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class SetupError(Exception):
 
 
 def unreachable(error: str) -> str:
-    """What to do where the database does not answer. With embedded servers the usual reasons are that they are not
-    started, that EVENKEEL_DATA is not what the portal has, and another account than the portal's: of root, say."""
+    """Advice for an unreachable database. With embedded servers the usual causes are that they are not running, that
+    EVENKEEL_DATA differs from the portal's, or another account than the portal's, for example root."""
     if os.environ.get("DATABASE_URL"):
         asked = "start the portal first"
     elif owner := other_owner(Path(settings.EVENKEEL_DATA)):
@@ -27,7 +27,7 @@ def unreachable(error: str) -> str:
 
 
 def other_owner(path: Path) -> str:
-    """The account that a directory belongs to where this process has another; "" otherwise."""
+    """The owner of a directory if this process has another account; "" otherwise."""
     try:
         uid = path.stat().st_uid
     except OSError:

@@ -1,4 +1,4 @@
-"""Where checkpoints go beside the nodes, from the environment; docs/executors.md lists the variables."""
+"""The checkpoint store, from the environment; docs/executors.md lists the variables."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 from portal.config import env
 
 _S3 = frozenset({"s3", "s3a"})
-#: How to install a driver, where we say more than its own message.
+#: How to install a driver, if its own message does not tell.
 _LOCKS = {"s3fs": "requirements-s3.lock"}
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
     url: str
-    options: dict[str, Any]  # of the driver, without what is secret
+    options: dict[str, Any]  # of the driver, without secrets
     credentials: dict[str, Any] = field(repr=False)
     cache_dir: str
     cache_bytes: int
@@ -31,7 +31,7 @@ class StoreSettings:
 
 
 def read_checkpoint_store(executor: str) -> StoreSettings | None:
-    """None where EVENKEEL_CHECKPOINT_URL is empty: checkpoints lie with the job's files, as ever."""
+    """None if EVENKEEL_CHECKPOINT_URL is empty: checkpoints stay with the job's files."""
     url = env.text("EVENKEEL_CHECKPOINT_URL").rstrip("/")
     if not url:
         return None
@@ -56,7 +56,7 @@ def read_checkpoint_store(executor: str) -> StoreSettings | None:
 
 
 def module_for_nodes() -> str:
-    """What must be installed on nodes for the store beside the client; empty where there is no store."""
+    """The module that nodes need for the store besides the client; empty if there is no store."""
     from fsspec.registry import known_implementations as known
 
     protocol = urlsplit(env.text("EVENKEEL_CHECKPOINT_URL")).scheme
@@ -65,7 +65,7 @@ def module_for_nodes() -> str:
 
 
 def _checked(url: str) -> str:
-    """Its protocol. The driver must be installed; whether the store answers is `manage.py doctor`'s to say."""
+    """Its protocol. The driver must be installed; `manage.py doctor` checks whether the store answers."""
     from fsspec import available_protocols
     from fsspec.registry import known_implementations as known
 
@@ -86,7 +86,7 @@ def _checked(url: str) -> str:
     module = str(known.get(protocol, {}).get("class", "")).rpartition(".")[0]
     top = module.partition(".")[0]
     try:
-        if top and top != "fsspec" and find_spec(top) is None:  # found, not imported: that takes a second
+        if top and top != "fsspec" and find_spec(top) is None:  # found without an import, which takes a second
             raise ImportError(f"No module named {top!r}")
         if top == "fsspec":
             import_module(module)
@@ -111,7 +111,7 @@ def _options(protocol: str) -> dict[str, Any]:
 
 
 def _credentials(protocol: str) -> dict[str, Any]:
-    """From a file of the driver's options, or, for S3, two variables."""
+    """From a file with the driver's options, or, for S3, two variables."""
     key, secret = env.text("EVENKEEL_CHECKPOINT_KEY"), env.text("EVENKEEL_CHECKPOINT_SECRET")
     file = env.text("EVENKEEL_CHECKPOINT_CREDENTIALS_FILE")
     if bool(key) != bool(secret):
@@ -127,7 +127,7 @@ def _credentials(protocol: str) -> dict[str, Any]:
 
 
 def read_private_object(name: str, path: Path, form: str) -> dict[str, Any]:
-    """The JSON object in the file that the variable `name` names, which only its owner may read."""
+    """The JSON object in the file named by the variable `name`, which only its owner may read."""
     try:
         mode, content = path.stat().st_mode, json.loads(path.read_bytes())
     except OSError as error:

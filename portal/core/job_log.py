@@ -1,7 +1,6 @@
-"""What a line of the log says beside its message: the job, run, request and task that it is about; as JSON where asked.
+"""Context of log lines: the job, run, request and task; as JSON if configured.
 
-A task binds what it works on with `about`, a request what it turned out to be about with `note`. Without either nothing
-is added, and text lines stay as they are.
+A task binds its context with `about`, a request adds to it with `note`. Without either, text lines are unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from portal.jobs.models import Job, Run
 
 Fields = Mapping[str, str | int]
-#: As accounts.tokens and portal.reporting.run_tokens make them.
+#: In the formats of accounts.tokens and portal.reporting.run_tokens.
 _TOKEN = re.compile(r"\b(ekr_|ek_[0-9a-f]{10}_)[A-Za-z0-9_-]{20,}")
 _bound: ContextVar[Fields] = ContextVar("log_fields", default={})  # noqa: B039 - never changed in place
 
@@ -32,13 +31,13 @@ def of_job(job: Job) -> Fields:
 
 
 def of_run(run: Run) -> Fields:
-    """`run.job` is at hand wherever a run is worked on."""
+    """`run.job` is loaded wherever a run is handled."""
     return {**of_job(run.job), "run_id": str(run.pk), "epoch": run.epoch}
 
 
 @contextmanager
 def about(fields: Fields) -> Iterator[None]:
-    """Lines inside carry these, beside what is bound already."""
+    """Log lines inside carry these, besides the context bound already."""
     token = _bound.set({**_bound.get(), **fields})
     try:
         yield
@@ -47,13 +46,13 @@ def about(fields: Fields) -> Iterator[None]:
 
 
 def note(fields: Fields) -> None:
-    """From here on the lines of this request carry these."""
+    """From now on the log lines of this request carry these."""
     if request := origin.current():
         request.about.update(fields)
 
 
 def bound() -> dict[str, str | int]:
-    """What a line that is written now is about."""
+    """The context of a line that is logged now."""
     found: dict[str, str | int] = {}
     if task := current_task:
         found |= {"task": str(task.name), "task_id": str(task.request.id or "")}
@@ -63,10 +62,10 @@ def bound() -> dict[str, str | int]:
 
 
 class Context(logging.Filter):
-    """Of a handler. What a line names itself (`extra`) comes before what is bound."""
+    """For a handler. Context given with the line (`extra`) overrides the bound one."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        vars(record).pop("request", None)  # Django's: its query may carry secrets of a sign-in
+        vars(record).pop("request", None)  # Django's: its query may contain secrets of a sign-in
         for name, value in bound().items():
             if not hasattr(record, name):
                 setattr(record, name, value)
@@ -74,7 +73,7 @@ class Context(logging.Filter):
 
 
 def masked(text: str) -> str:
-    """Without the secret parts of tokens, of runs and of people; the prefix still says which one it was."""
+    """Without the secret parts of tokens of runs and of people; the prefix still identifies the token."""
     return _TOKEN.sub(r"\1[redacted]", text)
 
 
@@ -89,7 +88,7 @@ class _JsonLines(JsonFormatter):
 
 
 def json_lines() -> logging.Formatter:
-    """One object a line: at, level, logger, message, exception where there is one, and what the line is about."""
+    """One object per line: at, level, logger, message, the exception if there is one, and the context."""
     names = {"levelname": "level", "name": "logger", "exc_info": "exception"}
     return _JsonLines(
         "%(levelname)s %(name)s %(message)s", timestamp="at", rename_fields=names, json_ensure_ascii=False

@@ -13,9 +13,9 @@ _NOTICES, _SHADOW, _GUARD = 7_206, 7_207, 7_208
 _REPLAY = 7_211
 _PLANNING, _ENGINE = 7_212, 7_213
 _COMMANDS, _KILLS, _SPOOL = 7_214, 7_215, 7_216
-#: Workers that one project's processes may keep busy with commands, and as many again with kills.
+#: Workers that one project's processes may occupy with commands, and as many again with kills.
 PROJECT_SLOTS = 2
-#: Processes that one cluster's engine may keep busy with commands, where there are others.
+#: Processes that one cluster's engine may occupy with commands, if there are other clusters.
 ENGINE_SLOTS = 2
 
 
@@ -33,59 +33,60 @@ def _advisory(space: int, key: int) -> Iterator[bool]:
 
 
 def cluster_lock(cluster_id: int) -> AbstractContextManager[bool]:
-    """True inside when no other round of this cluster is in progress."""
+    """True if no other round of this cluster is in progress."""
     return _advisory(_ROUND, cluster_id)
 
 
 def live_lock() -> AbstractContextManager[bool]:
-    """True inside for the one publisher of live streams."""
+    """True for the only publisher of live streams."""
     return _advisory(_LIVE, 0)
 
 
 def forecast_lock() -> AbstractContextManager[bool]:
-    """True inside for the one who works out expected starts."""
+    """True for the only process that computes expected starts."""
     return _advisory(_FORECAST, 0)
 
 
 def preview_lock() -> AbstractContextManager[bool]:
-    """True inside for the one who works out the forecast of a preview: rounds keep the other processes."""
+    """True for the only process that computes the forecast of a preview: the others are left for rounds."""
     return _advisory(_PREVIEW, 0)
 
 
 def replay_lock() -> AbstractContextManager[bool]:
-    """True inside for the one who plans a kept round again."""
+    """True for the only process that replays a stored round."""
     return _advisory(_REPLAY, 0)
 
 
 def notice_lock() -> AbstractContextManager[bool]:
-    """True inside for the one who delivers notices: however many receivers are slow, they hold one process."""
+    """True for the only process that delivers notices: slow receivers occupy one process at most."""
     return _advisory(_NOTICES, 0)
 
 
 def shadow_lock(cluster_id: int) -> AbstractContextManager[bool]:
-    """True inside for the one who plans a cluster's rounds by a policy that only looks on."""
+    """True for the only process that runs a cluster's shadow evaluations."""
     return _advisory(_SHADOW, cluster_id)
 
 
 def guard_lock() -> AbstractContextManager[bool]:
-    """True inside for the one who holds promoted policies against their bounds."""
+    """True for the only process that checks promoted policies against their bounds."""
     return _advisory(_GUARD, 0)
 
 
 def engine_slot(cluster_id: int) -> AbstractContextManager[bool]:
-    """True inside for those few who may wait for the cluster's engine: a dead one holds up no other's commands."""
+    """True for the few processes that may wait for the cluster's engine: a dead one does not delay commands of
+    others."""
     return _slot(_ENGINE, cluster_id, ENGINE_SLOTS)
 
 
 def project_slot(project_id: int, *, kill: bool = False) -> AbstractContextManager[bool]:
-    """True inside for those few who may wait for processes of the project: what it stops holds up no other's commands.
-    Kills have slots of their own, so that none waits for a launch that hangs."""
+    """True for the few processes that may wait for processes of the project: stopped ones do not delay commands of
+    others. Kills have separate slots, so that none waits for a launch that hangs."""
     return _slot(_KILLS if kill else _COMMANDS, project_id, PROJECT_SLOTS)
 
 
 def spool_lock(run_id: str) -> AbstractContextManager[bool]:
-    """True inside for the one who takes in what a run left behind, however long it takes. That another run has the
-    same key is seldom, and costs it a while."""
+    """True for the only process that records what a run left behind, however long it takes. Two runs rarely have the
+    same key, which only costs one of them some time."""
     return _advisory(_SPOOL, int(UUID(run_id).hex[:8], 16) - 2**31)
 
 
@@ -107,10 +108,10 @@ def _waiting(space: int, key: int) -> Iterator[None]:
 
 
 def planning_lock() -> AbstractContextManager[None]:
-    """Inside, no other cluster is planned: limits count what is held on all of them. No engine is asked meanwhile."""
+    """While held, no other cluster is planned: limits count use on all of them. No engine is called meanwhile."""
     return _waiting(_PLANNING, 0)
 
 
 def bundle_lock(sha256: str) -> AbstractContextManager[None]:
-    """Inside, nobody else stores or removes a file of this content; waits for whoever does."""
+    """While held, no other process stores or removes a file of this content; waits for the lock."""
     return _waiting(_BUNDLE, int(sha256[:8], 16) - 2**31)

@@ -1,7 +1,7 @@
-"""Under which addresses people reach this portal, and which addresses lead to its machine.
+"""The addresses of this portal, and which addresses lead to its machine.
 
-A browser sends a host's cookies to every port of it, so a program that listens there receives the session of anyone
-who opens its page.
+A browser sends a host's cookies to every port of it, so a program that listens there receives the session of anyone who
+opens its page.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Origin = tuple[str, str, int]
 
 
 class UnknownAddress(Exception):
-    """The request came to an address of which it is not known that it is the portal's."""
+    """The request came to an address that is not known to be the portal's."""
 
 
 def origin_of(url: str) -> Origin | None:
-    """Scheme, host and port of a URL, or of what a browser sends as `Origin`."""
+    """Scheme, host and port of a URL, or of a browser's `Origin` header."""
     try:
         parts = urlsplit(url)
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
@@ -39,8 +39,9 @@ def origin_of(url: str) -> Origin | None:
 
 
 def is_own_origin(origin: str, *, host: str, secure: bool) -> bool:
-    """Whether a page of this origin is the portal's: it has the scheme and port of the request (with `host` in its
-    Host header) and a name of the portal's, or it is listed in EVENKEEL_TRUSTED_ORIGINS, or it is EVENKEEL_API_URL."""
+    """Whether a page of this origin belongs to the portal: it has the scheme and port of the request (with `host` in
+    its Host header) and one of the portal's names, or it is listed in EVENKEEL_TRUSTED_ORIGINS, or it is
+    EVENKEEL_API_URL."""
     found = origin_of(origin)
     if found is None or origin.count("/") != 2:
         return False
@@ -54,10 +55,10 @@ def is_own_origin(origin: str, *, host: str, secure: bool) -> bool:
 
 
 def own_address(request: HttpRequest) -> str:
-    """Begin of links for others, such as `https://portal.example.org`. The sender of a request chooses its host and
-    port among all that lead here, a job's own port too: others are sent to a port of the portal's only.
+    """Beginning of links for other people, such as `https://portal.example.org`. The sender of a request chooses host
+    and port, which may be a job's own port: links for others only use a port of the portal.
 
-    Raises UnknownAddress where it is not known which that is.
+    Raises UnknownAddress if that port is unknown.
     """
     address = f"{request.scheme}://{request.get_host()}"
     origin, trusted = origin_of(address), list(_trusted())
@@ -73,7 +74,7 @@ def own_address(request: HttpRequest) -> str:
 
 
 def leads_here(url: str) -> bool:
-    """Whether a browser that opens the URL asks this machine, or a host whose cookies are the portal's."""
+    """Whether a browser that opens the URL contacts this machine, or a host that receives the portal's cookies."""
     try:
         host = browser_host(urlsplit(url).hostname or "")
     except ValueError:
@@ -88,7 +89,7 @@ def leads_here(url: str) -> bool:
 
 
 def has_name_of_its_own() -> bool:
-    """Under HTTPS and a name that no job can listen under: its cookies then go to nobody else by plain HTTP."""
+    """HTTPS and a name under which no job can listen: then plain HTTP sends its cookies to nobody else."""
     if not settings.SESSION_COOKIE_SECURE:
         return False
     names = [name for name in settings.EVENKEEL_ALLOWED_HOSTS if name != "*"]
@@ -106,7 +107,7 @@ def _bracketed(host: str) -> str:
 
 
 def _trusted() -> Iterator[str]:
-    """Origins that are listed by name; those with a wildcard say where no portal is."""
+    """Origins that are listed by name; wildcards do not tell where the portal is."""
     return (origin.rstrip("/") for origin in settings.CSRF_TRUSTED_ORIGINS if "*" not in origin)
 
 
@@ -130,13 +131,13 @@ def _own_hosts() -> frozenset[str]:
 
 @functools.cache
 def _interfaces() -> frozenset[str]:
-    """Addresses of this machine, as it had them at the start."""
+    """Addresses of this machine at the start of the process."""
     found = (one.address.partition("%")[0] for each in psutil.net_if_addrs().values() for one in each)
     return frozenset(str(address) for one in found if (address := address_in(one)) is not None)
 
 
 @functools.cache
 def _machine_names() -> frozenset[str]:
-    """By which this machine knows itself; its resolver is asked once."""
+    """Names that this machine has for itself; its resolver is asked once."""
     names = {socket.gethostname(), socket.getfqdn()}
     return frozenset(name.lower() for name in names if name)

@@ -1,4 +1,4 @@
-"""JSON in zstd, as it is kept."""
+"""JSON compressed with zstd."""
 
 from __future__ import annotations
 

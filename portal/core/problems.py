@@ -1,4 +1,4 @@
-"""What is wrong with the fields of a request."""
+"""Problems of the fields of a request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class FieldProblem:
 
 
 class Problems(Exception):
-    """What is wrong with a job file, by field; nothing of it was stored."""
+    """Problems of a job file, by field; nothing of it was stored."""
 
     def __init__(self, problems: list[FieldProblem]) -> None:
         super().__init__("; ".join(f"{p.field}: {p.message}" for p in problems))

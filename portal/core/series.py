@@ -1,4 +1,4 @@
-"""Series of resources: rows of [seconds, part, ...], grouped into equal intervals and compressed."""
+"""Series of resources: rows of [seconds, fraction, ...], grouped into equal intervals and compressed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from scheduling.domain.usage_history import RESOURCES, ResourceHistory
 
 Row = list[float | None]
 
-#: Packed rows of one launch; then two intervals become one.
+#: Packed rows of one launch; beyond it two intervals become one.
 MOST_ROWS = 720
-#: Thousandths: a part needs no more.
+#: Thousandths are precise enough.
 _SCALE = 1_000
 _MOST_BYTES = 1 << 24
 
 
 def pack(rows: Sequence[Row]) -> bytes:
-    """By columns, as differences of whole numbers (tenths of a second, thousandths): equal ones cost nothing."""
+    """By columns, as differences of integers (tenths of a second, thousandths): repeated values take no space."""
     columns = [_differences(round(10 * (row[0] or 0.0)) for row in rows)]
     columns += [[None if row[n] is None else round(_SCALE * (row[n] or 0.0)) for row in rows] for n in _VALUES]
     return zstandard.compress(json.dumps(columns, separators=(",", ":")).encode(), 9)
@@ -55,7 +55,7 @@ def slot(row: Row, interval_s: float) -> int:
 
 
 def grouped(rows: Iterable[Row], interval_s: float) -> list[Row]:
-    """One row for each interval in which there are some: their mean, at its beginning. `rows` are in order of time."""
+    """One row for each interval with data: the mean, at its beginning. `rows` are in order of time."""
     found = []
     for number, members in groupby(rows, lambda row: slot(row, interval_s)):
         found.append([number * interval_s, *means(list(members))])
@@ -68,7 +68,7 @@ def means(rows: Sequence[Row]) -> list[float | None]:
 
 
 def bounded(rows: list[Row], interval_s: float, most: int) -> tuple[list[Row], float]:
-    """At most so many rows: the interval doubles until they are."""
+    """At most this many rows: the interval is doubled until they fit."""
     while len(rows) > most:
         interval_s *= 2
         rows = grouped(rows, interval_s)
@@ -76,8 +76,8 @@ def bounded(rows: list[Row], interval_s: float, most: int) -> tuple[list[Row], f
 
 
 def even(rows: list[Row], interval_s: float) -> tuple[list[Row], float]:
-    """A row for every interval from the first on: where nothing was said it went on as before. Longer intervals where
-    a silence would make too many rows."""
+    """A row for every interval from the first on: gaps repeat the previous row. Longer intervals if a gap would make
+    too many rows."""
     while (rows[-1][0] or 0.0) - (rows[0][0] or 0.0) > 2 * MOST_ROWS * interval_s:
         interval_s *= 2
         rows = grouped(rows, interval_s)
@@ -91,8 +91,8 @@ def even(rows: list[Row], interval_s: float) -> tuple[list[Row], float]:
 
 
 def history_of(rows: Sequence[Row], interval_s: float, share: float) -> ResourceHistory | None:
-    """For policies, which want numbers everywhere. What is not known is taken as: all cores busy while the GPU is,
-    memory of its share, nothing over PCIe. None where it is not known how busy the GPU was."""
+    """For policies, which need a number everywhere. Unknown values are assumed: all cores busy while the GPU is, memory
+    of its share, no PCIe traffic. None if the GPU's utilisation is unknown."""
     if not rows or any(row[1] is None for row in rows):
         return None
     gpu = tuple(row[1] or 0.0 for row in rows)

@@ -1,6 +1,6 @@
-"""Celery tasks that are sent by name, from modules that stand below the task's own.
+"""Celery tasks that are sent by name, from modules below the task's own.
 
-A test holds each name against Celery's registry.
+A test compares each name with Celery's registry.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ RUN_ROUND = "evenkeel.run_round"
 RUN_SIMULATIONS = "evenkeel.run_simulations"
 SHADOW_ROUND = "evenkeel.shadow_round"
 
-#: What sending raises where the broker or the cache is away.
+#: Errors of sending if the broker or the cache is unreachable.
 UNREACHABLE = (RedisError, OperationalError, OSError)
-#: Connections to a broker that is gone fail at once instead of holding up a request.
+#: Connections to an unreachable broker fail at once instead of blocking a request.
 _SEND: dict[str, Any] = {"retry": False, "ignore_result": True}
 
 
@@ -36,7 +36,7 @@ def send(name: str, *arguments: Any, **options: Any) -> None:
 
 
 def send_once(key: str, again_s: int, name: str, *arguments: Any, expires_s: float, failed: str) -> None:
-    """Send a task unless the same `key` was sent within `again_s`; `failed` says in the log what is then missing."""
+    """Send a task unless the same `key` was sent within `again_s`; `failed` is logged if it cannot be sent."""
     try:
         if cache.add(key, 1, again_s):
             send(name, *arguments, expires=expires_s)

@@ -1,4 +1,4 @@
-"""Times as the database, the API and the scheduler have them."""
+"""Conversions between times of the database, the API and the scheduler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def iso(at: datetime | None) -> str | None:
 
 
 def moment(at: float | None, now: datetime) -> datetime | None:
-    """None where it is so far ahead that it is as good as never: no date can hold every number."""
+    """None if it is too far ahead for a date."""
     if at is None or at - now.timestamp() > LONGEST_S:
         return None
     return datetime.fromtimestamp(at, tz=UTC)
@@ -24,8 +24,8 @@ def from_posix(seconds: float) -> datetime:
 
 
 def engines_time(since: datetime, fact: Fact) -> tuple[datetime, datetime]:
-    """From when to when a launch that was held `since` is to be paid for: for as long as the engine ran it, where it
-    says so, within what we saw. Its clock may differ from ours, so that its moments alone do not do."""
+    """The billed time of a launch with occupancy since `since`: as long as the engine ran it, if it reports that,
+    within the observed time. The engine's clock may differ from ours, so its times alone do not suffice."""
     seen_at = from_posix(fact.at)
     if fact.began_at is None or fact.ended_at is None:
         return since, seen_at

@@ -1,4 +1,4 @@
-"""Nudges to Celery. Losing one costs seconds: the timer runs the same tasks anyway."""
+"""Wake-ups for Celery. Losing one costs seconds: a timer runs the same tasks anyway."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from portal.core import task_queue
 logger = logging.getLogger(__name__)
 
 ROUND_KEY, LIVE_KEY, CALM_KEY = "wake:round", "wake:live", "wake:live:calm"
-#: A flag that nobody clears (its message was lost) stops blocking after this long.
+#: A flag that is never cleared (its message was lost) expires after this time.
 _FLAG_TTL_S = 5
-#: Rounds that take less are nobody's burden; after others three times as long, three seconds at most, is for the rest.
+#: Rounds that are shorter need no rest; after a longer one the rest is three times as long, three seconds at most.
 _SHORT_S, _REST_FACTOR, _LONGEST_REST_S = 0.1, 3.0, 3.0
 _RESTS_UNTIL = "round:rests:{}"
-#: A process that has just asked for something and asks again does so for a moment later, and then for all until that.
+#: A process that has just requested something and does so again waits for a moment, and then requests all at once.
 _BURST_S = 0.2
 
 
 class _Burst:
-    """Of one process: a round moves hundreds of runs, and each would send messages of its own."""
+    """Of one process: a round moves hundreds of runs, and each would send messages."""
 
     _known: ClassVar[dict[str, _Burst]] = {}
 
@@ -38,7 +38,7 @@ class _Burst:
         return cls._known.setdefault(key, cls())
 
     def delay_s(self) -> float | None:
-        """In how many seconds to ask for it; None: what was asked for comes after now."""
+        """Seconds until the request is sent; None: an earlier request covers this one."""
         now = time.monotonic()
         if now < self._covered_until:
             return None
@@ -50,7 +50,7 @@ class _Burst:
 
 
 def schedule_round(countdown_s: float = 0.0, cluster_id: int | None = None) -> None:
-    """Run a round soon, of one cluster or of all. A burst of wakes makes one round."""
+    """Run a round soon, of one cluster or of all. A burst of wake-ups makes one round."""
     if not countdown_s:
         if (later_s := _Burst.of(round_key(cluster_id)).delay_s()) is None:
             return
@@ -64,7 +64,7 @@ def schedule_round(countdown_s: float = 0.0, cluster_id: int | None = None) -> N
 
 
 def publish(countdown_s: float = 0.0) -> None:
-    """Publish what changed to the live streams soon."""
+    """Publish changes to the live streams soon."""
     if not countdown_s:
         if (later_s := _Burst.of(LIVE_KEY).delay_s()) is None:
             return
@@ -77,7 +77,7 @@ def publish(countdown_s: float = 0.0) -> None:
 
 
 def publish_steps(countdown_s: float = 0.0) -> None:
-    """Publish that steps were made, when there is time for it."""
+    """Publish new steps when there is time for it."""
     try:
         if cache.add(CALM_KEY, 1, int(countdown_s) + _FLAG_TTL_S):
             task_queue.send(task_queue.PUBLISH_LIVE, True, **_after(countdown_s))
@@ -86,7 +86,7 @@ def publish_steps(countdown_s: float = 0.0) -> None:
 
 
 def hand_over(job_id: UUID) -> None:
-    """Have a moved job's files follow it soon."""
+    """Hand over a moved job's files soon."""
     try:
         task_queue.send(task_queue.HAND_OVER, str(job_id))
     except task_queue.UNREACHABLE as error:
@@ -102,7 +102,7 @@ def round_key(cluster_id: int | None) -> str:
 
 
 def _first(key: str, countdown_s: float) -> bool:
-    """Nobody asked for the same yet: now, or within the same fifth of a second later."""
+    """The first request of its kind: now, or later within the same fifth of a second."""
     if not countdown_s:
         return bool(cache.add(key, 1, _FLAG_TTL_S))
     slot = int((time.time() + countdown_s) * 5)
@@ -110,8 +110,8 @@ def _first(key: str, countdown_s: float) -> bool:
 
 
 def rest(took_s: float, cluster_id: int) -> None:
-    """After a round that took so many seconds of a processor the cluster's next one waits: with thousands of jobs
-    rounds would otherwise take a whole core for as long as jobs come in, from the requests that bring them."""
+    """After a round that used this much processor time the cluster's next one waits: with thousands of jobs rounds
+    would otherwise occupy a whole core as long as jobs arrive, and slow down the requests that submit them."""
     if took_s < _SHORT_S:
         return
     rest_s = min(_REST_FACTOR * took_s, _LONGEST_REST_S)
@@ -130,7 +130,7 @@ def rest_left_s(cluster_id: int) -> float:
 
 
 def clear(key: str) -> None:
-    """Whatever happens from now on needs another nudge."""
+    """Later changes need another wake-up."""
     try:
         cache.delete(key)
     except RedisError as error:

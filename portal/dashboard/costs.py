@@ -1,4 +1,4 @@
-"""What a job has cost and will cost, and what its moves cost."""
+"""Past and expected costs of a job, and the cost of its moves."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _ENDS = ("expected_end_low_at", "expected_end_high_at")
 
 
 def _rate_per_gpu_hour(job: Job, described: dict[str, Any], ctx: PageContext, now: datetime) -> str | None:
-    """What it pays for a GPU-hour, after discount."""
+    """Its price of a GPU-hour, after discount."""
     if not described["allocation"]:
         return None
     kind = described["allocation"]["type"]
@@ -101,7 +101,7 @@ def _by_resource(holds: list[Held], book: PriceBook) -> dict[str, str]:
 
 
 def _lost(job: Job, book: PriceBook, now: datetime) -> Decimal:
-    """Held while it was saved and stopped, and while it was launched anew; the first launch is no restart."""
+    """Occupied while it was saved and stopped, and while it was launched again; the first launch is not a restart."""
     gangs = gangs_of(job)
     changes = changes_of({gang.run_id for gang in gangs})
     lost = Decimal(0)
@@ -130,7 +130,7 @@ def _held(job: Job, gang: GangSpan, from_at: datetime, to_at: datetime) -> Held:
 
 
 def _until(described: dict[str, Any], end: str | None, per_us: int, now: datetime) -> str | None:
-    """The cost if it ends then on the GPUs that it has."""
+    """The cost if it ends at that time on its present GPUs."""
     if end is None or not described["allocation"]:
         return None
     ahead_us = max(0, (datetime.fromisoformat(end) - now) // _US)

@@ -1,4 +1,4 @@
-"""How much longer jobs took than they would have taken alone, of those that did all their steps."""
+"""How much longer finished jobs took than they would have taken alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accounts.models import Project, User
 from scheduling.lifecycle import State
 
 GroupBy = Literal["all", "project", "user", "month", "day"]
-#: What jobs are grouped by, and how that is written. Grouping texts would take twice as long.
+#: Keys by which jobs are grouped, and their labels. Grouping texts would take twice as long.
 _KEYS: dict[GroupBy, tuple[str, str]] = {
     "all": ("run.state", "''"),
     "project": ("job.project_id", "job.project_id::text"),
@@ -24,7 +24,7 @@ _KEYS: dict[GroupBy, tuple[str, str]] = {
 }
 _ENDED = "run.ended_at AT TIME ZONE %(zone)s"
 _PERIODS = ("month", "day")
-#: Percentiles lie linearly between the jobs; a job of which it is not known how fast it would be alone is counted.
+#: Percentiles are linear between the jobs; a job whose speed alone is unknown is only counted.
 _DISTRIBUTION = """
     SELECT {written}, count(run.slowdown), count(*) - count(run.slowdown),
         percentile_cont(0.5) WITHIN GROUP (ORDER BY run.slowdown),
@@ -38,7 +38,7 @@ _WORST_FIRST = "percentile_cont(0.5) WITHIN GROUP (ORDER BY run.slowdown) DESC N
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Which jobs: of these projects, that ended in that time."""
+    """The selected jobs: of these projects, ended in that time."""
 
     cluster_id: int
     group_by: GroupBy

@@ -1,4 +1,5 @@
-"""Fairness as people read it: who is slowed how much, now and over time, and why. Queries do not grow with jobs."""
+"""Fairness for display: which jobs are slowed down how much, now and over time, and why. The number of queries does not
+grow with jobs."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def fairness_now(user: User, cluster: Cluster, projects: QuerySet[Project], now:
 
 
 def _rows(found: Mapping[Whose, Standing], mine: Mapping[int, Any], *, of_users: bool) -> list[tuple[Whose, Standing]]:
-    """Those with the least relative throughput first, those of whom none is known last."""
+    """Lowest relative throughput first; unknown ones last."""
     rows = [(whose, one) for whose, one in found.items() if whose[0] in mine and (whose[1] is not None) is of_users]
     return sorted(rows, key=lambda row: (min(row[1].relative, default=2.0), -row[1].waiting, row[0]))
 
@@ -80,7 +81,8 @@ def _worst_off(user: User, mine: Sequence[Measured], now: datetime) -> list[dict
 
 
 def _longest_waiting(user: User, cluster: Cluster, mine: Sequence[int], now: datetime) -> list[dict[str, Any]]:
-    """For GPUs: time under a hold or before a dependency is met is no waiting; who lost their GPUs wait anew."""
+    """For GPUs: time on hold or waiting for dependencies does not count; a job that lost its GPUs starts waiting
+    anew."""
     first = Case(
         When(run__first_started_at=None, then=Coalesce("eligible_at", "submitted_at")), default="run__state_since"
     )
@@ -102,7 +104,7 @@ def _job(job: Job, said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fairness_history(asked: Asked, *, offset: int, limit: int, points: int) -> tuple[list[dict[str, Any]], int]:
-    """A page of series, and how many are known of: one more where there are more."""
+    """A page of series, and how many are known: one more if there are more."""
     found = series_of(asked, offset=offset, limit=limit + 1)
     shown = found[:limit]
     courses = points_of(asked, shown, points) if shown else []
@@ -123,7 +125,7 @@ def _series(
 
 
 def _figures(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Rounded, as those of now are."""
+    """Rounded like present ones."""
     lowest = found["lowest"]
     relative = {name: round(found[name], 4) for name in ("lowest", "median", "mean", "highest")} if lowest else None
     slowdown = {"mean": round(found["slowdown"], 4), "highest": round(1 / lowest, 4)} if lowest else None

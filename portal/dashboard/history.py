@@ -13,7 +13,7 @@ MAX_POINTS = 500
 
 
 def cluster_history(cluster: Cluster, minutes: int, now: datetime) -> dict[str, Any]:
-    """Evenly spaced samples, at most 500, the newest one among them."""
+    """Evenly spaced samples, at most 500, including the newest one."""
     rows = list(cluster.samples.filter(at__gt=now - timedelta(minutes=minutes), at__lte=now).order_by("-at"))
     every = -(-len(rows) // MAX_POINTS) or 1
     return {"points": [_point(row) for row in rows[::every][::-1]]}

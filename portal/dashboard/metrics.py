@@ -19,7 +19,7 @@ Point = tuple[float, int, float]
 
 
 def job_metrics(job: Job, names: Sequence[str], points: int, now: datetime) -> dict[str, Any]:
-    """Series by name, each of at most `points` points; `names` empty: the first of those there are."""
+    """Series by name, each of at most `points` points; `names` empty: the first ones."""
     newest = MetricPoint.objects.filter(run__job=job).order_by("-at", "-id")
     rows = list(newest.values_list("at", "step", "values")[:MAX_ROWS])[::-1]
     known = sorted({name for _, _, values in rows for name in values})[:MAX_NAMES]
@@ -38,7 +38,7 @@ def job_metrics(job: Job, names: Sequence[str], points: int, now: datetime) -> d
 
 
 def thin(points: list[Point], limit: int) -> list[Point]:
-    """At most `limit` points: the lowest and the highest of each of equal stretches, and both ends."""
+    """At most `limit` points: the lowest and the highest of each of equal intervals, and both ends."""
     if len(points) <= limit:
         return points
     buckets = (limit - 2) // 2
@@ -53,7 +53,7 @@ def thin(points: list[Point], limit: int) -> list[Point]:
 
 
 def _predicted(job: Job, now: datetime) -> list[tuple[float, float]]:
-    """What its curve promises on the GPUs that it held, as steps."""
+    """What its curve predicts on the GPUs that it held, as steps."""
     known = job_curves(job)
     predicted = []
     for gang in gangs_of(job):

@@ -1,4 +1,4 @@
-"""What projects hold and spend, in a number of queries that does not grow with them."""
+"""Use and costs of projects, in a number of queries that does not grow with them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scheduling.lifecycle import LIVE, WAITING
 
 @dataclass(frozen=True)
 class Holdings:
-    """What projects hold, run and spent this month, each by itself."""
+    """Present GPUs, running jobs and this month's cost of each single project."""
 
     gpus: dict[int, int]
     running: dict[int, int]
@@ -86,7 +86,7 @@ def _runs(ids: list[int], states: list[str]) -> dict[int, int]:
 
 
 def _held_now(ids: list[int], month: datetime, now: datetime) -> tuple[dict[int, int], dict[int, Decimal]]:
-    """GPUs held by project, and what open holds cost since the month began (see accounts.pricing)."""
+    """GPUs held by project, and the cost of open occupancy since the month began (see accounts.pricing)."""
     holds = held(open_holds(Hold.objects.filter(run__job__project__in=ids)), now)
     book = book_for(holds, now)
     hundredths: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What a job used of its GPUs over time, and what is known of its application."""
+"""A job's use of its GPUs over time, and the known profile of its application."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from portal.readmodels.jobs.summary import runs_emulated
 from portal.throughput.profiles import workload_of
 from scheduling.domain.usage_history import RESOURCES
 
-#: The newest ones are shown.
+#: Only the newest ones are shown.
 MAX_LAUNCHES, MAX_PROFILES = 50, 50
 
 
 def job_resources(job: Job, points: int) -> dict[str, Any]:
-    """Over all launches, each series of at most `points` points; between two launches there is a gap."""
+    """Over all launches, each series of at most `points` points; a gap between two launches."""
     rows = ResourceSeries.objects.filter(run__job=job).select_related("run").order_by("-began_at")
     launches = list(rows[:MAX_LAUNCHES])[::-1]
     most = max(2, points // max(1, len(launches)) - 1)

@@ -1,4 +1,4 @@
-"""From events and holds to stretches of time: in which state a run was, and what its GPUs were held for."""
+"""Turns events and occupancy into intervals: the states of a run, and what its GPUs were used for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from portal.jobs.models import Hold, Job, JobEvent
 from scheduling.lifecycle import Event
 
 MAX_HOLDS = 20_000
-#: From this event on a hold is of that kind; before the first one it is launching.
+#: From this event on, occupancy has that kind; before the first one it is launching.
 _KINDS = {
     Event.FIRST_STEP_READY.value: "protected",
     Event.PROTECTION_ENDED.value: "running",
@@ -39,7 +39,7 @@ class GangSpan:
 
 
 def gangs_of(job: Job) -> list[GangSpan]:
-    """What the job held, launch by launch: one query."""
+    """The job's GPUs by launch: one query."""
     holds = Hold.objects.filter(run__job=job).select_related("accelerator__node").order_by("id")
     groups: dict[tuple[UUID, int], list[Hold]] = defaultdict(list)
     for hold in holds[:MAX_HOLDS]:
@@ -62,7 +62,7 @@ def gangs_of(job: Job) -> list[GangSpan]:
 
 
 def changes_of(run_ids: Iterable[UUID]) -> Changes:
-    """(run, epoch) -> when its GPUs began to be held for something else: one query."""
+    """(run, epoch) -> when the use of its GPUs changed: one query."""
     changes: dict[tuple[UUID, int], list[tuple[datetime, str]]] = defaultdict(list)
     rows = JobEvent.objects.filter(run__in=list(run_ids), kind__in=list(_KINDS)).order_by("id")
     for run_id, kind, at, epoch in rows.values_list("run_id", "kind", "at", "detail__epoch"):
@@ -72,7 +72,7 @@ def changes_of(run_ids: Iterable[UUID]) -> Changes:
 
 
 def split(from_at: datetime, to_at: datetime | None, changes: list[tuple[datetime, str]]) -> list[dict[str, Any]]:
-    """One hold as stretches of one kind each: {"from_at", "to_at", "kind"}; they touch and never overlap."""
+    """One occupancy as intervals of one kind each: {"from_at", "to_at", "kind"}; adjacent, and never overlapping."""
     stretches = []
     start, kind = from_at, "launching"
     for at, following in changes:

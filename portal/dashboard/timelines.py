@@ -1,4 +1,4 @@
-"""Who held what when: of one job, and of the cluster."""
+"""Timelines of GPU occupancy: of one job, and of the cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def job_timeline(job: Job) -> dict[str, Any]:
 
 
 def _states(job: Job, events: list[JobEvent]) -> list[dict[str, Any]]:
-    """States in order, over all attempts; the last one ends where the run does."""
+    """States in order, over all attempts; the last one ends with the run."""
     by_run: dict[UUID | None, list[JobEvent]] = defaultdict(list)
     for event in events:
         by_run[event.run_id].append(event)
@@ -63,7 +63,7 @@ def _allocation(gang: GangSpan) -> dict[str, Any]:
 
 
 def _rescale(event: JobEvent, gangs: Iterable[GangSpan] = ()) -> dict[str, Any]:
-    """Of a job that leaves what it has without a plan, as when it is parked, `gangs` say what that was."""
+    """If a job leaves its GPUs without a plan, as when it is suspended, `gangs` tell what it had."""
 
     def count(gang: dict[str, Any] | None) -> int:
         return gang["count"] if gang else 0
@@ -78,7 +78,7 @@ def _rescale(event: JobEvent, gangs: Iterable[GangSpan] = ()) -> dict[str, Any]:
 
 
 def cluster_timeline(cluster: Cluster, project_ids: set[int], from_at: datetime, to_at: datetime) -> dict[str, Any]:
-    """Everything held between two times, newest first; names only of the given projects' jobs."""
+    """All occupancy between two times, newest first; names only for the given projects' jobs."""
     window = DateTimeTZRange(from_at, to_at)
     newest = Hold.objects.filter(run__job__cluster=cluster, during__overlap=window).order_by("-id")
     holds = list(newest.select_related("accelerator__node", "run__job__project")[: MAX_HOLDS + 1])

@@ -1,4 +1,4 @@
-"""Usage as people read it: who used how much, with what is held now."""
+"""Usage for display, including present occupancy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from portal.jobs.models import Hold, Job, Node
 
 
 def usage_rows(question: Question, now: datetime, *, offset: int, limit: int) -> list[dict[str, Any]]:
-    """A page of groups; a project's row is that of its subtree."""
+    """A page of groups; a project's row includes its subtree."""
     parts = _held_now(question, now)
     if question.group_by == "project":
         rows = _subtrees(question, usage.report(question, parts))[offset : offset + limit]
@@ -33,8 +33,8 @@ def usage_rows(question: Question, now: datetime, *, offset: int, limit: int) ->
 
 
 def usage_total(question: Question, now: datetime) -> dict[str, Any]:
-    """One row over all groups, rounded once. Rows of projects overlap, as each is that of a subtree; this counts each
-    job once."""
+    """One row over all groups, rounded once. Rows of projects overlap, as each includes a subtree; this counts each job
+    once."""
     parts = _held_now(question, now)
     rows = usage.report(replace(question, group_by="type"), parts)
     total = replace(_sum("total", rows), jobs=usage.job_count(question, parts))
@@ -90,7 +90,7 @@ def hours_of(us_hundredths: int) -> float:
 
 
 def used_hours(measured_us_hundredths: int, used_us_hundredths: int) -> dict[str, float | None]:
-    """Null: nobody said how busy the GPUs were, which is not that they did nothing."""
+    """Null: no utilisation was reported, which does not mean that the GPUs were idle."""
     used = hours_of(used_us_hundredths) if measured_us_hundredths else None
     return {"measured_gpu_hours": hours_of(measured_us_hundredths), "used_gpu_hours": used}
 

@@ -1,7 +1,8 @@
-"""Connections to PostgreSQL that a process keeps open from one request or task to the next.
+"""Connections to PostgreSQL that stay open from one request or task to the next.
 
 Each ASGI request has a thread of its own, so Django's persistent connections (CONN_MAX_AGE), which belong to threads,
-are of no use; to open one takes a third of the time of a submission. Here they go onto a stack of the process.
+are useless here; opening one takes a third of the time of a submission. This backend keeps them on a stack of the
+process.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from django.db.backends.postgresql import base
 from psycopg2.extensions import TRANSACTION_STATUS_IDLE
 from psycopg2.extensions import connection as Connection
 
-#: Older ones are closed, so that what a server process has gathered does not grow without end.
+#: Older ones are closed, so that the state of their server processes does not grow without limit.
 LONGEST_S = 600.0
 _changing = Lock()
 _idle: deque[Connection] = deque()
-#: When each was opened, and how: another role, host or database gets one of its own.
+#: When each was opened, and its parameters: another role, host or database needs another connection.
 _opened: WeakKeyDictionary[Connection, tuple[float, dict[str, object]]] = WeakKeyDictionary()
 
 
@@ -32,7 +33,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         while _idle:
             try:
                 kept = _idle.pop()
-            except IndexError:  # another thread was quicker
+            except IndexError:  # another thread was faster
                 break
             if _opened[kept][1] == conn_params and not _is_old(kept) and _answers(kept):
                 return kept
@@ -47,18 +48,18 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 
 def close_idle() -> None:
-    """None is kept any longer."""
+    """Closes all idle connections."""
     with suppress(IndexError):
         while True:
             _idle.pop().close()
 
 
-# Two processes must not speak over one connection.
+# two processes must not share a connection
 os.register_at_fork(before=close_idle)
 
 
 def _keeps(connection: Connection) -> bool:
-    """Put away for the next request, unless there are enough."""
+    """Keep the connection for the next request, unless there are enough."""
     if not settings.EVENKEEL_DB_POOL or connection not in _opened:
         return False
     try:

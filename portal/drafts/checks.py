@@ -11,7 +11,7 @@ from portal.storage import checkpoints
 
 
 def check_deadline(deadline: datetime | None, now: datetime, *, again: bool = False) -> None:
-    """Raises Problems for one that has passed. `again`: it may be the old job's, which nobody wrote just now."""
+    """Raises Problems if it has passed. `again`: it may be the old job's deadline, which was not set just now."""
     if deadline is None or deadline > now:
         return
     how = " with the key deadline of the changes (--set deadline=...)" if again else ""
@@ -23,7 +23,7 @@ def check_deadline(deadline: datetime | None, now: datetime, *, again: bool = Fa
 
 
 def check_start(start: Start | None, cluster: Cluster) -> None:
-    """Its checkpoint has to be within reach: on the same cluster, or in a store that both have."""
+    """Its checkpoint must be accessible: on the same cluster, or in a store that both have."""
     if start is None or start.job.cluster_id == cluster.pk:
         return
     store, own = (checkpoints.configured(pk) for pk in (start.job.cluster_id, cluster.pk))

@@ -1,4 +1,4 @@
-"""Dependencies that a draft names."""
+"""Dependencies of a draft."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from portal.snapshot.dependencies import MOST_DEPENDENCIES
 
 
 def find_dependencies(user: User, job_file: JobFile) -> list[tuple[str, Job | None]]:
-    """(kind, job) of each, for an array each of its jobs; raises Problems naming those that the user may not see."""
+    """(kind, job) of each, for an array each of its jobs; raises Problems for jobs that the user may not see."""
     found: list[tuple[str, Job | None]] = []
     problems = []
     for at, wish in enumerate(job_file.dependencies):

@@ -1,4 +1,4 @@
-"""Job drafts: what a submission asks for, checked against what the user may use."""
+"""Job drafts: a submission's requests, checked against what the user may use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from portal.snapshot import engine_limits
 
 @dataclass(frozen=True)
 class ResolvedDraft:
-    """A job file with all that it names, found."""
+    """A job file with everything it refers to."""
 
     user: User
     job_file: JobFile
@@ -38,10 +38,10 @@ class ResolvedDraft:
     model_type: ModelType | None
     start: Start | None
     dependencies: Sequence[tuple[str, Job | None]]
-    placed: Mapping[str, Any]  # columns: cluster and why that one, qos, partition, and what a job of that may have
+    placed: Mapping[str, Any]  # columns: cluster and why it was chosen, qos, partition, and the bounds of a job there
 
     def jobs(self, places: Iterable[tuple[int, int | None]], now: datetime, **columns: Any) -> list[Job]:
-        """The jobs of such (number, index), each with its first run; nothing is stored."""
+        """Jobs with these (number, index), each with its first run; nothing is stored."""
         spec, start = self.job_file, self.start
         resolved = {"resume_from": {"job": start.job.number, "step": start.step}} if start else {}
         document = spec.model_dump(mode="json", exclude_none=True) | {"project": self.project.key} | resolved
@@ -52,7 +52,7 @@ class ResolvedDraft:
                 project=self.project,
                 owner=self.user,
                 name=spec.name or (model_type.name if model_type else "command"),
-                # One more of its kind is what resubmitting it makes.
+                # resubmitting it makes one more of its kind
                 spec=document if index is None else document | {"array": {"indices": str(index)}},
                 model_type=model_type,
                 total_steps=spec.total_steps,
@@ -79,7 +79,7 @@ class ResolvedDraft:
 
 @dataclass(frozen=True)
 class ValidatedDraft:
-    """A job file with what it names of the portal, before the cluster is chosen."""
+    """A job file with the portal objects it refers to, before the cluster is chosen."""
 
     user: User
     job_file: JobFile
@@ -90,7 +90,7 @@ class ValidatedDraft:
     qos: Qos | None
 
     def on(self, cluster: Cluster, choice: str = "") -> ResolvedDraft:
-        """Raises Problems naming the fields that it cannot have there."""
+        """Raises Problems for fields that are not possible there."""
         file = self.job_file
         check_start(self.start, cluster)
         check_software(file, cluster)
@@ -106,7 +106,7 @@ class ValidatedDraft:
 
 
 def validate_draft(user: User, job_file: JobFile, *, again: bool = False) -> ValidatedDraft:
-    """Raises Problems naming the fields. `again`: it was submitted before, and its deadline may have passed since."""
+    """Raises Problems by field. `again`: it was submitted before, and its deadline may have passed since."""
     check_deadline(job_file.deadline, timezone.now(), again=again)
     project, model_type = resolve(user, job_file)
     start = find_start(user, project, job_file)
@@ -116,7 +116,7 @@ def validate_draft(user: User, job_file: JobFile, *, again: bool = False) -> Val
 
 
 def which_projects(user: User) -> str:
-    """What to say to somebody who names no project, or one that they may not submit to."""
+    """The message for a user who names no project, or one that they may not submit to."""
     allowed = ", ".join(writable_projects(user).values_list("key", flat=True)[:20])
     return f"Name a project that you may submit to: {allowed}." if allowed else "You may not submit to any project."
 

@@ -1,4 +1,4 @@
-"""What a job file asks of an engine that its cluster may not be."""
+"""Engine options in a job file, whose cluster may have another engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from portal.jobs.models import Cluster
 
 
 def check_slurm(file: JobFile, cluster: Cluster) -> None:
-    """Raises Problems where it has options of sbatch and its cluster has none."""
+    """Raises Problems for options of sbatch if the cluster has none."""
     if file.slurm is None or engine_of(cluster.pk).executor == "slurm":
         return
     there = [other.name for other in active_clusters() if engine_of(other.pk).executor == "slurm"]

@@ -1,4 +1,4 @@
-"""Parts of GPUs: what a job file asks of each GPU, as columns of its job."""
+"""Fractional GPUs: a job file's request of each GPU, as columns of its job."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Parts(TypedDict):
 
 
 def parts_of(gpus: Gpus, cluster_id: int, partition: Partition | None) -> Parts:
-    """Raises Problems where no type of GPU that it may use has so much memory on all nodes: rounds place by type.
+    """Raises Problems if no allowed GPU type has enough memory on all nodes: rounds place by type.
 
-    A part without a memory of its own takes its share of the smallest GPU that it may be given, so that all who share
-    one fit. Nothing is claimed where memories are not known.
+    A fractional job without `gpu_memory` gets its share of the smallest allowed GPU, so that all jobs that share one
+    fit. Nothing is requested if the memories are unknown.
     """
     share = gpus.share_percent
     if share == WHOLE_PERCENT and gpus.memory is None:
         return {"gpu_share_percent": share, "gpu_memory_mib": 0}
-    there = gpus_in(cluster_id, partition, lost=True).filter(memory_mib__gt=0)  # what is lost may come back
+    there = gpus_in(cluster_id, partition, lost=True).filter(memory_mib__gt=0)  # lost nodes may come back
     if gpus.types:
         there = there.filter(node__accelerator_type__in=gpus.types)
     _check_step(share, gpus, cluster_id, partition)
@@ -42,7 +42,7 @@ def parts_of(gpus: Gpus, cluster_id: int, partition: Partition | None) -> Parts:
 
 
 def _check_step(share: int, gpus: Gpus, cluster_id: int, partition: Partition | None) -> None:
-    """A type may be divided in larger steps than in percents: the share must do on every type that the job may get."""
+    """A type may only be divided in larger steps: the share must fit on every type that the job may get."""
     steps = settings.EVENKEEL_SHARE_STEPS
     there = gpus_in(cluster_id, partition, lost=True).values_list("node__accelerator_type", flat=True)
     for kind in sorted(set(gpus.types) or set(there)):

@@ -1,4 +1,4 @@
-"""Packages, modules and images that a job file asks for, beside what its cluster has."""
+"""Packages, modules and images that a job file asks for, compared with what its cluster has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OWN_PACKAGES = "use a virtual environment of your own, code with the nodes' pack
 
 
 def check_software(file: JobFile, cluster: Cluster) -> None:
-    """The site's own: what a cluster does not have no waiting brings. Raises Problems."""
+    """Software of the site: waiting does not help if a cluster lacks it. Raises Problems."""
     if file.environment is None:
         return
     problems = [problem for one in _asked(file.environment) if (problem := _problem(*one, cluster)) is not None]

@@ -12,7 +12,7 @@ from portal.jobs.access import access_job
 from portal.jobs.models import Checkpoint, Job
 from portal.storage.checkpoint_files import problem_with
 
-#: So many of the newest checkpoints are looked at for one that is whole.
+#: How many of the newest checkpoints are searched for a complete one.
 _NEWEST = 100
 
 
@@ -23,7 +23,7 @@ class Start:
 
 
 def find_start(user: User, project: Project, job_file: JobFile) -> Start | None:
-    """Raises Problems where the checkpoint is not there, not the project's, or leaves nothing to do."""
+    """Raises Problems if the checkpoint does not exist, is not the project's, or leaves no steps to run."""
     wanted = job_file.resume_from
     if wanted is None:
         return None
@@ -62,7 +62,7 @@ def _given(job: Job, step: int) -> int:
 
 
 def _what_there_is(job: Job) -> str:
-    """The steps that may be resumed from: what a program no longer keeps is not offered."""
+    """The steps that can be resumed from, without those that a program no longer keeps."""
     keep = int(job.spec.get("checkpoint", {}).get("keep", 3))
     kept = list(islice((step for step in _steps(job)[: 2 * keep] if problem_with(job, step) is None), keep))
     return f"it has those at {', '.join(f'{step:,}' for step in kept)}" if kept else "it has none"

@@ -31,7 +31,7 @@ _RESEND_S, _LONGEST_RESEND_S = 2.0, 60.0
 _PUT_OFF_S = 1.0
 _MAX_ATTEMPTS = 30
 
-#: A launch that the engine does not take for the moment is placed anew after so many, some eight minutes.
+#: After this many attempts, some eight minutes, a launch that the engine rejects for the moment is placed anew.
 _ANEW_AFTER = 12
 
 
@@ -40,7 +40,7 @@ def has_others(cluster: Cluster) -> bool:
 
 
 def dispatch_commands(cluster: Cluster) -> None:
-    """Hand every open command that is due to a worker: a slow launch holds up no round."""
+    """Pass every open command that is due to a worker: a slow launch does not delay the round."""
     due = Command.objects.filter(run__job__cluster=cluster, closed_at=None, next_attempt_at__lte=timezone.now())
     for pk in due.order_by("pk").values_list("pk", flat=True)[:5_000]:
         send_command.delay(pk)
@@ -48,7 +48,7 @@ def dispatch_commands(cluster: Cluster) -> None:
 
 @shared_task(name="evenkeel.send_command", ignore_result=True)
 def send_command(pk: int) -> None:
-    """Tell the executor, unless somebody else is doing it; an observation closes the command."""
+    """Send the command to the executor, unless another worker is doing it; an observation closes the command."""
     commands = Command.objects.select_related("run__job__project", "run__job__model_type", "run__job__cluster")
     command = commands.filter(pk=pk, closed_at=None, next_attempt_at__lte=timezone.now()).first()
     if command is None:
@@ -65,19 +65,19 @@ def send_command(pk: int) -> None:
 
 
 def _waits_for_engine(cluster: Cluster) -> bool:
-    """It may not answer, and there are other clusters whose commands would wait with this one's."""
+    """It may not answer, and commands of other clusters would wait behind this one's."""
     return engine_of(cluster.pk).executor != "local" and has_others(cluster)
 
 
 def _put_off(command: Command, cluster: Cluster) -> None:
-    """The next round but not this one sends it again; the wait occupies no worker."""
+    """A later round sends it again; the wait does not occupy a worker."""
     due_at = timezone.now() + timedelta(seconds=_PUT_OFF_S)
     Command.objects.filter(pk=command.pk, attempts=command.attempts, closed_at=None).update(next_attempt_at=due_at)
     wake.schedule_round(_PUT_OFF_S, cluster.pk)
 
 
 def _claim_and_send(command: Command, cluster: Cluster) -> None:
-    # A kill returns while the program has its grace, and ends it for certain when it comes again after that.
+    # A kill returns while the program has its grace period; the kill sent after that ends it for certain.
     longest_s = KILL_AFTER_S if command.verb == Command.Verb.KILL else _LONGEST_RESEND_S
     wait_s = min(longest_s, _RESEND_S * 2 ** min(command.attempts, 5))
     claimed = Command.objects.filter(pk=command.pk, attempts=command.attempts, closed_at=None).update(
@@ -96,7 +96,7 @@ def _send(command: Command, executor: Executor) -> None:
         match command.verb:
             case Command.Verb.LAUNCH:
                 if run.epoch == epoch and State(run.state) in LIVE and State(run.state) is not State.LAUNCHING:
-                    # It has launched since: this is the same command, sent once more.
+                    # it has launched since: this is the same command, sent again
                     Command.objects.filter(pk=command.pk).update(closed_at=timezone.now())
                 elif State(run.state) is State.LAUNCHING and run.epoch == epoch:
                     request = launch_request.launch_request(run, epoch)
@@ -105,7 +105,7 @@ def _send(command: Command, executor: Executor) -> None:
                         give_files(executor, UUID(request.resume_job_id))
                     give_stored(run.job.pk)
                     executor.launch(request)
-                    if command.error:  # of an attempt before
+                    if command.error:  # of an earlier attempt
                         Command.objects.filter(pk=command.pk).update(error="")
                 else:
                     executor.kill(str(run.pk), epoch)

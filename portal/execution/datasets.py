@@ -1,4 +1,4 @@
-"""The data that a job names, as a launch is told of it."""
+"""A job's data as its launch request contains it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def of_job(job: Job) -> Data | None:
 
 
 def secrets(job: Job) -> tuple[Secret, ...]:
-    """Options of the stores' drivers on their way to the runner, by the way of all secrets."""
+    """Options of the stores' drivers, which reach the runner like all secrets."""
     options = {use["name"]: _options(job, use) for use in job.spec.get("data", []) if use.get("url")}
     given = {name: found for name, found in options.items() if found}
     return (Secret(DATA_SECRET, value=json.dumps(given)),) if given else ()

@@ -14,8 +14,8 @@ from scheduling.executors.base import Executor
 
 @cache
 def executor_for(cluster: Cluster) -> Executor:
-    """The process's own executor object of the cluster; what it needs to know lies on disk. Raises NoEngine, and
-    ExecutorError where its jobs could become the portal."""
+    """The process's executor object of the cluster; its state is on disk. Raises NoEngine, and ExecutorError if jobs
+    could take over the portal."""
     engine = engine_of(cluster.pk)
     for refusal in refusals(engine):
         raise ExecutorError(refusal, permanent=False)

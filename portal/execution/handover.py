@@ -1,4 +1,4 @@
-"""Hands files of ended jobs over to the store."""
+"""Hands over files of moved jobs to their new projects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @shared_task(name="evenkeel.hand_over", ignore_result=True)
 def hand_over(job_id: str) -> None:
-    """Have the files of a job that was moved follow it."""
+    """Hand over the files of a job that was moved."""
     handover = handovers.claim_handover(UUID(job_id), timezone.now())
     if handover is None:
         return
@@ -42,7 +42,7 @@ def hand_over(job_id: str) -> None:
 
 
 def give_files(executor: Executor, job_id: UUID) -> None:
-    """To the project that the job belongs to, also where it is moved at this moment."""
+    """To the job's present project, even if the job is moved at this moment."""
     keys = Job.objects.filter(pk=job_id).values_list("project__key", flat=True)
     given = ""
     for _ in range(5):
@@ -55,7 +55,7 @@ def give_files(executor: Executor, job_id: UUID) -> None:
 
 
 def give_stored(job_id: UUID) -> None:
-    """Checkpoints of a job that was moved lie under the former project's prefix until they have followed it."""
+    """Checkpoints of a moved job stay under the former project's prefix until they are copied."""
     handover = Handover.objects.select_related("job__project").filter(job_id=job_id).first()
     if handover is None or checkpoints.configured(handover.job.cluster_id) is None:
         return
@@ -67,6 +67,6 @@ def give_stored(job_id: UUID) -> None:
 
 @shared_task(name="evenkeel.hand_over_all", ignore_result=True)
 def hand_over_all() -> None:
-    """What was moved and has not been handed over yet, whatever became of the message."""
+    """All moved jobs whose files have not been handed over, even if the message was lost."""
     for job_id in handovers.due_handovers(timezone.now()):
         hand_over.delay(str(job_id))

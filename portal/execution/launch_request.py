@@ -1,4 +1,4 @@
-"""A run's launch as an executor needs it: program, placement, pace, token."""
+"""A run's launch request: program, placement, pace, token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _earlier_run_ids(run: Run) -> tuple[str, ...]:
 
 
 def launch_request(run: Run, epoch: int) -> LaunchRequest:
-    """The request for (run, epoch), made of what the run holds; ValueError where it holds nothing."""
+    """The request for (run, epoch), built from the run's occupancy; ValueError if there is none."""
     job = run.job
     gpus = list(
         Accelerator.objects.filter(holds__in=Hold.objects.filter(run=run, epoch=epoch, during__upper_inf=True))
@@ -93,7 +93,7 @@ def runs_in_slurm(job: Job) -> bool:
 
 
 def _sbatch(job: Job) -> dict[str, str]:
-    """Its own wishes before those of its project."""
+    """The job's options take precedence over its project's."""
     if not runs_in_slurm(job):
         return {}
     return slurm_names.effective(job.project) | sbatch_options(job.spec.get("slurm"))
@@ -108,7 +108,7 @@ def _place_in_array(job: Job) -> dict[str, str]:
 
 
 def pace_of(run: Run, accelerator_type: str, count: int) -> float | None:
-    """The ceiling on an emulated run's speed: what its curve promises there; None on real devices."""
+    """The maximum speed of an emulated run: what its curve gives there; None on real devices."""
     if not run.emulated:
         return None
     known = profiles.profiles_of(run.job, {accelerator_type: count}, {})

@@ -1,4 +1,4 @@
-"""Collecting what runs left, and keeping all storage within its bounds."""
+"""Collects what runs left, and keeps all storage within its limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from scheduling.executors.base import Executor
 logger = logging.getLogger(__name__)
 
 _BATCH = 1_000
-#: A store that does not answer is not asked for every project.
+#: A store that does not answer is not asked again for every project.
 _AWAY, _AWAY_S = "checkpoint-store:away:{}", 300
 #: Of items' keys.
 _ARTIFACT, _PLACE = "artifact:", "checkpoint:"
@@ -35,7 +35,7 @@ _ARTIFACT, _PLACE = "artifact:", "checkpoint:"
 
 @shared_task(name="evenkeel.collect_artifacts", ignore_result=True)
 def collect_artifacts() -> None:
-    """List what ended runs left; the next call looks at what is under way."""
+    """List files of ended runs; the next call looks at what is under way."""
     for cluster in active_clusters():
         Loop(LoopName.ARTIFACTS, cluster.pk).run(of_cluster(cluster), _collect_of, cluster)
 
@@ -83,7 +83,7 @@ def _clean_environments() -> None:
 
 
 def remove_checkpoints(project: Project, now: datetime) -> None:
-    """Once more where some cannot be removed."""
+    """Retried if some cannot be removed."""
     loop = Loop(LoopName.REMOVAL)
     stuck = {key.removeprefix(_PLACE) for key in loop.resting if key.startswith(_PLACE)}
     for _ in range(2):
@@ -122,7 +122,7 @@ def _discard_or(stuck: set[str], one: checkpoints.Kept) -> bool:
 
 
 def _remove_stored(cluster_id: int, some: Iterable[checkpoints.Kept]) -> bool:
-    """True once none of them is in the cluster's checkpoint store, where it has one."""
+    """True once none of them is in the cluster's checkpoint store, if it has one."""
     if checkpoint_store.configured(cluster_id) is None:
         return True
     away = _AWAY.format(cluster_id)
@@ -148,7 +148,7 @@ def forget_environment(environment: Environment) -> None:
 
 
 def remove_artifacts() -> None:
-    """The files first: a row that is gone would leave its file behind for ever."""
+    """Files first: without its row a file would stay forever."""
     loop = Loop(LoopName.REMOVAL)
     for artifact in artifacts.to_remove().exclude(pk__in=loop.resting_ids(_ARTIFACT))[:_BATCH]:
         item = Item(f"{_ARTIFACT}{artifact.pk}", f"artifact {artifact.path}", artifact.run.job_id)
@@ -169,7 +169,7 @@ def remove_artifacts_now() -> None:
 
 @shared_task(name="evenkeel.discard", ignore_result=True)
 def discard_paths(cluster_id: int, owner: str, paths: list[str]) -> None:
-    """Files of a project that nothing refers to any more."""
+    """Files of a project without any reference."""
     _discard(cluster_id, owner, paths)
 
 

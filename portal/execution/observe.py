@@ -1,4 +1,4 @@
-"""Observes runs through their executors and records what it finds."""
+"""Observes runs through their executors and records the findings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def accept(cluster: Cluster, executor: Executor, now: datetime) -> None:
-    """Take new runs in once their code and environment are there, and have the executor prepare for them."""
+    """Accept new runs once their code and environment are ready, and have the executor prepare for them."""
     accepted = acceptance.accept_waiting(
         cluster_id=cluster.pk, problem_of=lambda run: preparation.why_not(run, executor), now=now
     )
@@ -42,7 +42,7 @@ def accept(cluster: Cluster, executor: Executor, now: datetime) -> None:
 
 
 def observe(cluster: Cluster, executor: Executor) -> bool:
-    """Take in what the executor sees. One that cannot answer (False) leaves everything as it is."""
+    """Record what the executor observes. If it cannot answer (False), everything stays as it is."""
     answered = False
     try:
         _take_inventory(cluster, executor)
@@ -65,7 +65,7 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
 
 
 def _take_inventory(cluster: Cluster, executor: Executor) -> None:
-    """Raises ExecutorError where the executor cannot answer: then it cannot say what became of runs either."""
+    """Raises ExecutorError if the executor cannot answer: then it cannot report on runs either."""
     steps, item, check_first = observation_loop(cluster), step("inventory", cluster.pk), settings.EVENKEEL_NODE_CHECKS
     try:
         with savepoint():
@@ -86,7 +86,7 @@ def _note_limits(cluster: Cluster, executor: Executor) -> None:
 
 
 def observation_loop(cluster: Cluster) -> Loop:
-    """They are tried in each round."""
+    """Retried in each round."""
     return Loop(LoopName.ROUND, cluster.pk, rests=False)
 
 
@@ -97,23 +97,23 @@ def _note_isolation(cluster: Cluster, executor: Executor) -> None:
 
 
 def _is_all_said(fact: Fact) -> bool:
-    """It is alive and nothing else is to be told of it, as of most."""
+    """The run is alive and there is nothing else to record, as for most."""
     return fact.kind == "alive"
 
 
 def take_in_later_or_now(cluster: Cluster, fact: Fact, loop: Loop | None = None) -> None:
-    """Reports that a runner left behind are read in a task of their own, which then takes the fact in: a round reads
-    none. Where that has not worked several times, the fact alone counts."""
+    """Reports that a runner left behind are read in a separate task, which then records the fact: rounds read no
+    reports. If the task has failed several times, the fact is recorded without them."""
     loop, run = loop or Loop(LoopName.FACTS, cluster.pk), of_run_id(fact.run_id)
     if fact.spooled:
         reports = Item(f"reports:{run.key}", run.name, None, run.about)
         if not loop.run(reports, _is_given_up, cluster, fact):
-            return  # the task takes the fact in; where it could not be sent the next round tries again
+            return  # the task records the fact; if it could not be sent, the next round tries again
     take_in(fact, loop)
 
 
 def _is_given_up(cluster: Cluster, fact: Fact) -> bool:
-    """Hands the reports out to a task, unless that has not worked several times."""
+    """Passes the reports to a task, unless that has failed several times."""
     if spooled_runs.is_given_up(fact.run_id, fact.epoch):
         observation.note_dropped(fact, "the reports that its runner left behind could not be read")
         return True
@@ -127,17 +127,17 @@ def _hand_out(cluster: Cluster, fact: Fact) -> None:
 
 
 def fact_from(content: dict[str, Any]) -> Fact:
-    """What `asdict` made of an exit."""
+    """The inverse of `asdict` for an exit."""
     return Fact(**content | {"exit": ExitInfo(**content["exit"])})
 
 
 def take_in(fact: Fact, loop: Loop | None = None) -> None:
-    """One fact; what a job's own files say must never stop the facts of others."""
+    """One fact; errors in a job's own files must never block the facts of other jobs."""
     (loop or Loop(LoopName.FACTS)).run(of_run_id(fact.run_id), _record_fact, fact)
 
 
 def _record_fact(fact: Fact) -> None:
-    """What an exit record says must not keep the GPUs of its run held."""
+    """Errors in an exit record must not keep the GPUs of its run occupied."""
     try:
         with savepoint():
             observation.record_fact(fact)
@@ -152,13 +152,13 @@ def _record_fact(fact: Fact) -> None:
 
 @shared_task(name="evenkeel.reap_orphans", ignore_result=True)
 def reap_orphans() -> None:
-    """End processes that no run knows of."""
+    """End processes of no known run."""
     for cluster in active_clusters():
         Loop(LoopName.ORPHANS, cluster.pk).run(of_cluster(cluster), _reap_orphans, cluster)
 
 
 def _reap_orphans(cluster: Cluster) -> None:
-    """An engine that does not answer has its own looked for the next time."""
+    """If an engine does not answer, its processes are checked the next time."""
     try:
         held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
         known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch")}

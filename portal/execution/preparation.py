@@ -1,4 +1,4 @@
-"""Code and environments before the first GPU: what is to be prepared, how far it is, what became of it."""
+"""Code and environments before the first GPU: what must be prepared, its progress and its result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Wish:
 
 
 def why_not(run: Run, executor: Executor) -> Why | None:
-    """Why the executor does not take the run yet."""
+    """Why the executor does not accept the run yet."""
     if executor.isolation_problem:
         return Why(ReasonCode.NOT_ACCEPTED, executor.isolation_problem)
     if run.job.gpu_share_percent < 100 and not executor.supports_sharing:
@@ -85,7 +85,7 @@ def _material(run: Run) -> RunMaterial:
 
 
 def due(cluster_id: int, now: datetime) -> list[UUID]:
-    """Runs whose preparation should be begun or looked at."""
+    """Runs whose preparation should be started or polled."""
     waiting = RunMaterial.objects.filter(
         run__job__cluster_id=cluster_id, run__state=State.WAITING_FOR_INITIAL_CONTACT, next_look_at__lte=now
     )
@@ -94,7 +94,7 @@ def due(cluster_id: int, now: datetime) -> list[UUID]:
 
 
 def claim(run_id: UUID, now: datetime) -> Run | None:
-    """The run, for one worker at a time; None where another has just looked, or it waits no more."""
+    """The run, for one worker at a time; None if another worker has just polled it, or it no longer waits."""
     mine = RunMaterial.objects.filter(run=run_id, run__state=State.WAITING_FOR_INITIAL_CONTACT, next_look_at__lte=now)
     if not mine.update(next_look_at=now + timedelta(seconds=LOOK_AGAIN_S)):
         return None
@@ -102,7 +102,7 @@ def claim(run_id: UUID, now: datetime) -> Run | None:
 
 
 def wishes(run: Run) -> list[Wish]:
-    """What is to be prepared, done or not: a directory may have been removed since. Raises ExecutorError."""
+    """What must be prepared, done or not: a directory may have been removed since. Raises ExecutorError."""
     spec, found = run.job.spec, []
     if _wants_code(spec):
         found.append(Wish(_code(run)))
@@ -138,7 +138,7 @@ def _environment(run: Run, environment: Environment) -> Preparation:
         "requirements": environment.requirements,
         "constraints": list(base_packages()),
         "index_url": limits.pip_index_url,
-        # Building a package runs its code: in an environment for all projects, as the account of all of them.
+        # Building a package runs its code: in an environment for all projects, under their common account.
         "wheels_only": limits.environments_shared,
     }
     return Preparation(
@@ -155,7 +155,7 @@ def _environment(run: Run, environment: Environment) -> Preparation:
 
 @transaction.atomic
 def record(*, run: Run, wish: Wish, progress: Progress, now: datetime) -> None:
-    """Take in how far a preparation is. One that failed fails the run, for good."""
+    """Record the progress of a preparation. If it failed, the run fails permanently."""
     progress = _believed(wish.preparation, progress)
     if wish.environment is not None:
         _record_environment(wish.environment, progress, now)
@@ -167,7 +167,7 @@ def record(*, run: Run, wish: Wish, progress: Progress, now: datetime) -> None:
 
 
 def _believed(preparation: Preparation, progress: Progress) -> Progress:
-    """The project's account wrote what came of it."""
+    """The project's account wrote the result, so it is validated."""
     if progress.state != "done":
         return progress
     try:

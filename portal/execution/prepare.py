@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @shared_task(name="evenkeel.warm_up", ignore_result=True)
 def warm_up(cluster_id: int, project_id: int) -> None:
-    """Prepare the project's next launch; one that finds others of its project at work is not needed."""
+    """Prepare the project's next launch; not needed if others of its project are running."""
     with project_slot(project_id) as mine:
         if mine:
             cluster, project = Cluster.objects.get(pk=cluster_id), Project.objects.get(pk=project_id)
@@ -33,12 +33,13 @@ def warm_up(cluster_id: int, project_id: int) -> None:
 
 @shared_task(name="evenkeel.prepare_run", ignore_result=True)
 def prepare_run(run_id: str) -> None:
-    """Begin or look at what a run needs before it can queue; again a second later while it is under way."""
+    """Start or poll what a run needs before it can queue; again a second later while it is under way."""
     project_id = Run.objects.filter(pk=run_id).values_list("job__project_id", flat=True).first()
     if project_id is None:
         return
     with project_slot(project_id) as mine:
-        run = preparation.claim(UUID(run_id), timezone.now()) if mine else None  # else a later round sends it again
+        # otherwise a later round sends it again
+        run = preparation.claim(UUID(run_id), timezone.now()) if mine else None
         if run is not None:
             Loop(LoopName.PREPARE, run.job.cluster_id).run(of_run(run), _prepare, run)
 

@@ -1,4 +1,4 @@
-"""Takes in what runners left behind: reports that were spooled while the portal was away. A round only hands it out."""
+"""Records reports that runners spooled while the portal was unreachable. A round only starts the task."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from scheduling.executors.base import Fact, Spooled
 
 logger = logging.getLogger(__name__)
 
-#: For the reports of one run; then only the newest is taken in.
+#: Time limit for the reports of one run; after it only the newest is recorded.
 TAKE_S = 20.0
-#: After which a task that is over its project's bound comes again.
+#: Delay after which a task beyond its project's limit is retried.
 COME_AGAIN_S = 5.0
 
 
 @shared_task(name="evenkeel.take_spooled", ignore_result=True)
 def take_spooled(cluster_id: int, content: dict[str, Any]) -> None:
-    """The reports of a launch that has exited, then its exit. May be repeated: what was taken in changes nothing."""
+    """The reports of an exited launch, then its exit. May be repeated: recorded reports change nothing."""
     fact = fact_from(content)
     project_id = Run.objects.filter(pk=fact.run_id).values_list("job__project_id", flat=True).first()
     if project_id is None:
         return
     with project_slot(project_id) as mine:
-        if not mine:  # one project's reports may take all processes long
+        if not mine:  # one project's reports must not occupy all processes
             spooled_runs.expect(fact.run_id, fact.epoch)
             take_spooled.apply_async((cluster_id, content), countdown=COME_AGAIN_S)
         else:
@@ -50,7 +50,7 @@ def take_spooled(cluster_id: int, content: dict[str, Any]) -> None:
 
 
 def _take_all(cluster_id: int, fact: Fact) -> None:
-    """Once: its exit ends the holds of a launch, so that a message that comes again finds none."""
+    """Once: its exit ends the occupancy of a launch, so a repeated message finds none."""
     if Hold.objects.filter(run=UUID(fact.run_id), epoch=fact.epoch, during__upper_inf=True).exists():
         spooled_runs.begin(fact.run_id, fact.epoch)
         _take_reports(Cluster.objects.get(pk=cluster_id), fact)
@@ -59,7 +59,7 @@ def _take_all(cluster_id: int, fact: Fact) -> None:
 
 
 def _take_reports(cluster: Cluster, fact: Fact) -> None:
-    """What goes wrong here costs reports, never the exit."""
+    """Errors here lose reports, never the exit."""
     try:
         dropped = _record(fact, executors.executor_for(cluster).spooled(fact.run_id, fact.epoch))
     except Exception:
@@ -89,7 +89,7 @@ class _Taking:
 
 
 def _record(fact: Fact, spooled: Iterable[Spooled]) -> int:
-    """How many reports were dropped. `seq` makes repeats harmless."""
+    """The number of dropped reports. `seq` makes repeats harmless."""
     taking, until = _Taking(fact, from_posix(fact.at)), time.monotonic() + TAKE_S
     newest: Report | None = None
     try:

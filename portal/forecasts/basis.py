@@ -1,4 +1,4 @@
-"""What previews start from: the live snapshot with what a round answers to it, and jobs that are not stored in it."""
+"""The starting point of previews: the live snapshot with a round's answer to it, and unstored jobs in it."""
 
 from __future__ import annotations
 
@@ -26,24 +26,23 @@ from scheduling.forecast.next_round import Planned
 from scheduling.policies import load_policy
 
 logger = logging.getLogger(__name__)
-#: A snapshot serves for this many times what it took to make, within the two bounds, so that previews keep a twentieth
-#: of a processor busy at most and yet know what happened a moment ago. From a third of that age on it is renewed beside
-#: the answers.
+#: A snapshot is reused for this multiple of the time that it took to make, within the two bounds, so that previews use
+#: at most a twentieth of a processor and yet are up to date. After a third of that age it is renewed in the background.
 _TIMES_MADE, _LEAST_S, _STALE_S = 20.0, 1.0, 15.0
-#: Of an array so many jobs are looked at.
+#: Jobs of an array that are considered.
 MOST_NEWCOMERS = 100
-#: Connections to a broker that is gone fail at once instead of holding up a request.
+#: Connections to an unreachable broker fail at once instead of blocking a request.
 
 
 @dataclass(frozen=True)
 class Basis:
-    """The live snapshot, at most so many seconds old, with what a round answers to it."""
+    """The live snapshot, at most this many seconds old, with a round's answer to it."""
 
     at: datetime
     policy: tuple[str, dict[str, Any]]  # name and parameters
     seed: int
     planned: Planned
-    took_s: float  # to make
+    took_s: float  # seconds to make it
 
 
 #: By cluster: what this process has read or made last.
@@ -56,10 +55,10 @@ def _key(cluster_id: int) -> str:
 
 
 def basis_of(cluster: Cluster) -> Basis:
-    """From the cache where it is young enough; a somewhat older one is renewed for the next who asks."""
+    """From the cache if it is recent enough; an older one is renewed for the next caller."""
     known = _newest(cluster)
     if known is None or not _does(known, cluster):
-        with _RENEWING:  # who comes at the same moment waits, and has the same
+        with _RENEWING:  # concurrent callers wait, and get the same one
             known = _newest(cluster)
             return known if known is not None and _does(known, cluster) else renew(cluster)
     if _age_s(known) > (again_s := max(_LEAST_S, _serves_s(known) / 3)):
@@ -76,12 +75,12 @@ def _serves_s(basis: Basis) -> float:
 
 
 def _does(basis: Basis, cluster: Cluster) -> bool:
-    """Whether it is young enough, and of the policy in force."""
+    """Whether it is recent enough, and of the policy in force."""
     return _age_s(basis) <= _serves_s(basis) and basis.policy == (cluster.policy_name, cluster.policy_parameters)
 
 
 def _newest(cluster: Cluster) -> Basis | None:
-    """Read once by each process: it is a megabyte where jobs are many, and rounds remember what they saw before."""
+    """Read once by each process: with many jobs it is a megabyte, and rounds memoise by object."""
     known = _READ.get(cluster.pk)
     try:
         at: datetime | None = cache.get(f"{_key(cluster.pk)}/at")

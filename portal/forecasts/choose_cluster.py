@@ -1,6 +1,6 @@
-"""On which cluster a job goes: the one that it names, or the portal's choice by expected end or by cost.
+"""Chooses a job's cluster: the one that it names, or the portal's choice by expected end or by cost.
 
-Each cluster is asked what its next round would do with the job, and where it would wait, when it would start.
+For each cluster it determines what the next round would do with the job, and if it would wait, when it would start.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from scheduling.policies.base import Policy
 from scheduling.policies.capabilities import Needs
 
 EARLIEST, CHEAPEST = "earliest", "cheapest"
-#: In a job file; `auto` is what is meant where nothing is said.
+#: In a job file; `auto` is the default.
 LEFT_TO_THE_PORTAL = frozenset({"auto", EARLIEST, CHEAPEST})
-#: For each cluster where the job would wait: somebody waits for the answer.
+#: For each cluster where the job would wait: a person waits for the answer.
 _BUDGET_MS, _LONGEST_S, _FUTURES = 150.0, 0.4, 6
 _MOST_WORDS = 500
 
@@ -49,14 +49,14 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Offer:
-    """What one cluster would do with the job."""
+    """A cluster's prediction for the job."""
 
     wish: ResolvedDraft
     known: Known
     basis: Basis
     policy: Policy
     newcomers: tuple[domain.Job, ...]
-    snapshot: domain.Snapshot  # with what the newcomers name, but without them
+    snapshot: domain.Snapshot  # with what the new jobs refer to, but without them
     said: Preview
 
     @property
@@ -67,7 +67,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Seconds from now, and what it costs; None where that is not known."""
+    """Seconds from now, and the cost; None if unknown."""
 
     name: str
     start_s: float | None
@@ -76,7 +76,7 @@ class Outlook:
 
 
 def choose(user: User, job_file: JobFile, *, again: bool = False) -> ResolvedDraft:
-    """Raises Problems naming the fields, and for each cluster why it is none."""
+    """Raises Problems by field, and for each cluster why it is unsuitable."""
     asked, clusters = validate_draft(user, job_file, again=again), list(active_clusters())
     wanted = job_file.cluster or "auto"
     if wanted not in LEFT_TO_THE_PORTAL:
@@ -127,7 +127,7 @@ def _sentence(text: str) -> str:
 
 
 def _offer(asked: ValidatedDraft, cluster: Cluster, now: datetime) -> Offer:
-    """Raises Unfit where the job could never start there, Problems where its file asks for what is not there."""
+    """Raises Unfit if the job could never start there, Problems if its file asks for something unavailable."""
     wish = asked.on(cluster)
     _check_nodes(cluster, asked.job_file)
     basis, known = basis_of(cluster), known_of(wish, now)
@@ -140,7 +140,7 @@ def _offer(asked: ValidatedDraft, cluster: Cluster, now: datetime) -> Offer:
 
 
 def _check_nodes(cluster: Cluster, file: JobFile) -> None:
-    """Processors and memory of the largest node; of those that say nothing, nothing is known."""
+    """CPUs and memory of the largest node; unknown capacities are not compared."""
     nodes = Node.objects.filter(cluster=cluster)
     if file.gpus.types:
         nodes = nodes.filter(accelerator_type__in=file.gpus.types)
@@ -174,7 +174,7 @@ def _start(offer: Offer) -> tuple[float | None, domain.Gang | None]:
 
 
 def _option(offer: Offer, gang: domain.Gang | None) -> Mapping[str, Any] | None:
-    """On what it would start with, or the least that it may have."""
+    """With the GPUs on which it would start, or its least gang."""
     known = offer.known
     if gang is not None and (option := known.option(gang.type, gang.count)):
         return option
@@ -182,11 +182,11 @@ def _option(offer: Offer, gang: domain.Gang | None) -> Mapping[str, Any] | None:
     return min(least, key=lambda option: option["duration_s"], default=None)
 
 
-# Beside each other -----------------------------------------------------------------------------------
+# Comparison ---------------------------------------------------------------------------------------
 
 
 def compare(outlooks: Sequence[Outlook], by: str) -> list[Outlook]:
-    """The best first; of equal ones in the order that they have. What is not known comes last."""
+    """Best first; equal ones keep their order. Unknown values come last."""
     order = count()
 
     def rank(one: Outlook) -> tuple[Any, ...]:
@@ -197,7 +197,7 @@ def compare(outlooks: Sequence[Outlook], by: str) -> list[Outlook]:
 
 
 def why(ranked: Sequence[Outlook], by: str) -> str:
-    """In a sentence, against the second best."""
+    """In a sentence, compared with the second best."""
     best, second = ranked[:2]
     head = f"Cluster {best.name}:"
     if by == CHEAPEST and best.amount is not None:

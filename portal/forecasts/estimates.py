@@ -1,4 +1,4 @@
-"""What a job file would cost, before it is submitted, and what that rests on."""
+"""What a job file would cost, before it is submitted, and the basis of that estimate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from portal.throughput import profiles
 from portal.throughput.expected_end import SPREAD
 from scheduling.throughput.curves import Profile
 
-#: Beyond this nobody waits for an end, and no date holds it.
+#: Ends beyond this are useless, and no date can hold them.
 _LONGEST_S = 50 * 365 * 86_400.0
 
 
@@ -42,10 +42,10 @@ def describe_price(
 
 @dataclass(frozen=True)
 class Known:
-    """What is known before a job is submitted: its throughput by type, and what goes into its cost."""
+    """What is known before a job is submitted: its throughput by type, and the inputs of its cost."""
 
     job: Job  # not stored
-    steps: int  # that it would run
+    steps: int  # on which it would run
     types: Mapping[str, int]  # GPUs that it may use by type
     profiles: Mapping[str, Profile]
     book: PriceBook
@@ -53,7 +53,7 @@ class Known:
     now: datetime
 
     def option(self, kind: str, count: int) -> dict[str, Any] | None:
-        """What it would take and cost on so many GPUs of a type; None where its speed there is not known."""
+        """Duration and cost on this many GPUs of a type; None if its speed there is unknown."""
         profile = self.profiles.get(kind)
         return _option(self, kind, count, profile) if profile and profile.curve.source != "trial" else None
 
@@ -64,7 +64,7 @@ def known_of(wish: ResolvedDraft, now: datetime) -> Known:
 
 
 def known_of_job(job: Job, now: datetime) -> Known:
-    """Of what is left of a job, stored or not."""
+    """For the rest of a job, stored or not."""
     assert job.run is not None
     types = gpus_by_type(job.cluster_id, job.partition)
     measured = profiles.measured_numbers(profiles.workloads_of(job), job.cluster_id)
@@ -99,13 +99,13 @@ def estimate(wish: ResolvedDraft, known: Known) -> dict[str, Any]:
 
 
 def too_long(known: Known) -> list[str]:
-    """What its engine's time limit makes of it."""
+    """The effect of its engine's time limit."""
     assert known.job.run is not None
     return time_warnings(known.job, known.job.run, known.profiles, known.types, OwnPartitions())
 
 
 def _counts(job: Job, profile: Profile, total: int) -> list[int]:
-    """The least GPUs, and as many as it gains from."""
+    """The least number of GPUs, and all larger ones that it gains from."""
     if profile.curve.source == "trial" or job.min_gpus > total:
         return []
     most = min(total, job.max_gpus or total)
@@ -157,7 +157,7 @@ def _basis(options: list[dict[str, Any]]) -> str:
 
 
 def _discount(book: PriceBook, project: Project, now: datetime) -> dict[str, Any] | None:
-    """What the options' amounts are less, and whose discount it is."""
+    """The reduction of the options' amounts, and whose discount it is."""
     found = book.discount_at(project.pk, now)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Rows -> scheduling.forecast and back: what is known, what was said of starts, and what came true of it."""
+"""Rows -> scheduling.forecast and back: recorded data, earlier forecasts of starts, and their outcomes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from scheduling.lifecycle import TRAINING, WAITING, Event
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy, default_duration_s, protection_factor
 
-#: How much of the past is looked at.
+#: How much history is used.
 MOST_PASTS, MOST_ARRIVALS = 4_000, 300
 WINDOW = timedelta(days=14)
 MOST_CALIBRATED = 5_000
-#: Samples are kept so long, and so many; so many are taken at a time.
+#: How long and how many samples are kept, and how many are taken at a time.
 KEPT, MOST_KEPT, MOST_NEW = timedelta(days=30), 50_000, 200
-#: A job is sampled when it is first seen, and then each time that it has waited so many times as long.
+#: A job is sampled when it is first seen, and then each time that its wait has grown by this factor.
 _AGAIN = 2.0
 _FIRST_S = 30.0
 
@@ -51,7 +51,7 @@ class Expectation:
 
 
 def expect_starts(cluster: Cluster, now: datetime, stopped: Callable[[], bool]) -> Expectation:
-    """Foresee, from what is known now. Nothing is written."""
+    """A forecast from present knowledge. Nothing is written."""
     snapshot = take_snapshot(cluster, now).snapshot
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
     known = known_of(cluster, snapshot, policy, now)
@@ -60,7 +60,7 @@ def expect_starts(cluster: Cluster, now: datetime, stopped: Callable[[], bool]) 
 
 
 def known_of(cluster: Cluster, snapshot: Snapshot, policy: Policy, now: datetime) -> Known:
-    """What was recorded of the cluster until now."""
+    """Recorded data of the cluster until now."""
     trained_s = _trained_s(cluster, now)
     history = History(_pasts(cluster, trained_s), default_duration_s(policy.parameters))
     arrivals = recorded(arrivals_of(cluster, snapshot.nodes, MOST_ARRIVALS))
@@ -72,7 +72,7 @@ def _run_times(snapshot: Snapshot, history: History) -> dict[str, Basis]:
 
 
 def _trained_s(cluster: Cluster, now: datetime) -> dict[str, float]:
-    """Seconds for which each job that trains has done so."""
+    """Seconds for which each training job has trained."""
     training = Run.objects.filter(job__cluster=cluster, state__in=[state.value for state in TRAINING])
     return {
         str(job): before_s + (now - since).total_seconds()
@@ -106,7 +106,7 @@ def _times(cluster: Cluster, parameters: Any) -> Times:
 
 
 def samples_of(cluster: Cluster, now: datetime) -> list[Sample]:
-    """The preceding window: what was said, with what is known by now of what came of it."""
+    """The preceding window: earlier forecasts, with the outcomes known by now."""
     rows = StartSample.objects.filter(cluster=cluster, made_at__gte=now - WINDOW, made_at__lt=now).order_by("-made_at")
     columns = ("p10_s", "p50_s", "p90_s", "made_at", "waited_s", "started", "job__held_at")
     return [
@@ -120,7 +120,7 @@ def _seconds(since: datetime, until: datetime) -> float:
 
 
 def record_outcomes(cluster: Cluster) -> int:
-    """Close the samples of jobs that wait no more, or are held: until then they had waited; how many."""
+    """Close the samples of jobs that no longer wait, or are on hold: they had waited until then. Returns how many."""
     waits = Q(job__run__state__in=[state.value for state in WAITING], job__hold_kind="")
     done = StartSample.objects.filter(cluster=cluster, waited_s=None).exclude(waits)
     rows = list(done.select_related("job__run")[:MOST_KEPT])
@@ -138,7 +138,7 @@ def record_outcomes(cluster: Cluster) -> int:
 
 
 def keep_samples(cluster: Cluster, expected: Expectation) -> int:
-    """What was said now of jobs that are new, or have waited twice as long as when they were last sampled."""
+    """Store the present forecasts of jobs that are new, or have waited twice as long as when they were last sampled."""
     ids = [UUID(key) for key in expected.forecast.starts]
     jobs = dict(Job.objects.filter(pk__in=ids).values_list("pk", "submitted_at"))
     mine = Q(job__in=ids, waited_s=None)

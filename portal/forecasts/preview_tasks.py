@@ -1,4 +1,4 @@
-"""What previews leave to workers: the snapshot for the next one, and when the job would start."""
+"""Work that previews leave to workers: the snapshot for the next one, and when the job would start."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from scheduling.forecast.forecast import Budget, Forecast, Known, Start, foresee
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
 
-#: With the newcomers and without them, each: as reckoned beforehand, and the emergency brake in seconds of this thread.
+#: With and without the new jobs, each: the estimated budget, and the emergency brake in seconds of this thread.
 _BUDGET_MS, _LONGEST_S = 500.0, 1.0
-#: A start that moves by less, or by less than this part of its wait, is noise between two futures.
+#: Smaller changes of a start, in seconds or as a fraction of its wait, are noise between two futures.
 _LEAST_LATER_S, _LEAST_PART = 10.0, 0.05
 MOST_DELAYED = 10
-#: While another preview's forecast is worked out; who asks for the answer has the task sent anew after that.
+#: Lifetime of a running preview's mark; a later request for the answer sends the task again.
 _TRY_AGAIN_S, _MOST_TRIES = 0.3, 60
 _KEPT_S = 60
 
 
 @shared_task(name="evenkeel.renew_preview_basis", ignore_result=True)
 def renew_basis(cluster_id: int) -> None:
-    """A fresh snapshot for previews."""
+    """Make a new snapshot for previews."""
     renew(Cluster.objects.get(pk=cluster_id))
 
 
 @shared_task(name="evenkeel.foresee_preview", ignore_result=True, bind=True, max_retries=_MOST_TRIES)
 def foresee_preview(self: Any, preview_id: str) -> None:
-    """When the job of a preview would start, and who would start later for it; one preview after the other."""
+    """When the job of a preview would start, and which jobs would start later; one preview at a time."""
     question = previews.question_of(preview_id)
     if question is None:
         return
@@ -105,7 +105,7 @@ def _budget() -> Budget:
 
 
 def _alone(cluster: Cluster, basis: Basis, policy: Policy, known: Known) -> Forecast:
-    """Without the newcomers: the same for all previews of one snapshot."""
+    """Without the new jobs: shared by all previews of one snapshot."""
     key = f"preview-alone/{cluster.pk}/{basis.at.timestamp()}"
     found: Forecast | None = cache.get(key)
     if found is None:
@@ -115,7 +115,7 @@ def _alone(cluster: Cluster, basis: Basis, policy: Policy, known: Known) -> Fore
 
 
 def _delayed(alone: Forecast, beside: Forecast) -> list[tuple[float, float, str]]:
-    """(seconds later, seconds until its start without the newcomers, job), the largest delay first."""
+    """(seconds later, seconds until its start without the new jobs, job), the largest delay first."""
     found = []
     for key, before in alone.starts.items():
         after = beside.starts.get(key)
@@ -128,7 +128,7 @@ def _delayed(alone: Forecast, beside: Forecast) -> list[tuple[float, float, str]
 
 
 def _least(question: Question) -> Gang | None:
-    """The fewest GPUs that it may run on, where they are fastest."""
+    """The least GPUs on which it may run, on the fastest type."""
     found = [(count, cost["duration_s"], kind) for (kind, count), cost in question.costs.items()]
     if not found:
         return None
@@ -137,7 +137,7 @@ def _least(question: Question) -> Gang | None:
 
 
 def _end(said: ExpectedStart, gang: Gang | None, question: Question) -> dict[str, Any]:
-    """If it kept the GPUs that it starts on."""
+    """If it kept its first GPUs."""
     cost = question.costs.get((gang.type, gang.count)) if gang else None
     if cost is None or said.why:
         return {"end": None, "cost": None}

@@ -1,6 +1,6 @@
-"""A job that is not submitted, beside those that are: what the next round would do with it, and when it would start.
+"""Previews of an unsubmitted job among the present ones: what the next round would do with it, and when it would start.
 
-Nothing is stored but in the cache; the queue does not know that anybody asked.
+Nothing is stored except in the cache; the queue is not affected.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from scheduling.policies.capabilities import Needs
 logger = logging.getLogger(__name__)
 _KEPT_S, _ASK_AGAIN_S = 600, 20
 MOST_KEPT = 20
-#: Of what happens to others so much is told.
+#: The number of affected jobs in an answer.
 MOST_EFFECTS = 20
-#: Costs are worked out up to so many GPUs, for the forecast to say what the job would cost on those that it gets.
+#: Costs are computed up to this many GPUs, so that the forecast can give the cost on the job's GPUs.
 _LARGEST_GANG = 64
-#: Connections to a broker that is gone fail at once instead of holding up a request.
+#: Connections to an unreachable broker fail at once instead of blocking a request.
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Question:
     limits: Mapping[str, domain.Limit]
     pairs: Mapping[tuple[str, str, int], Mapping[str, tuple[float, float]]]
     costs: Mapping[tuple[str, int], Mapping[str, Any]]  # by type and count: duration_s, low, amount, high, source
-    boot_s: float = 0.0  # for so long its nodes come up, where it starts now
+    boot_s: float = 0.0  # time until its nodes are up, if it starts now
 
 
 def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
-    """Raises Problems naming the fields, as submitting does."""
+    """Raises Problems by field, like submitting."""
     now = timezone.now()
     wish = choose(user, job_file)
     cluster: Cluster = wish.placed["cluster"]
@@ -113,7 +113,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
 
 
 def preview_policy(user: User, cluster: Cluster, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    """What the next round would do by another policy. Raises KeyError (no such policy) and InvalidParameters."""
+    """What the next round would do under another policy. Raises KeyError (no such policy) and InvalidParameters."""
     now, then = timezone.now(), copy(cluster)
     other = checked_policy(name, parameters)
     then.policy_name, then.policy_parameters = name, other.parameters.model_dump(mode="json")
@@ -131,7 +131,7 @@ def preview_policy(user: User, cluster: Cluster, name: str, parameters: dict[str
 
 
 def _kind(effect: Effect) -> str:
-    """What becomes of a job that has other GPUs by the other plan."""
+    """The effect on a job that has other GPUs under the other plan."""
     if effect.after is None:
         return "put_out" if effect.holds else "waiting"
     if effect.before is None:
@@ -145,7 +145,7 @@ def _kind(effect: Effect) -> str:
 
 
 def _asleep(snapshot: domain.Snapshot, gpus: Sequence[int]) -> list[domain.Node]:
-    """Nodes of these GPUs that are powered down."""
+    """Powered-down nodes of these GPUs."""
     wanted = set(gpus)
     return [node for node in snapshot.nodes if node.boot_s and not wanted.isdisjoint(node.gpu_ids)]
 
@@ -167,7 +167,7 @@ def _prepares(job_file: JobFile) -> bool:
 
 
 def _refused(said: Preview, limits: Sequence[str]) -> Preview:
-    """What is not taken starts nowhere and changes nothing."""
+    """A refused job starts nowhere and changes nothing."""
     before = said.change.variance_before
     return Preview(
         verdict="never",
@@ -258,7 +258,7 @@ def _question_key(preview_id: UUID | str) -> str:
 
 
 def keep_question(question: Question) -> str | None:
-    """The id that its forecast is asked for with; None where it cannot be kept. Of each user the newest are kept."""
+    """The id under which its forecast is requested; None if it cannot be kept. The newest of each user are kept."""
     preview_id, mine = str(uuid4()), f"previews-of/{question.user_id}"
     try:
         older: list[str] = cache.get(mine) or []
@@ -281,7 +281,7 @@ def store_forecast(preview_id: str, answer: Mapping[str, Any]) -> None:
 
 
 def _have_foreseen(preview_id: str) -> None:
-    """Once; again where the message was lost."""
+    """Once; again if the message was lost."""
     task_queue.send_once(
         f"{_question_key(preview_id)}/asked",
         _ASK_AGAIN_S,
@@ -293,8 +293,8 @@ def _have_foreseen(preview_id: str) -> None:
 
 
 def forecast_of(user: User, preview_id: UUID) -> dict[str, Any] | None:
-    """Its answer, once it is there: who asks first has it worked out. None where the user asked for no such preview,
-    or too long ago."""
+    """Its answer, once it is available; the first request starts its computation. None if the user requested no such
+    preview, or too long ago."""
     question = question_of(str(preview_id))
     if question is None or question.user_id != user.pk:
         return None

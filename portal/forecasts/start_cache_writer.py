@@ -1,4 +1,4 @@
-"""Stores expected starts for the pages."""
+"""Stores expected starts for display."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from portal.readmodels.jobs.expected_start import KEPT_S, ExpectedStart, cache_k
 
 
 def store(expected: Expectation) -> None:
-    """What is foreseen of each job that waits replaces what was before."""
+    """The forecast of each waiting job replaces its previous one."""
     at = expected.at.timestamp()
     found = {key: ExpectedStart(at, why=why) for key, why in expected.forecast.unsaid.items()}
     outcomes = expected.calibration.outcomes if expected.calibration.fitted else 0

@@ -1,4 +1,4 @@
-"""Expected starts, on a queue of their own: whoever works them out plans no rounds and sends no commands."""
+"""Expected starts, on a separate queue, so that their computation delays neither rounds nor commands."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from portal.jobs.loops import Loop, LoopName, of_cluster
 from portal.jobs.models import Cluster, Job
 from scheduling.lifecycle import WAITING
 
-#: No further future is begun after so many seconds; the first one ends there too.
+#: After this many seconds no further future is started; the first one also ends then.
 _LONGEST_S = 1.5
-#: With a large queue a forecast takes a second or two of a core: it then has at most every sixth.
+#: With a large queue a forecast takes a second or two of a core: it then uses at most a sixth of one.
 _REST_FACTOR = 5.0
 _RESTS = "expected-starts:rest"
 
 
 @shared_task(name="evenkeel.foresee_starts", ignore_result=True)
 def foresee_starts() -> None:
-    """Say anew of all that wait when they start; nothing to do while nobody waits."""
+    """Compute expected starts of all waiting jobs; does nothing if none waits."""
     if cache.get(_RESTS):
         return
     with forecast_lock() as mine:
@@ -52,5 +52,5 @@ def foresee_cluster(cluster: Cluster) -> None:
 
 @shared_task(name="evenkeel.prune_start_samples", ignore_result=True)
 def prune_start_samples() -> None:
-    """Keep what starts are calibrated on within its bounds."""
+    """Keep the calibration samples within their limits."""
     inputs.prune(timezone.now())

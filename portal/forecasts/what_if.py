@@ -1,7 +1,7 @@
-"""What if: a job with other GPUs, or the cluster with one more node. Nothing is stored but in the cache.
+"""What-ifs: a job with other GPUs, or the cluster with one more node. Nothing is stored except in the cache.
 
-Costs and run times are those of the estimate, starts those of the forecast; there is no other model here. The answer
-that takes no time comes at once, starts and ends follow (portal.forecasts.what_if_tasks).
+Costs and run times come from the estimate, starts from the forecast; there is no other model here. The immediate part
+is answered at once, starts and ends follow (portal.forecasts.what_if_tasks).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _KEPT_S, _ASK_AGAIN_S = 600, 45
 
 
 class HasEnded(Exception):
-    """There is nothing left of the job that could be otherwise."""
+    """Nothing of the job is left to change."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class JobQuestion:
     user_id: int
     cluster_id: int
     job: domain.Job
-    snapshot: Snapshot  # what it brings along; without it where it is new
+    snapshot: Snapshot  # what it refers to; without it if it is new
     options: tuple[tuple[Gang, float], ...]  # with their run times in seconds
     sources: tuple[str, ...]  # of each
 
@@ -74,7 +74,7 @@ Question = JobQuestion | NodeQuestion
 
 
 def what_if_draft(user: User, job_file: JobFile, counts: Sequence[int], types: Sequence[str]) -> dict[str, Any]:
-    """Of one that is not submitted. Raises Problems naming the fields."""
+    """For an unsubmitted job. Raises Problems by field."""
     now = timezone.now()
     wish = choose(user, job_file)
     cluster: Cluster = wish.placed["cluster"]
@@ -90,7 +90,7 @@ def what_if_draft(user: User, job_file: JobFile, counts: Sequence[int], types: S
 
 
 def what_if_job(user: User, job: Job, counts: Sequence[int], types: Sequence[str]) -> dict[str, Any]:
-    """Of one that waits or runs: what is left of it. Raises HasEnded and Problems."""
+    """For the rest of a waiting or running job. Raises HasEnded and Problems."""
     basis, now = basis_of(job.cluster), timezone.now()
     snapshot = basis.planned.snapshot
     seen = next((one for one in snapshot.jobs if one.id == str(job.pk)), None)
@@ -110,7 +110,7 @@ def what_if_job(user: User, job: Job, counts: Sequence[int], types: Sequence[str
 
 
 def _on_any_type(job: Job, now: datetime) -> Known:
-    """Whichever types its file allows."""
+    """Ignoring the types that its file allows."""
     free = copy(job)
     free.accelerator_types = []
     return known_of_job(free, now)
@@ -169,7 +169,7 @@ def _answer(
 
 
 def _option(known: Known, gang: Gang, refused: list[str], waits_for: list[str]) -> dict[str, Any]:
-    """What it takes and costs; `barred`: why it could not start so."""
+    """Duration and cost; `barred`: why it could not start with these GPUs."""
     found = known.option(gang.type, gang.count)
     barred = list(refused)
     if gang.count > known.types[gang.type]:
@@ -188,7 +188,7 @@ def _option(known: Known, gang: Gang, refused: list[str], waits_for: list[str]) 
 
 
 def what_if_node(user: User, cluster: Cluster, project: Project, kind: str) -> dict[str, Any]:
-    """For the project and what of it the user may see below. Raises Problems where no node has the type."""
+    """For the project and the parts below it that the user may see. Raises Problems if no node has the type."""
     now = timezone.now()
     basis = basis_of(cluster)
     snapshot = basis.planned.snapshot
@@ -214,7 +214,7 @@ def what_if_node(user: User, cluster: Cluster, project: Project, kind: str) -> d
     }
 
 
-# Kept questions --------------------------------------------------------------------------------------
+# Stored questions ---------------------------------------------------------------------------------
 
 
 def _key(key: UUID | str) -> str:
@@ -222,7 +222,7 @@ def _key(key: UUID | str) -> str:
 
 
 def keep(question: Question) -> str | None:
-    """The id that its answer is asked for with; None where it cannot be kept. Of each user the newest are kept."""
+    """The id under which its answer is requested; None if it cannot be kept. The newest of each user are kept."""
     made, mine = str(uuid4()), f"what-ifs-of/{question.user_id}"
     try:
         older: list[str] = cache.get(mine) or []
@@ -245,7 +245,7 @@ def store_answer(key: str, answer: dict[str, Any]) -> None:
 
 
 def answer_of(user: User, key: UUID) -> dict[str, Any] | None:
-    """Who asks first has it worked out. None where the user asked for no such thing, or too long ago."""
+    """The first request starts the computation. None if the user asked no such question, or too long ago."""
     question = question_of(str(key))
     if question is None or question.user_id != user.pk:
         return None

@@ -1,5 +1,5 @@
-"""Starts and ends of what-ifs, by the forecast: every variant in futures with the same draws, so that what differs
-between them is the variant."""
+"""Starts and ends of what-ifs, by the forecast: every variant in futures with the same draws, so that all differences
+are due to the variant."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from scheduling.forecast.what_if import run_time_s, sized, with_job, with_node
 from scheduling.policies import load_policy
 from scheduling.policies.base import Policy
 
-#: Of all variants together: milliseconds as reckoned beforehand, and the emergency brake in seconds of this thread.
+#: For all variants together: estimated milliseconds, and the emergency brake in seconds of this thread.
 _BUDGET_MS, _LONGEST_S, _LEAST_MS = 2_400.0, 6.0, 100.0
 MOST_JOBS = 100
-#: A start that moves by less is noise between two futures.
+#: A smaller change of a start is noise between two futures.
 _LEAST_S = 10.0
 _TRY_AGAIN_S, _MOST_TRIES = 0.3, 100
 
 
 @shared_task(name="evenkeel.foresee_what_if", ignore_result=True, bind=True, max_retries=_MOST_TRIES)
 def foresee_what_if(self: Any, key: str) -> None:
-    """One after the other, as previews are: rounds keep the other processes."""
+    """One at a time, like previews: the other processes are left for rounds."""
     question = what_if.question_of(key)
     if question is None:
         return
@@ -62,7 +62,7 @@ def foresee_what_if(self: Any, key: str) -> None:
 
 
 class _Work:
-    """What all variants of one question share."""
+    """Shared by all variants of one question."""
 
     def __init__(self, cluster: Cluster, variants: int) -> None:
         self.basis: Basis = basis_of(cluster)
@@ -161,7 +161,7 @@ def node_of(cluster: Cluster, question: NodeQuestion) -> dict[str, Any]:
 
 
 def _curves(more: Snapshot) -> dict[str, dict[str, Curve]]:
-    """By job, up to as many GPUs as there are with the node: rounds know them no further than there are without it."""
+    """By job, up to the number of GPUs with the node: rounds only know curves up to the number without it."""
     types = Counter(node.type for node in more.nodes for _ in node.gpu_ids)
     rows = Job.objects.filter(pk__in=[UUID(job.id) for job in more.jobs]).select_related("run")
     known = job_profiles(list(rows.prefetch_related("project", "model_type")), types)
@@ -190,7 +190,7 @@ def _waiting(
 
 
 def _sooner_s(job: SeenJob, alone: Forecast, beside: Forecast) -> float:
-    """Of the middle of its expected start; 0 where one of both cannot be said."""
+    """The difference between the medians of its expected starts; 0 if one of them is unknown."""
     before, after = alone.starts.get(job.id), beside.starts.get(job.id)
     return before.p50_s - after.p50_s if before is not None and after is not None else 0.0
 
@@ -214,7 +214,7 @@ def _gang(gang: Gang | None) -> dict[str, Any] | None:
 
 
 def _names(user_id: int, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Of those that the user may still see."""
+    """Names of jobs that the user may still see."""
     projects = visible_projects(User.objects.get(pk=user_id))
     rows = Job.objects.filter(pk__in=[UUID(key) for key in ids], project__in=projects)
     return {str(pk): {"number": number, "name": name} for pk, number, name in rows.values_list("pk", "number", "name")}

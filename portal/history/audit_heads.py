@@ -1,4 +1,4 @@
-"""The head of the audit log, noted beside the database: a log that was cut or written anew no longer has it."""
+"""The head of the audit log, stored outside the database: a truncated or rewritten log no longer contains it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portal.core.times import iso
 
 
 def note_head() -> None:
-    """One more line TIME POSITION:HASH in DATA/logs/audit_heads.log; a year of hours is 1 MB."""
+    """Append a line TIME POSITION:HASH to DATA/logs/audit_heads.log; a year of hours is 1 MB."""
     path = settings.EVENKEEL_DATA / "logs" / "audit_heads.log"
     path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -1,4 +1,4 @@
-"""How evenly jobs were slowed: points of the cluster, each project and each user in it, merged as they grow old.
+"""How evenly jobs were slowed down: points of the cluster, and each project and user in it, merged with age.
 
 Import the model from portal.jobs.models.
 """
@@ -15,17 +15,17 @@ from django.db import connection
 
 from portal.jobs.models.history import EVERY_S, By, FairnessSample
 
-#: From an age on, the points of so long are one.
+#: From this age on, the points of an interval become one.
 _MERGED = ((timedelta(hours=3), 900), (timedelta(days=1), 3_600), (timedelta(days=14), 86_400))
 _STEPS = [EVERY_S, *(step_s for _, step_s in _MERGED)]
 
 
 def tick(now: datetime) -> datetime:
-    """The time that a point of now is filed under: who looks twice in a minute writes once."""
+    """The time under which a present point is stored: two calls in a minute write once."""
     return datetime.fromtimestamp(now.timestamp() // EVERY_S * EVERY_S, UTC)
 
 
-#: Exact but for the median, which is the mean of minutes' medians; a bound is the strictest one of the time.
+#: Exact except for the median, which is the mean of minutes' medians; a bound is the strictest one of the time.
 _FIGURES = """
     sum(samples) AS samples, sum(known_samples) AS known_samples,
     sum(holding * samples) / sum(samples) AS holding, sum(waiting * samples) / sum(samples) AS waiting,
@@ -38,7 +38,7 @@ _NAMES = (
     "bound",
 )  # fmt: skip
 
-#: A point that comes when its stretch was merged already is dropped.
+#: A point that arrives after its interval was merged is dropped.
 _MERGE = f"""
     WITH fine AS (
         DELETE FROM jobs_fairnesssample
@@ -51,7 +51,7 @@ _MERGE = f"""
 
 
 def prune(now: datetime) -> None:
-    """Less than 1,000 points each in 400 days: whole stretches are merged, and none is kept that is older."""
+    """Less than 1,000 points for each in 400 days: whole intervals are merged, and older ones removed."""
     with connection.cursor() as cursor:
         for place, (age, step_s) in enumerate(_MERGED, 1):
             values: dict[str, Any] = {"finer": _STEPS[:place], "before": (now - age).timestamp(), "step_s": step_s}
@@ -62,7 +62,7 @@ def prune(now: datetime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Whose points, and their figures over the whole time."""
+    """One group's figures over the whole time."""
 
     project_id: int | None
     user_id: int | None
@@ -71,7 +71,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which series of which time; `projects` those that somebody may see."""
+    """The requested series and time; `projects`: those that the user may see."""
 
     cluster_id: int
     by: By
@@ -101,7 +101,7 @@ class Asked:
 
 
 def series_of(asked: Asked, *, offset: int, limit: int) -> list[Series]:
-    """Who had jobs in that time, the least relative throughput on average first."""
+    """Groups with jobs in that time, the lowest mean relative throughput first."""
     statement = f"""
         SELECT project_id, user_id, {_FIGURES} FROM jobs_fairnesssample WHERE {asked.condition}
         GROUP BY project_id, user_id ORDER BY mean NULLS LAST, project_id, user_id OFFSET %(offset)s LIMIT %(limit)s"""  # noqa: S608 - constants
@@ -112,8 +112,8 @@ def series_of(asked: Asked, *, offset: int, limit: int) -> list[Series]:
 
 
 def points_of(asked: Asked, series: Sequence[Series], most: int) -> list[list[dict[str, Any]]]:
-    """Of each series, oldest first: at most so many evenly spaced stretches, figures over each. One statement."""
-    # A time that begins within a stretch touches one stretch more.
+    """Of each series, oldest first: at most this many equal intervals with their figures. One statement."""
+    # a time that begins within an interval touches one interval more
     step_s = max(float(EVERY_S), (asked.to_at - asked.from_at).total_seconds() / (most - 1))
     wanted = [(one.project_id or 0, one.user_id or 0) for one in series]
     asked = replace(asked, projects=sorted({project for project, _ in wanted}))

@@ -1,4 +1,4 @@
-"""How many metric points are kept: some thousand of a run that lives, a chart's worth of one that ended long ago."""
+"""Retention of metric points: some thousand of a live run, a chart's worth of one that ended long ago."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from portal.jobs.loops import Item, Loop, LoopName
 from portal.jobs.models import MetricPoint, Run
 from scheduling.lifecycle import LIVE
 
-#: A live run with more points than this keeps every second one of the older half.
+#: A live run with more points keeps every second one of the older half.
 MAX_POINTS = 4_000
-#: What remains of a run's points for good: as many as a chart shows.
+#: Points of a run that stay forever: as many as a chart shows.
 LASTING_POINTS = 200
-#: Runs in one transaction, and how long a pruning goes on with further ones.
+#: Runs in one transaction, and how long a pruning continues with further ones.
 _RUNS, _PASS_S = 100, 20.0
 
 _THIN_CROWDED = """
@@ -29,7 +29,7 @@ _THIN_CROWDED = """
         FROM jobs_metricpoint WHERE run_id = ANY(%s)
     ) AS placed
     WHERE point.id = placed.id AND place < n / 2 AND place %% 2 = 0"""
-# The first point, and the last of each of equal stretches.
+# the first point, and the last of each of equal intervals
 _THIN_ENDED = """
     DELETE FROM jobs_metricpoint AS point USING (
         SELECT id, row_number() OVER (PARTITION BY run_id ORDER BY at, id) - 1 AS place,
@@ -41,7 +41,7 @@ _THIN_ENDED = """
 
 
 def prune(now: datetime) -> None:
-    """Within its time; what is left of those that ended is for the next pruning."""
+    """Within its time limit; the rest of the ended runs is left for the next pruning."""
     thin_live()
     until = time.monotonic() + _PASS_S
     before = now - timedelta(days=settings.EVENKEEL_KEEP_METRICS_DAYS)
@@ -69,7 +69,7 @@ def _thin_crowded(runs: Sequence[UUID]) -> list[UUID]:
 
 
 def thin_ended(before: datetime) -> int:
-    """How many of the runs that ended by then were dealt with, those that ended first."""
+    """The number of runs, ended by then, that were thinned, oldest first."""
     loop = Loop(LoopName.PRUNING)
     with transaction.atomic():
         ended = Run.objects.filter(ended_at__lt=before, metrics_thinned=False)

@@ -1,4 +1,4 @@
-"""How each project's effective use and fair-share factor went: points that grow sparser with age.
+"""History of each project's effective usage and fair-share factor: points that get sparser with age.
 
 Import the model from portal.jobs.models.
 """
@@ -16,19 +16,19 @@ from portal.jobs.models.history import ShareSample
 
 EVERY_S = 900.0
 
-#: From an age on, two points of so long are kept: those of the lowest and of the highest effective use.
+#: From this age on, two points of an interval are kept: the lowest and the highest effective usage.
 _THINNED = ((timedelta(days=1), 3_600), (timedelta(days=14), 86_400))
 
-#: So many quarters of an hour are answered as they are; of more, two of each of half as many stretches.
+#: Up to this many quarters of an hour are returned as they are; of more, two points for each of half as many intervals.
 MAX_POINTS = 150
 
 
 def tick(now: datetime) -> datetime:
-    """The time that a point of now is filed under: who looks twice writes once."""
+    """The time under which a present point is stored: two calls write once."""
     return datetime.fromtimestamp(now.timestamp() // EVERY_S * EVERY_S, UTC)
 
 
-#: Where all are equal, the first and the last.
+#: If all are equal, the first and the last.
 _THIN = """
     DELETE FROM jobs_sharesample WHERE id IN (
         SELECT id FROM (
@@ -41,7 +41,7 @@ _THIN = """
 
 
 def prune(now: datetime) -> None:
-    """Some 1,500 points of each project at most, and none that is older than is kept."""
+    """At most some 1,500 points of each project, and none older than the retention time."""
     kept = timedelta(days=settings.EVENKEEL_KEEP_SHARES_DAYS)
     ShareSample.objects.filter(at__lt=now - kept).delete()
     with connection.cursor() as cursor:
@@ -61,13 +61,13 @@ _POINTS = """
 
 
 def points_of(cluster_id: int, projects: Sequence[int], days: int, now: datetime) -> dict[int, list[dict[str, Any]]]:
-    """By project, oldest first, at most MAX_POINTS and one each; peaks and lows are among them. One query."""
+    """By project, oldest first, at most MAX_POINTS and one more each, peaks and lows among them. One query."""
     span_s = days * 86_400.0
     values: dict[str, Any] = {
         "cluster": cluster_id,
         "projects": list(projects),
         "since": now - timedelta(days=days),
-        # A span that begins within a stretch touches one stretch more.
+        # a time that begins within an interval touches one interval more
         "step_s": EVERY_S if span_s / EVERY_S < MAX_POINTS else span_s / (MAX_POINTS // 2 - 1),
     }
     found: dict[int, list[dict[str, Any]]] = {pk: [] for pk in projects}

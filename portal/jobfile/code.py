@@ -56,7 +56,7 @@ class Code(Part):
         return self
 
 
-#: Never what a tool would take for an option.
+#: Must not look like an option of a tool.
 _MODULE = r"[A-Za-z0-9_][A-Za-z0-9_.+/=@:-]*"
 _IMAGE = r"(/|(docker|oras|library|shub)://)[A-Za-z0-9][A-Za-z0-9_.+/@:-]*"
 
@@ -85,7 +85,7 @@ Image = Annotated[str, Field(max_length=500, json_schema_extra={"pattern": f"^{_
 
 
 def _file_text(text: str) -> str:
-    """Text of a file, its lines ended by line feeds. Raises ValueError naming the line of what no text file has."""
+    """Text of a file with line feeds as line ends. Raises ValueError with the line that is not text."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     for number, line in enumerate(text.split("\n"), 1):
         if "\ufffd" in line:
@@ -99,7 +99,7 @@ def _file_text(text: str) -> str:
 
 class EnvironmentRule(Part):
     """Packages on top of the portal's own, built once and kept for all jobs that ask for the same; or an image, which
-    has all that the program needs. Modules of the site stand alone or beside packages."""
+    contains all that the program needs. Modules of the site are used alone or together with packages."""
 
     requirements: Annotated[str, Field(min_length=1, max_length=65_536), AfterValidator(_file_text)] | None = Field(
         None, description="Text of a requirements file: packages only, no options.", examples=["einops==0.8.1"]
@@ -127,5 +127,5 @@ class EnvironmentRule(Part):
 
     @property
     def is_built(self) -> bool:
-        """Something is to be prepared before the job can start."""
+        """Something must be prepared before the job can start."""
         return bool(self.requirements or self.digest)

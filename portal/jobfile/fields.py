@@ -1,4 +1,4 @@
-"""What values of a job file are made of: text without surprises, sizes, durations, and numbers of an array."""
+"""Types of values in a job file: checked text, sizes, durations, and numbers of an array."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _MIB = {
     "tb": 1024**2,
 }
 _DURATION = re.compile(r"(?:(\d+)d\s*)?(?:(\d+)h\s*)?(?:(\d+)m\s*)?(?:(\d+(?:\.\d+)?)s?)?", re.ASCII)
-_LONGEST_AMOUNT = 100  # of a size or a duration; longer ones may have more spaces than there is time to look through
-_LONGEST = 2 * 1024 * 1024  # longer texts are refused by their length, whatever is in them
+_LONGEST_AMOUNT = 100  # length limit of a size or duration; longer texts could make the search slow
+_LONGEST = 2 * 1024 * 1024  # longer texts are refused by their length, before anything is parsed
 
 
 def _one_line(value: object) -> object:
@@ -34,7 +34,7 @@ def _one_line(value: object) -> object:
 
 
 def line_as_it_is(text: str) -> str:
-    """Of paths, patterns and addresses: they name what they name only as they were written."""
+    """For paths, patterns and addresses, which are only valid exactly as written."""
     check_line(text)
     return text
 
@@ -43,10 +43,10 @@ def _several_lines(value: object) -> object:
     return several_lines(value) if isinstance(value, str) and len(value) <= _LONGEST else value
 
 
-#: Of every text that is shown in a line: names, reasons, labels, keys. What is allowed is in accounts/text.py.
+#: For every text that is shown on one line: names, reasons, labels, keys. The rules are in accounts/text.py.
 OneLine = BeforeValidator(_one_line)
 
-#: Of commands, variables and other texts of several lines.
+#: For commands, variables and other texts of several lines.
 SeveralLines = BeforeValidator(_several_lines)
 
 
@@ -81,7 +81,7 @@ def _ascii_number(value: object) -> object:
     return value
 
 
-#: Given as text Python would read all digits of Unicode.
+#: As text: Python would accept all digits of Unicode.
 Amount = Annotated[Decimal, BeforeValidator(_ascii_number)]
 Cost = Annotated[Decimal, Field(gt=0, le=10**9, decimal_places=6), BeforeValidator(_ascii_number)]
 Line = Annotated[str, Field(max_length=120), OneLine]
@@ -100,7 +100,7 @@ _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII)
 
 
 def _split(value: object) -> object:
-    """Slurm's way to write it: the indices, and the most that run at once after a percent sign."""
+    """Slurm's notation: the indices, and the most that run at once after a percent sign."""
     if isinstance(value, int) and not isinstance(value, bool):
         return {"indices": str(value)}
     if isinstance(value, str):
@@ -129,7 +129,7 @@ def _indices(text: str) -> list[int]:
 
 
 class ArrayWish(Part):
-    """The same job once for each index, which it finds in EVENKEEL_ARRAY_INDEX."""
+    """The same job once for each index, which it reads from EVENKEEL_ARRAY_INDEX."""
 
     indices: Annotated[str, Field(max_length=4_000), OneLine] = Field(
         description="As 0-15, 0-30:2 or 1,3,5-9; 1,000 at most.", examples=["0-15"]

@@ -1,4 +1,4 @@
-"""What a job has or would have, in words."""
+"""Texts about a job's present or future GPUs."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def gang_words(count: int, accelerator_type: str, share_percent: int = WHOLE_PER
 
 
 def gpus_of(hundredths: int) -> int:
-    """As many GPUs as so much takes."""
+    """The number of GPUs that this takes."""
     return -(-hundredths // WHOLE_PERCENT)

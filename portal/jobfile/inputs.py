@@ -69,7 +69,8 @@ def _data_url(url: str) -> str:
 
 
 class DataUse(Part):
-    """What the job reads as EVENKEEL_DATA_DIR/<name>: a path of its nodes, or a URL that is fetched to them first."""
+    """Data that the job reads as EVENKEEL_DATA_DIR/<name>: a path on its nodes, or a URL that is fetched to them
+    first."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")] = Field(examples=["imagenet"])
     path: Annotated[str, Field(max_length=1_000), AfterValidator(_absolute)] | None = Field(

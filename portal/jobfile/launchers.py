@@ -1,4 +1,4 @@
-"""Commands that start workers of their own: Evenkeel starts the command once per GPU, so there would be too many."""
+"""Commands that start workers themselves: Evenkeel starts the command once per GPU, so there would be too many."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _COMMENT = re.compile(r"(^|\s)#.*$", re.MULTILINE)
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
-#: Words before a command that leave it what it is.
+#: Words before a command that do not change it.
 _BEFORE = frozenset(
     {"if", "then", "else", "elif", "do", "while", "until", "!", "{", "nohup", "command", "builtin", "setsid"}
 )
-#: Programs that run another -> its options that take a value, how many words come before the program, and what has to
-#: be its first one.
+#: Programs that run another -> their options with a value, how many words precede the program, and the required first
+#: one.
 _WRAPPERS: dict[str, tuple[frozenset[str], int, str]] = {
     "exec": (frozenset({"-a"}), 0, ""),
     "time": (frozenset({"-f", "-o"}), 0, ""),
@@ -42,7 +42,7 @@ _WRAPPERS: dict[str, tuple[frozenset[str], int, str]] = {
         ("conda", "mamba", "micromamba"), (frozenset({"-n", "-p", "--name", "--prefix", "--cwd"}), 0, "run")
     ),
 }
-#: Launcher -> the word that makes it one; empty: it always is.
+#: Launcher -> the word that makes it one; empty: always.
 _LAUNCHERS = {
     "torchrun": "", "deepspeed": "", "mpirun": "", "mpiexec": "", "mpiexec.hydra": "", "orterun": "", "horovodrun": "",
     "srun": "", "composer": "", "accelerate": "launch", "accelerate-launch": "", "lightning": "run", "fabric": "run",
@@ -58,7 +58,7 @@ _MODULES = {
 
 @lru_cache(maxsize=1_024)
 def launcher_warnings(command: str | None) -> tuple[str, ...]:
-    """What to write instead, where the command, or a part of it, is such a launcher. Never raises."""
+    """Advice if the command, or a part of it, is such a launcher. Never raises."""
     found = _look_at(command or "", 0)
     if found is None:
         return ()
@@ -68,7 +68,7 @@ def launcher_warnings(command: str | None) -> tuple[str, ...]:
 
 
 def _look_at(text: str, depth: int) -> tuple[str, str] | None:
-    """(launcher, the program without it) of the first."""
+    """(launcher, the program without it) for the first one."""
     if depth > _MOST_DEPTH:
         return None
     for words in _simple_commands(text[:_MOST_CHARACTERS].replace("\\\n", " ")):
@@ -89,7 +89,7 @@ def _words(text: str) -> list[str]:
         reader.whitespace, reader.commenters, reader.whitespace_split = " \t\r", "", True
         try:
             return list(reader)
-        except ValueError:  # a quotation that does not end: perhaps in a comment
+        except ValueError:  # an unclosed quotation: perhaps in a comment
             continue
     return text.replace("\n", " ; ").split()
 
@@ -115,7 +115,7 @@ def _launcher_of(words: Sequence[str], depth: int) -> tuple[str, str] | None:
 
 
 def _skipped(name: str, rest: Sequence[str]) -> int:
-    """How many words after a wrapper come before the program; all of them where it runs none."""
+    """How many words after a wrapper precede the program; all of them if it runs none."""
     with_value, positional, first = _WRAPPERS[name]
     at = 0
     while at < len(rest):
@@ -133,7 +133,7 @@ def _skipped(name: str, rest: Sequence[str]) -> int:
 
 
 def _of_shell(rest: Sequence[str], depth: int) -> tuple[str, str] | None:
-    """`sh -c LINE`; what a script does is not known."""
+    """`sh -c LINE`; the content of a script is unknown."""
     for at, word in enumerate(rest):
         if re.fullmatch(r"-[A-Za-z]*c", word):
             return _look_at(rest[at + 1], depth + 1) if at + 1 < len(rest) else None
@@ -165,7 +165,7 @@ def _named(known: dict[str, str], name: str, rest: Sequence[str]) -> tuple[str, 
 
 
 def _program(rest: Sequence[str]) -> str:
-    """What the launcher would start, as far as its options let it be seen."""
+    """The program that the launcher would start, as far as its options show."""
     for at, word in enumerate(rest):
         found: list[str] = []
         if _PYTHON.fullmatch(word.rsplit("/", 1)[-1]):

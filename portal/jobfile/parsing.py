@@ -1,4 +1,4 @@
-"""A job file from YAML or JSON, and its problems in words."""
+"""Parses a job file from YAML or JSON, and words its problems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_BYTES = 256 * 1024
 
 
 def load_yaml(text: str) -> Any:
-    """The document, or Problems with the line at which it cannot be read."""
+    """The document, or Problems with the line that cannot be read."""
     if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         raise Problems([FieldProblem("job file", f"is larger than {MAX_BYTES // 1024} KiB", "too_large")])
     try:
@@ -42,21 +42,21 @@ def parse_job_file(document: Any) -> JobFile:
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
-    """What pydantic found wrong with values for `model`, in words and by field."""
+    """Pydantic's errors on values for `model`, in words and by field."""
     return [_problem(e, model) for e in error.errors(include_url=False)[:50]]
 
 
-#: Keys whose values may hold secrets, wherever they stand: what was wrong with one is said without the value.
+#: Keys whose values may contain secrets, at any place: errors are shown without the value.
 _SECRETIVE = frozenset({
     "env", "command", "args", "secrets", "requirements", "git", "url", "secret", "token_secret", "password", "token",
     "value",
 })  # fmt: skip
-#: Text where a mapping or a list is due may be anything, a whole file too.
+#: Text instead of a mapping or a list may be anything, even a whole file.
 _NOT_TEXT = frozenset({"dict_type", "list_type", "model_type", "model_attributes_type", "dataclass_type"})
 
 
 def _place(location: Sequence[str]) -> str:
-    """The keys that lead there, less what may be a value: as in `env: {"KEY=value": ...}`, or an address."""
+    """The path of keys, without any that may be a value: as in `env: {"KEY=value": ...}`, or an address."""
     parts = ["(an address)" if "://" in part else part for part in location]
     if "env" in parts[:-1]:
         parts[-1] = parts[-1].partition("=")[0]
@@ -64,7 +64,7 @@ def _place(location: Sequence[str]) -> str:
 
 
 def _shown_input(location: Sequence[str], value: Any) -> str:
-    """A value that a message may repeat; nothing where it is long or may hold a secret."""
+    """A value that a message may show; empty if it is long or may contain a secret."""
     if not isinstance(value, (str, int, float, bool)) or _SECRETIVE & set(location):
         return ""
     if isinstance(value, str) and ("://" in value or "\ufffd" in value):
@@ -77,7 +77,7 @@ def _shown_input(location: Sequence[str], value: Any) -> str:
 
 _OFFSET = "must be a date and time with its offset from UTC, such as 2026-12-01T18:00:00+01:00"
 
-#: What is wrong by pydantic's type of error, and what is allowed; all others are said in pydantic's words.
+#: Message by pydantic's type of error, with what is allowed; all others keep pydantic's words.
 _IN_WORDS = {
     "missing": "is required",
     "string_type": "must be text: put it in quotes",
@@ -90,7 +90,7 @@ _IN_WORDS = {
 
 def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     fields, whole = model.model_fields, "job file" if issubclass(model, JobFile) else "body"
-    # Of a value that may be of several kinds pydantic names the kind, by our functions where it has some.
+    # for a union pydantic names the kind, by our functions where it has some
     location = [str(part) for part in error["loc"] if not str(part).startswith("function-")]
     field = _place(location)
     message = _IN_WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")

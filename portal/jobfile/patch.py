@@ -1,4 +1,4 @@
-"""What may be changed of a job after its submission (PATCH jobs/{job})."""
+"""The keys of a job that may be changed after its submission (PATCH jobs/{job})."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from portal.jobfile.fields import Cost, Line, Part, Seconds, Word
 
 
 def _no_default(schema: dict[str, Any]) -> None:
-    """A key that is left out stays as it is: the default only fills the model."""
+    """A missing key is not changed: the default only fills the model."""
     schema.pop("default", None)
 
 
 class JobPatch(Part):
-    """Keys that are left out stay as they are. Null removes a deadline, a max_cost, a max_duration or a label."""
+    """Missing keys are not changed. Null removes a deadline, a max_cost, a max_duration or a label."""
 
     name: Line = Field("", min_length=1, json_schema_extra=_no_default)
     labels: dict[str, Line | None] = Field({}, max_length=50, json_schema_extra=_no_default)

@@ -13,7 +13,8 @@ WHOLE_PERCENT = 100
 
 
 class Gpus(Part):
-    """How many GPUs, all of one type at a time, or a part of one. A number alone is that many, or 0.5 of one."""
+    """How many GPUs, all of one type at a time, or a GPU share. A plain number is a count, or 0.5 for half of one
+    GPU."""
 
     min: int = Field(1, ge=1, le=100_000, description="The job does not start with fewer.")
     max: int | None = Field(None, ge=1, le=100_000, description="It never grows beyond; empty: as far as it gains.")

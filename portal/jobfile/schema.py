@@ -1,4 +1,4 @@
-"""The job file: the one schema of a submission (DESIGN.md "Job file"). YAML, and JSON which is YAML."""
+"""The job file: the only schema of a submission (DESIGN.md "Job file"). YAML, or JSON, which is YAML."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from portal.jobfile.slurm_options import SlurmOptions
 
 
 class ArtifactRule(Part):
-    """Which files that a run leaves in EVENKEEL_ARTIFACT_DIR are kept, and for how long."""
+    """Which files a run leaves in EVENKEEL_ARTIFACT_DIR are kept, and for how long."""
 
     paths: list[Annotated[str, Field(min_length=1, max_length=200), AfterValidator(glob_pattern)]] = Field(
         ["**"], min_length=1, max_length=20, description="Patterns as in .gitignore: `*.csv`, `plots/`, `!*.tmp`."
@@ -58,14 +58,14 @@ class Retry(Part):
 
 
 class ResumeFrom(Part):
-    """A checkpoint of a job of the same project, at which the first run begins."""
+    """A checkpoint of a job of the same project, from which the first run resumes."""
 
     job: int | Line = Field(description="Number or UUID of the job.")
     step: int | None = Field(None, ge=1, le=10**13, description="Step of the checkpoint; empty: the newest.")
 
 
 class DependencyWish(Part):
-    """Another job, or with singleton none: all earlier ones of this one's name and owner."""
+    """Another job, or with singleton all earlier ones of this job's name and owner."""
 
     type: Literal["afterok", "afterany", "afternotok", "singleton"] = Field(
         "afterok", description="When it has succeeded; ended; not succeeded; or after all earlier ones of its name."
@@ -135,7 +135,7 @@ class JobFile(Part):
     def _names(self) -> JobFile:
         bad = [k for k in self.env if not ENV_NAME.match(k) or k.startswith("EVENKEEL_")]
         if bad:
-            name = bad[0].partition("=")[0]  # of one written as NAME=value no value is repeated
+            name = bad[0].partition("=")[0]  # of one written as NAME=value no value is shown
             raise ValueError(f"env: {name!r} is no variable name that a job may set")
         if bad := [k for k in self.labels if not LABEL_KEY.match(k)]:
             raise ValueError(f"labels: {bad[0]!r} must be letters, digits and _ . / -, at most 63")

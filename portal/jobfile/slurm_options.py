@@ -1,4 +1,4 @@
-"""The options of sbatch that a job file may name, and what each may hold."""
+"""The options of sbatch that a job file may contain, and their allowed values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from portal.jobfile.fields import OneLine, Part
 
-#: Words of sbatch's own: they begin with a letter or a bracket, so that none is taken for an option.
+#: Words for sbatch: they begin with a letter or a bracket, so that none looks like an option.
 _CONSTRAINT = re.compile(r"[A-Za-z0-9_(\[][A-Za-z0-9_.:&|*()\[\]+-]*", re.ASCII)
 _LICENSE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@/-]*(:[0-9]{1,6})?", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*", re.ASCII)
@@ -60,7 +60,7 @@ MailType = Literal[
 
 
 class SlurmOptions(Part):
-    """Options of sbatch, for clusters that are a Slurm: of each launch, and of each part of a heterogeneous one."""
+    """Options of sbatch, for Slurm clusters: for each launch, and for each part of a heterogeneous one."""
 
     constraint: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_constraint)] | None = Field(
         None, description="Features that its nodes must have, as sbatch --constraint.", examples=["nvlink"]
@@ -104,7 +104,7 @@ class SlurmOptions(Part):
 
 
 def sbatch_options(wish: Any) -> dict[str, str]:
-    """Of `slurm` in a stored job file: sbatch's long options with their values, which are empty where it has none."""
+    """From `slurm` in a stored job file: sbatch's long options with their values, empty for options without one."""
     found: dict[str, str] = {}
     for name, value in SlurmOptions.model_validate(wish or {}).model_dump(exclude_defaults=True).items():
         text = ",".join(value) if isinstance(value, list) else "" if value is True else str(value)

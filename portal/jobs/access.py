@@ -1,4 +1,4 @@
-"""Reads. `access_job` and `visible_jobs` are the only ways to fetch what belongs to a project."""
+"""Read access. Only `access_job` and `visible_jobs` fetch objects that belong to a project."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MEMBER = re.compile(r"([0-9]{1,18})_([0-9]{1,6})\Z")
 
 
 def described_jobs() -> QuerySet[Job]:
-    """Jobs with what describing them reads beside their own rows.
+    """Jobs with the related rows needed to describe them.
 
-    One join and a short query for each of the rest: PostgreSQL needs longer to plan nine joins than for all else,
-    and what many jobs share is made once.
+    One join and a short query for each of the rest: PostgreSQL needs longer to plan nine joins than for everything
+    else, and objects that many jobs share are created once.
     """
     alike = ("project", "owner", "model_type", "cluster", "qos", "partition", "array")
     apart = (*alike, "held_by", "resubmit_of", "resume_job")
@@ -31,9 +31,10 @@ def described_jobs() -> QuerySet[Job]:
 
 
 def in_states(states: Iterable[State]) -> Q:
-    """Jobs whose run is in one of the states: starts from those runs, so that it costs no more among many jobs.
+    """Jobs whose run is in one of the states. The query starts from those runs, so its cost does not grow with the
+    number of jobs.
 
-    As an array, because the planner expects few of those and takes the index; for a join it would read all jobs.
+    As an array: the planner then expects few rows and uses the index; with a join it would read all jobs.
     """
     runs = Run.objects.filter(state__in=sorted(state.value for state in states)).order_by().values("pk")
     return Q(
@@ -42,12 +43,12 @@ def in_states(states: Iterable[State]) -> Q:
 
 
 def waiting_for_gpus() -> Q:
-    """Jobs that could start: not under a hold, and with no dependency unmet."""
+    """Jobs that could start: not on hold, and with all dependencies satisfied."""
     return in_states(QUEUED) & Q(hold_kind="") & ~Q(("run__reason_token", ReasonCode.DEPENDENCY))
 
 
 def visible_jobs(user: User | AnonymousUser) -> QuerySet[Job]:
-    """Jobs of the user's projects, with what a row of a list shows."""
+    """Jobs of the user's projects, with the data of a row in a list."""
     jobs = described_jobs()
     if isinstance(user, User) and user.is_active and user.is_superuser:
         return jobs
@@ -57,7 +58,7 @@ def visible_jobs(user: User | AnonymousUser) -> QuerySet[Job]:
 def access_job(user: User | AnonymousUser, reference: str, *, write: bool = False) -> Job:
     """The job with this UUID or number; Job.DoesNotExist also where the user may not see it.
 
-    PermissionError where the user may read but not change it.
+    PermissionError if the user may read but not change it.
     """
     job = visible_jobs(user).get(jobs_named([reference]))
     if write and not writable_projects(user).filter(pk=job.project_id).exists():
@@ -67,14 +68,14 @@ def access_job(user: User | AnonymousUser, reference: str, *, write: bool = Fals
 
 
 def why_not_writable(project: Project) -> str:
-    """For whoever may read its jobs."""
+    """For users who may read its jobs."""
     if project.archived_at is not None:
         return f"{project.name} is archived: its jobs can be read but not changed until it is restored."
     return f"You may read jobs of {project.name} but not change them."
 
 
 def jobs_named(references: Iterable[str]) -> Q:
-    """Jobs with these numbers or UUIDs, or of an array (57_3); what is none of these names none."""
+    """Jobs with these numbers or UUIDs, or of an array (57_3); other names match nothing."""
     numbers, uuids, members = [], [], Q()
     for text in references:
         if text.isascii() and text.isdecimal() and len(text) <= 18:
@@ -87,9 +88,9 @@ def jobs_named(references: Iterable[str]) -> Q:
 
 
 def access_array(user: User | AnonymousUser, number: int, *, write: bool = False) -> tuple[JobArray, QuerySet[Job]]:
-    """The array with this number and its jobs that the user may see; JobArray.DoesNotExist where that is none.
+    """The array with this number and its jobs that the user may see; JobArray.DoesNotExist if there is none.
 
-    `write`: those that the user may change; PermissionError where that is none.
+    `write`: those that the user may change; PermissionError if there is none.
     """
     array = JobArray.objects.get(number=number)
     jobs = visible_jobs(user).filter(array=array)
@@ -103,12 +104,12 @@ def access_array(user: User | AnonymousUser, number: int, *, write: bool = False
 
 
 def visible_arrays(user: User | AnonymousUser) -> QuerySet[JobArray]:
-    """Arrays of which the user may see a job."""
+    """Arrays with a job that the user may see."""
     return JobArray.objects.filter(pk__in=visible_jobs(user).filter(array__isnull=False).order_by().values("array"))
 
 
 def named_with_arrays(user: User, reference: str) -> list[Job]:
-    """The job, or all of the array, with that name, as far as the user may see them."""
+    """The job, or all jobs of the array, with that name, as far as the user may see them."""
     found = list(visible_jobs(user).filter(jobs_named([reference])))
     if found or not (reference.isascii() and reference.isdecimal()) or len(reference) > 18:
         return found
@@ -123,7 +124,7 @@ def uuid_of(text: str) -> UUID | None:
 
 
 def in_people_states(words: Iterable[str]) -> Q:
-    """Jobs whose state people read as any of `words` (see `describe.people_state`)."""
+    """Jobs whose displayed state is one of `words` (see `describe.people_state`)."""
     condition = Q(pk__in=[])
     for trained in (False, True):
         states = [state for state in State if coarse_state(state, rescaling=trained) in words]
@@ -132,7 +133,7 @@ def in_people_states(words: Iterable[str]) -> Q:
 
 
 def events_of(job: Job) -> QuerySet[JobEvent]:
-    """All that happened to a job that the caller has access to, in whichever project it was then."""
+    """All events of a job that the caller may access, in whichever project the job was then."""
     return JobEvent.objects.select_related("job", "project").filter(job=job)
 
 

@@ -1,4 +1,4 @@
-"""The clusters of this portal, and how each runs its jobs: the one place where settings are looked up by cluster."""
+"""The clusters of this portal, and the engine of each: the only place that looks up settings by cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduling.errors import ExecutorError
 
 
 class NoEngine(ExecutorError):
-    """Of a retired cluster; whatever waits for it waits until it is back."""
+    """The cluster is retired; work that needs it waits until it is back."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"cluster {name} is retired: EVENKEEL_CLUSTERS no longer names it", permanent=False)
@@ -36,7 +36,7 @@ def default_cluster() -> Cluster:
 
 
 def engine_of(cluster_id: int | None) -> Engine:
-    """Raises NoEngine where the cluster is retired. None, of what is not a job yet: the default cluster."""
+    """Raises NoEngine if the cluster is retired. None, for jobs that are not stored yet: the default cluster."""
     if not settings.EVENKEEL_CLUSTERS:
         return environment_engine()
     name = _name(cluster_id) if cluster_id is not None else next(iter(settings.EVENKEEL_CLUSTERS))
@@ -48,7 +48,7 @@ def engine_of(cluster_id: int | None) -> Engine:
 
 @cache
 def _name(cluster_id: int) -> str:
-    """With a file of clusters names do not change: they are what it is looked up by."""
+    """With a file of clusters the name is the key and never changes."""
     return Cluster.objects.values_list("name", flat=True).get(pk=cluster_id)
 
 
@@ -65,7 +65,7 @@ def environment_engine() -> Engine:
 
 
 def files_of(cluster_id: int) -> Path:
-    """The folder below which its jobs' files lie; of a retired one where they were."""
+    """The folder that contains its jobs' files; of a retired cluster the last one."""
     try:
         return engine_of(cluster_id).job_files
     except NoEngine:
@@ -80,10 +80,10 @@ def is_emulated(cluster_id: int | None) -> bool:
 
 
 def speedup(cluster_id: int | None) -> float:
-    """How much faster than the catalogue emulated devices run; 1 on real ones."""
+    """How much faster emulated devices run than in the catalogue; 1 on real ones."""
     return float(settings.EVENKEEL_SPEEDUP) if is_emulated(cluster_id) else 1.0
 
 
 def shares_its_host(executor: str) -> bool:
-    """Jobs run on this machine, and browsers send them the portal's cookies: these know no ports."""
+    """Jobs run on this machine, so browsers send them the portal's cookies, which ignore ports."""
     return executor == "local" and not has_name_of_its_own()

@@ -1,4 +1,4 @@
-"""What people call the engine of a cluster."""
+"""Display names of engines."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _NAMES = {"local": "This machine", "ray": "Ray", "slurm": "Slurm"}
 
 
 def engine_name(cluster: Cluster) -> str:
-    """At the beginning of a sentence, too."""
+    """Also suitable at the beginning of a sentence."""
     return _NAMES.get(cluster.executor, cluster.executor)

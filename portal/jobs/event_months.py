@@ -1,4 +1,4 @@
-"""The months of the event table. What falls into none waits in the default partition until its month is made."""
+"""The months of the event table. Events outside of them are in the default partition until their month is created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from portal.jobs.loops import Item, Loop, LoopName
 
 TABLE = "jobs_jobevent"
-_LOCK_TIMEOUT = "2s"  # attaching and dropping wait for readers; better to try again at the next pruning
+_LOCK_TIMEOUT = "2s"  # attaching and dropping wait for readers; the next pruning retries
 
 
 def _name(year: int, month: int) -> str:
@@ -27,7 +27,7 @@ def existing() -> set[str]:
 
 
 def ensure(now: datetime) -> None:
-    """Make the partitions of this month and the next; events already in the default one move over."""
+    """Create the partitions of this month and the next; their events move over from the default one."""
     known = existing()
     at = now.astimezone(UTC)
     this = (at.year, at.month)
@@ -55,7 +55,7 @@ def _make(year: int, month: int) -> None:
 
 
 def drop_before(limit: datetime) -> None:
-    """Drop the months that ended before `limit`, and such events from the default partition."""
+    """Drop the months that ended before `limit`, and older events from the default partition."""
     at = limit.astimezone(UTC)
     oldest_kept, loop = _name(at.year, at.month), Loop(LoopName.PRUNING)
     for name in sorted(existing() - {f"{TABLE}_default"}):

@@ -1,4 +1,4 @@
-"""Append events; what they change is published and the scheduler woken after the commit."""
+"""Appends events; after the commit changes are published and the scheduler is woken."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def append(
     to_state: str = "",
     detail: dict[str, Any] | None = None,
 ) -> JobEvent:
-    """One event row. Without a job it is for the whole cluster."""
+    """Append one event. Without a job it belongs to the whole cluster."""
     event = JobEvent(
         kind=kind,
         text=text,
@@ -49,15 +49,16 @@ def store(rows: Iterable[JobEvent]) -> None:
 
 
 def about(node: Node) -> dict[str, Any]:
-    """What an event of a node says of it."""
+    """The detail of a node's event."""
     return {"node": node.name, "cluster": node.cluster.name}
 
 
 def of_cluster(cluster: Cluster) -> Q:
-    """Events of the cluster itself; those that name none are of the portal, or from when there was only one."""
+    """Events of the cluster itself; those without a cluster belong to the portal, or are from when there was only
+    one."""
     return Q(detail__cluster=cluster.name) | ~Q(detail__has_key="cluster")
 
 
 def append_all(*, kind: str, said: Iterable[tuple[Job, str]], at: datetime) -> None:
-    """The same of many jobs, with a sentence for each."""
+    """One event for each of many jobs, each with its own sentence."""
     store(JobEvent(kind=kind, text=text, at=at, job=job, run=job.run, project_id=job.project_id) for job, text in said)

@@ -1,4 +1,4 @@
-"""As which UNIX account a job runs, on clusters where it is its person's."""
+"""The Unix account of a job, on clusters where jobs run as the person who submitted them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from portal.jobs.models import Cluster, Job
 
 
 def account_of(job: Job) -> str:
-    """Empty where jobs of its cluster do not run as people, or its person has no account."""
+    """Empty if jobs of its cluster do not run as people, or its person has no account."""
     if job.owner is None or not runs_as_person(job.cluster_id):
         return ""
     return job.owner.unix_account
 
 
 def check_account(user: User, cluster: Cluster) -> None:
-    """At submission: raises Problems where the job could never start, and says what to do."""
+    """At submission: raises Problems, with advice, if the job could never start."""
     if not runs_as_person(cluster.pk):
         return
     who = "you" if user.kind == User.Kind.PERSON else f"the service account {user.email}"
@@ -35,7 +35,7 @@ def check_account(user: User, cluster: Cluster) -> None:
 
 
 def runs_as_person(cluster_id: int) -> bool:
-    """False of a retired cluster: nothing runs there."""
+    """False for a retired cluster: nothing runs there."""
     try:
         return engine_of(cluster_id).runs_as_person
     except NoEngine:
@@ -43,5 +43,5 @@ def runs_as_person(cluster_id: int) -> bool:
 
 
 def anywhere() -> bool:
-    """Whether jobs run as people on some cluster."""
+    """Whether jobs run as people on any cluster."""
     return any(engine_of(cluster.pk).runs_as_person for cluster in active_clusters())

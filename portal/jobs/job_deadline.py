@@ -1,4 +1,4 @@
-"""When a job must have ended at the latest."""
+"""The deadline of a job."""
 
 from __future__ import annotations
 

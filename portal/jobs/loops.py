@@ -1,7 +1,7 @@
-"""Loops of the control plane: a failure of one item is that item's alone.
+"""Loops of the control plane: a failure of one item does not affect the others.
 
-It is logged with the job, counted in `/metrics`, shown to administrators, and the item is put off, so that it is not
-tried in each pass and never hides the others. Where the database is gone the loop ends: nothing could be recorded.
+It is logged with the job, counted in `/metrics`, and shown to administrators. The item is postponed, so that it is not
+tried in each pass and does not block the others. If the database is gone, the loop ends: nothing could be recorded.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ Done = TypeVar("Done")
 Thing = TypeVar("Thing")
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 600.0
-#: Of one loop, over all clusters. Failures beyond are logged and counted, and tried again in the next pass.
+#: Failing items of one loop, over all clusters. Further failures are logged and counted, and retried in the next pass.
 MOST_KEPT = 1_000
-#: Of one pass; further failures are a line each.
+#: Tracebacks logged in one pass; further failures are one line each.
 _TRACEBACKS = 20
 _LONGEST_ERROR, _LONGEST_NAME = 400, 200
-#: What is not found by then to be at fault or not is left out of this pass.
+#: Items not isolated by then are left out of this pass.
 _LONGEST_SEARCH_S = 20.0
-#: More than any loop's interval after an item was due.
+#: Longer than any loop's interval after an item was due.
 _GONE = timedelta(minutes=30)
-#: These end the task, not the item: a time limit, and what Celery itself raises.
+#: These end the task, not the item: a time limit, and Celery's own exceptions.
 NOT_AN_ITEMS = (SoftTimeLimitExceeded, TaskPredicate)
 
 
 class LoopName(StrEnum):
-    """Each is a label of the metric. Those before OUTBOX belong to one cluster."""
+    """Each is a label of the metric. Loops before OUTBOX belong to one cluster."""
 
     ROUND = "round"
     INVENTORY = "inventory"
@@ -82,7 +82,7 @@ class LoopName(StrEnum):
     ROLLOUTS = "rollouts"
 
 
-#: What each does, as administrators read it after "fails to".
+#: What each loop does, shown to administrators after "fails to".
 WORDS: Mapping[LoopName, str] = {
     LoopName.ROUND: "carry out a step of the scheduling round",
     LoopName.INVENTORY: "record a node",
@@ -115,7 +115,7 @@ WORDS: Mapping[LoopName, str] = {
     LoopName.SIMULATIONS: "run a simulation",
     LoopName.ROLLOUTS: "check a rollout",
 }
-#: A job that one of these failed at takes no part in rounds until it is tried again, so that others get its GPUs.
+#: A job for which one of these failed is left out of rounds until it is retried, so that others get its GPUs.
 LEFT_OUT = (LoopName.SNAPSHOT, LoopName.MOVES, LoopName.LAUNCH)
 _ORDER = list(LoopName)
 OF_CLUSTERS = frozenset(_ORDER[: _ORDER.index(LoopName.OUTBOX)])
@@ -123,7 +123,7 @@ OF_CLUSTERS = frozenset(_ORDER[: _ORDER.index(LoopName.OUTBOX)])
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """`key` within its loop, `name` as people read it, `about` for the log."""
+    """`key` within its loop, `name` for people, `about` for the log."""
 
     key: str
     name: str
@@ -140,12 +140,12 @@ def of_job(job: Job) -> Item:
 
 
 def of_run(run: Run) -> Item:
-    """`run.job` is at hand."""
+    """`run.job` must be loaded."""
     return Item(str(run.pk), f"#{run.job.number} {run.job.name}", run.job_id, job_log.of_run(run))
 
 
 def of_run_id(run_id: str) -> Item:
-    """Of a run that may not exist."""
+    """For a run that may not exist."""
     return Item(str(run_id), f"run {run_id}", None, {"run_id": str(run_id)})
 
 
@@ -166,32 +166,32 @@ def of_project(project: Project) -> Item:
 
 
 def step(name: str, cluster_id: int | None = None) -> Item:
-    """A part of a task that has no item."""
+    """A part of a task without an item."""
     return Item(f"{cluster_id or ''}:{name}", name)
 
 
 class Loop:
-    """One pass over items. What is known to fail is read once, when the first item comes.
+    """One pass over items. Known failures are read once, with the first item.
 
-    `rests`: a failing item is put off, 2 s at first and ten minutes at most; else it is tried in each pass, as the
-    steps of a round are.
+    `rests`: a failing item is postponed, for 2 s at first and at most ten minutes; otherwise it is tried in each pass,
+    like the steps of a round.
     """
 
     def __init__(self, name: LoopName, cluster_id: int | None = None, *, rests: bool = True) -> None:
         self.name, self._cluster_id, self._rests = name, cluster_id, rests
         self._failed = 0
-        #: Of the item that failed last, as a sentence.
+        #: The last failed item, as a sentence.
         self.last_error = ""
 
     @cached_property
     def _known(self) -> dict[str, tuple[int, datetime]]:
-        """By key: failures in a row, and when it is tried again."""
+        """By key: failures in a row, and when the item is retried."""
         rows = FailingItem.objects.filter(loop=self.name)
         return {key: (failures, at) for key, failures, at in rows.values_list("key", "failures", "next_attempt_at")}
 
     @property
     def resting(self) -> set[str]:
-        """Keys of items that are put off now."""
+        """Keys of postponed items."""
         now = timezone.now()
         return {key for key, (_, at) in self._known.items() if at > now} if self._rests else set()
 
@@ -200,8 +200,8 @@ class Loop:
         return self._rests and at is not None and at > timezone.now()
 
     def resting_ids(self, prefix: str = "") -> list[str]:
-        """Of those whose key is `prefix` and an id: queries for the oldest few leave them out, else they would hide
-        the others."""
+        """Ids of postponed items whose key is `prefix` and an id: queries for the oldest few skip them, so that they do
+        not block others."""
         found = (key.removeprefix(prefix) for key in self.resting if key.startswith(prefix))
         return [key for key in found if ":" not in key]
 
@@ -212,11 +212,11 @@ class Loop:
         return [one for one in found if item_of(one).key not in resting]
 
     def run(self, item: Item, do: Callable[P, Done], *args: P.args, **kwargs: P.kwargs) -> Done | None:
-        """None where it failed, or is put off."""
+        """None if it failed, or is postponed."""
         return self.attempt(item, do, *args, **kwargs)[1]
 
     def attempt(self, item: Item, do: Callable[P, Done], *args: P.args, **kwargs: P.kwargs) -> tuple[bool, Done | None]:
-        """Whether it succeeded, and with what."""
+        """Whether it succeeded, and its result."""
         if self._is_resting(item):
             return False, None
         try:
@@ -231,8 +231,8 @@ class Loop:
     def together(
         self, things: Iterable[Thing], item_of: Callable[[Thing], Item], do: Callable[[Sequence[Thing]], list[Done]]
     ) -> list[Done]:
-        """All that are due at once; where that fails each half alone, so that only the items fail which are at fault.
-        `do` may be called again for things that it has done."""
+        """All due items at once; if that fails, each half separately, so that only the faulty items fail. `do` may be
+        called again for items it has handled."""
         due = self.due(things, item_of)
         return self._halves(due, item_of, do) if due else []
 
@@ -254,8 +254,8 @@ class Loop:
     def most(
         self, things: Sequence[Thing], item_of: Callable[[Thing], Item], build: Callable[[Sequence[Thing]], Done]
     ) -> Done:
-        """What `build` makes of all of them; where that fails, of all but those with which it fails. Raises what it
-        raises of none."""
+        """The result of `build` for all items; if it fails, for all but those that cause the failure. Raises its error
+        if it also fails without items."""
         try:
             with savepoint():
                 done = build(things)
@@ -283,7 +283,7 @@ class Loop:
         return done
 
     def failed(self, item: Item, error: Exception) -> None:
-        """Log, count and remember. Raises `error` where it is no item's."""
+        """Log, count and store the failure. Raises `error` if no item caused it."""
         raise_what_is_no_items(error)
         self._failed += 1
         self.last_error = in_a_sentence(error)
@@ -298,12 +298,12 @@ class Loop:
             self._known[item.key] = (before + 1, until)
 
     def succeeded(self, item: Item) -> None:
-        """Forget what it failed at before."""
+        """Remove the stored failure."""
         if self._known.pop(item.key, None) is not None:
             FailingItem.objects.filter(loop=self.name, key=item.key).delete()
 
     def succeeded_all(self, items: Iterable[Item]) -> None:
-        """Without a query where there are none."""
+        """No query if there is no failure."""
         for item in items:
             if not self._known:
                 return
@@ -335,12 +335,12 @@ class Loop:
 
 
 def savepoint() -> AbstractContextManager[None]:
-    """Within a transaction a failing item must not break it for the others."""
+    """In a transaction a failing item must not break it for the others."""
     return transaction.atomic() if connection.in_atomic_block else nullcontext()
 
 
 def raise_what_is_no_items(error: Exception) -> None:
-    """Raises `error` where it is the task's time limit, or the database is gone: the loop ends then."""
+    """Raises `error` if it is the task's time limit, or the database is gone: the loop ends then."""
     if isinstance(error, NOT_AN_ITEMS):
         raise error
     if isinstance(error, (OperationalError, InterfaceError)) and not connection.is_usable():
@@ -355,7 +355,7 @@ _SECRETS = (
 
 
 def in_a_sentence(error: Exception) -> str:
-    """Its type and first line; what looks like a credential is left out."""
+    """Its type and first line, without anything that looks like a credential."""
     try:
         said = str(error).strip().partition("\n")[0]
     except Exception:
@@ -368,19 +368,19 @@ def in_a_sentence(error: Exception) -> str:
 
 
 def _printable(text: str, most: int) -> str:
-    """PostgreSQL takes neither NUL nor lone surrogates."""
+    """PostgreSQL accepts neither NUL nor lone surrogates."""
     kept = "".join(c if c.isprintable() else " " for c in text[: 2 * most])
     return kept if len(kept) <= most else f"{kept[: most - 1]}…"
 
 
 def resting_in(*names: LoopName) -> set[str]:
-    """Keys of items that these loops have put off."""
+    """Keys of items that these loops have postponed."""
     rows = FailingItem.objects.filter(loop__in=names, next_attempt_at__gt=timezone.now())
     return set(rows.values_list("key", flat=True))
 
 
 def failing_now(now: datetime) -> QuerySet[FailingItem]:
-    """What no pass has tried since it was due is gone: a run that ended, a file that was removed."""
+    """Items that no pass has tried since they were due are gone: a run that ended, a file that was removed."""
     return FailingItem.objects.filter(next_attempt_at__gte=now - _GONE)
 
 
@@ -389,5 +389,5 @@ def forget_old(now: datetime) -> None:
 
 
 def task_of(loop: str) -> str:
-    """What it does; of a loop that there is no more, its name."""
+    """What the loop does; for a loop that no longer exists, its name."""
     return WORDS[LoopName(loop)] if loop in WORDS else loop

@@ -1,6 +1,6 @@
-"""Which ended runs left reports that a task is taking in; their exit is recorded after that, by the same task.
+"""Ended runs whose spooled reports a task is recording; the same task records their exit afterwards.
 
-Kept in the cache for a while: should it be lost, the next round hands them out again.
+Kept in the cache for a while: if an entry is lost, the next round starts a task again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.core.cache import cache
 
-#: Tasks that begin before the reports of a run are given up: each of them ended without doing its work.
+#: Tasks started before the reports of a run are given up: each of them ended without finishing.
 MAX_BEGUN = 3
 #: After this a task counts as lost, and another is sent.
 PENDING_S = 60
@@ -19,17 +19,17 @@ _REMEMBERED_S = 86_400
 
 
 def is_pending(run_id: UUID | str, epoch: int) -> bool:
-    """All its processes are gone, and how it ended is about to be recorded: no limit need end it any more."""
+    """All its processes are gone, and its exit is about to be recorded: no limit needs to end it any more."""
     return bool(cache.get(_key("pending", run_id, epoch)))
 
 
 def hand_out(run_id: str, epoch: int) -> bool:
-    """True where the caller shall send a task; False while another is on its way."""
+    """True if the caller must send a task; False while one is under way."""
     return bool(cache.add(_key("pending", run_id, epoch), True, PENDING_S))
 
 
 def expect(run_id: str, epoch: int) -> None:
-    """A task that has to wait comes again: no other need be sent."""
+    """A task that has to wait comes again: no other must be sent."""
     cache.set(_key("pending", run_id, epoch), True, PENDING_S)
 
 
@@ -38,7 +38,7 @@ def is_given_up(run_id: str, epoch: int) -> bool:
 
 
 def begin(run_id: str, epoch: int) -> None:
-    """A task has begun to take them in."""
+    """A task has started to record them."""
     begun = _key("begun", run_id, epoch)
     cache.add(begun, 0, _REMEMBERED_S)
     cache.incr(begun)

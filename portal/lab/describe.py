@@ -11,7 +11,7 @@ from portal.lab.models import UNFINISHED, Simulation, State, Trace, Trial
 
 
 def describe_simulation(row: Simulation) -> dict[str, Any]:
-    """With the trials that were fetched beside it."""
+    """With its trials, which the caller has fetched."""
     trials = list(row.trials.all())
     return {
         "id": str(row.id),

@@ -1,4 +1,4 @@
-"""All of a simulation as files: what `manage.py simulate` reads again, and a sheet of jobs."""
+"""A simulation as files: input for `manage.py simulate`, and a table of jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def export_rows(row: Simulation) -> Iterator[list[Any]]:
 
 
 def export_document(row: Simulation) -> dict[str, Any]:
-    """`traces` by seed (of all seeds under "") and `cluster` are files of the simulator's own formats."""
+    """`traces` by seed (of all seeds under "") and `cluster` are files in the simulator's formats."""
     packed = Simulation.objects.only("inputs").get(pk=row.pk).inputs
     inputs: dict[str, Any] = unpack(packed) if packed else {"workloads": {}, "cluster": None}
     traces = {seed: {"schema": SCHEMA, "jobs": jobs} for seed, jobs in inputs["workloads"].items()}

@@ -1,4 +1,4 @@
-"""The cluster's own history simulated under the policy that ran, beside what was recorded."""
+"""The cluster's own history, simulated under the policy that ran, compared with the recorded one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs and hardware of a simulation: one document, kept with it, from which every trial can be run again."""
+"""Jobs and hardware of a simulation: one stored document, from which every trial can be repeated."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Inputs:
 
     @cached_property
     def own_cluster(self) -> trace.Cluster:
-        """As the portal's nodes are, whatever was edited."""
+        """The portal's nodes, without any edits."""
         return trace.parse_cluster(self.document["own_cluster"], Path("cluster"))
 
     def jobs(self, seed: int) -> list[TraceJob]:
-        """The same list for all trials that have the same jobs."""
+        """The same list for all trials with the same jobs."""
         workloads = self.document["workloads"]
         key = str(seed) if str(seed) in workloads else ""
         if key not in self._jobs:
@@ -54,7 +54,7 @@ class Inputs:
 
 
 def build(row: Simulation) -> tuple[Inputs, dict[str, Any]]:
-    """With a summary of the workload. Raises InvalidInput where there is nothing to simulate."""
+    """With a summary of the workload. Raises InvalidInput if there is nothing to simulate."""
     spec = Spec.model_validate(row.spec)
     hardware = own_cluster = _hardware_as_it_is(row.cluster)
     if isinstance(spec.hardware, Edited):
@@ -101,7 +101,7 @@ def _synthetic(workload: SyntheticWorkload, seed: int, hardware: dict[str, Any])
     known = {**published_curves(), **catalogue()}
     chosen = {name: known[name] for name in workload.models or known if name in known}
     kinds = [node["type"] for node in hardware["nodes"]]
-    # The first type of the hardware that a model runs on sets how long the jobs are.
+    # the first type of the hardware on which a model runs determines the length of its jobs
     kind = next((kind for kind in kinds if any(kind in curves for curves in chosen.values())), kinds[0])
     recipe = Recipe(workload.jobs, workload.jobs_per_hour, workload.multi_gpu, kind, seed)
     return generate(recipe, chosen)
@@ -112,7 +112,7 @@ def _edited(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hardware_as_it_is(cluster: Cluster) -> dict[str, Any]:
-    """A cluster file of the nodes that are there and not drained, in their order, with the times of its restarts."""
+    """A cluster file of the present nodes that are not drained, in their order, with the measured times of restarts."""
     prices = {kind: float(from_micro(price)) for kind, price in current_prices(timezone.now(), cluster.name).items()}
     nodes = [
         {
@@ -128,13 +128,13 @@ def _hardware_as_it_is(cluster: Cluster) -> dict[str, Any]:
         for node in nodes_of(cluster)
         if node.schedulable and not node.lost
     ]
-    measured = restart_times(cluster)  # where nothing was launched yet the simulator's own
+    measured = restart_times(cluster)  # the simulator's defaults if nothing was launched yet
     times = {"launch_s": measured.launch_s, "checkpoint_s": measured.checkpoint_s} if measured else {}
     return {"nodes": nodes, **times}
 
 
 def _recorded(cluster: Cluster, spec: Spec) -> dict[str, Any]:
-    """What really happened: job's number -> [seconds waited, end, GPU seconds trained]; times from `from_at`."""
+    """The recorded outcome: job's number -> [seconds waited, end, GPU seconds trained]; times from `from_at`."""
     workload = spec.workload
     assert isinstance(workload, HistoryWorkload)
     runs = Run.objects.filter(

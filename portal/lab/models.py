@@ -1,4 +1,4 @@
-"""Simulations that people asked for, their trials with what came of them, and uploaded traces."""
+"""Requested simulations, their trials with results, and uploaded traces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNFINISHED = (State.QUEUED, State.RUNNING)
 
 
 class Trace(models.Model):
-    """An uploaded trace as `evenkeel-trace/1`, whatever format it came in."""
+    """An uploaded trace as `evenkeel-trace/1`, whatever its original format."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
@@ -53,11 +53,11 @@ class Simulation(models.Model):
     spec = models.JSONField()
     summary = models.JSONField(null=True)  # of the workload
     jobs_done = models.PositiveIntegerField(default=0)
-    #: Jobs and hardware of every trial (portal.lab.inputs): made once, so that the same comes of them again.
+    #: Jobs and hardware of every trial (portal.lab.inputs): built once, so that results are repeatable.
     inputs = models.BinaryField(null=True)  # zstd
     size_bytes = models.PositiveBigIntegerField(default=0)
     cancel_asked = models.BooleanField(default=False)
-    #: Who runs it now, and when that was last heard of.
+    #: The worker that runs it, and its last sign of life.
     claim = models.UUIDField(null=True)
     heard_at = models.DateTimeField(null=True)
     attempts = models.PositiveSmallIntegerField(default=0)
@@ -83,7 +83,7 @@ class Trial(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
     error = models.CharField(max_length=500, blank=True, default="")
     metrics = models.JSONField(null=True)
-    packed = models.BinaryField(null=True)  # zstd: what portal.lab.trials.detail_of made of it
+    packed = models.BinaryField(null=True)  # zstd: the output of portal.lab.trials.detail_of
     size_bytes = models.PositiveIntegerField(default=0)
 
     class Meta:

@@ -1,4 +1,4 @@
-"""A kept round planned again, under its own policy or another, beside what was decided then."""
+"""Replays of a stored round under its own policy or another, compared with the recorded decision."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from scheduling.policies.base import Policy
 from scheduling.policies.capabilities import Needs
 
 logger = logging.getLogger(__name__)
-#: Seconds that a plan may take, of whatever policy; answers are kept so long; a message that is lost is sent again.
+#: Time limit of a plan in seconds, for any policy; lifetime of an answer; delay before a lost message is sent again.
 LONGEST_S, _KEPT_S, _ASK_AGAIN_S = 60, 600, 75
 _TRY_AGAIN_S, _MOST_TRIES = 0.3, 200
 
@@ -46,7 +46,7 @@ class Question:
 
 
 def ask_replay(*, user: User, decision: Decision, policy: str | None, parameters: dict[str, Any] | None) -> str:
-    """The id that its answer is asked for with. Raises Problems naming the fields."""
+    """The id under which its answer is requested. Raises Problems by field."""
     name = policy or decision.policy_name
     if parameters is None:
         parameters = dict(decision.policy_parameters) if name == decision.policy_name else {}
@@ -64,7 +64,7 @@ def ask_replay(*, user: User, decision: Decision, policy: str | None, parameters
 
 
 def answer_of(user: User, replay_id: UUID) -> dict[str, Any] | None:
-    """None where the user asked for no such replay, or too long ago."""
+    """None if the user requested no such replay, or too long ago."""
     question: Question | None = cache.get(_key(replay_id))
     if question is None or question.user_id != user.pk:
         return None
@@ -79,7 +79,7 @@ def _key(replay_id: UUID | str) -> str:
 
 
 def _send(replay_id: str) -> None:
-    """Once; again where the message was lost."""
+    """Once; again if the message was lost."""
     try:
         if cache.add(f"{_key(replay_id)}/asked", 1, _ASK_AGAIN_S):
             replay_round.apply_async((replay_id,), expires=_ASK_AGAIN_S, retry=False, ignore_result=True)
@@ -96,7 +96,7 @@ def _send(replay_id: str) -> None:
     time_limit=LONGEST_S + 10,
 )
 def replay_round(self: Any, replay_id: str) -> None:
-    """One replay after the other: rounds keep the other processes."""
+    """One replay at a time: the other processes are left for rounds."""
     question: Question | None = cache.get(_key(replay_id))
     if question is None:
         return
@@ -122,7 +122,7 @@ def _answer(question: Question) -> dict[str, Any]:
 
 def replay_of(decision: Decision, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     snapshot, policy = snapshot_of(decision), load_policy(name, dict(parameters))
-    if name != decision.policy_name:  # what another policy asked to be remembered is not for this one
+    if name != decision.policy_name:  # another policy's memory does not apply to this one
         snapshot = replace(snapshot, memory={})
     began_s = time.perf_counter()
     plan = plan_round(snapshot, policy)
@@ -151,7 +151,7 @@ def replay_of(decision: Decision, name: str, parameters: Mapping[str, Any]) -> d
 
 
 def _notes(policy: Policy, snapshot: Snapshot) -> list[str]:
-    """What this policy would have been shown, and the one of then was not."""
+    """Inputs that this policy would have had, but that the recorded snapshot lacks."""
     said, missing = [], missing_needs(snapshot, policy.capabilities.needs)
     if Needs.FAIR_SHARE in missing:
         said.append("Members and past use were not recorded with the round: everybody's fair share counts alike.")
@@ -161,7 +161,7 @@ def _notes(policy: Policy, snapshot: Snapshot) -> list[str]:
 
 
 def _change(job: Any, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Of what it has by the replay against what it had by the plan of then."""
+    """Its GPUs by the replay compared with those by the recorded plan."""
     was, will = (moves[job.id]["gpu_ids"] if job.id in moves else job.gpu_ids for moves in (then, now))
     if sorted(was) == sorted(will):
         return "same"

@@ -87,7 +87,7 @@ def _interval(given: Sequence[float | None]) -> dict[str, float | None]:
 
 
 def _mark(rows: list[dict[str, Any]]) -> None:
-    """Best and worst among the candidates, where they differ."""
+    """Best and worst among the candidates, if they differ."""
     candidates = [row for row in rows if row["role"] == "candidate"]
     for key, _, _, better in COLUMNS:
         means = [row["values"][key]["mean"] for row in candidates]
@@ -125,7 +125,7 @@ def charts_of(row: Simulation) -> dict[str, Any]:
 
 
 def cdf(values: Sequence[float]) -> list[list[float]]:
-    """[value, share at or below it], 200 points at most, the last of them at 1."""
+    """[value, fraction at or below it], at most 200 points, the last of them at 1."""
     ordered, count = sorted(values), len(values)
     steps = min(count, MOST_POINTS)
     places = sorted({round((step + 1) * count / steps) for step in range(steps)})
@@ -133,7 +133,7 @@ def cdf(values: Sequence[float]) -> list[list[float]]:
 
 
 def _waits(jobs: Sequence[Row]) -> list[list[float]]:
-    """[time of arrival, mean wait], over even stretches in which anybody arrived."""
+    """[time of arrival, mean wait], over equal intervals with arrivals."""
     if not jobs:
         return []
     start, end = (pick(job["arrival_s"] for job in jobs) for pick in (min, max))

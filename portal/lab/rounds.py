@@ -1,4 +1,4 @@
-"""Kept rounds as administrators see them: what was there, what was decided, and why."""
+"""Stored rounds for administrators: the snapshot, the decision, and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scheduling.domain import Job as SeenJob
 from scheduling.domain import Snapshot
 from scheduling.lifecycle import coarse_state
 
-#: Of a round's jobs so many are shown, those that it moved first; of its nodes so many.
+#: How many of a round's jobs are shown, moved ones first; how many of its nodes.
 MOST_JOBS, MOST_NODES = 500, 300
 Moves = Mapping[str, Mapping[str, Any]]
 
@@ -27,7 +27,7 @@ Moves = Mapping[str, Mapping[str, Any]]
 def kept_rounds(
     cluster: Cluster, *, from_at: datetime | None = None, to_at: datetime | None = None, moved: bool | None = None
 ) -> QuerySet[Decision]:
-    """Without the snapshots; of the plans their moves' kinds and what was rejected."""
+    """Without snapshots; of the plans only the kinds of moves and what was rejected."""
     kinds = Func(
         F("plan"), template="jsonb_path_query_array(%(expressions)s, '$.moves[*].kind')", output_field=JSONField()
     )
@@ -45,7 +45,7 @@ def kept_rounds(
 
 
 def describe_row(row: Any) -> dict[str, Any]:
-    """`row`: of `kept_rounds`."""
+    """`row`: from `kept_rounds`."""
     kinds = Counter(row.kinds)
     return {
         "round": row.round,
@@ -59,7 +59,7 @@ def describe_row(row: Any) -> dict[str, Any]:
 
 
 def round_of(cluster: Cluster, number: int) -> Decision:
-    """Decision.DoesNotExist where it was not kept."""
+    """Decision.DoesNotExist if it is not stored."""
     return Decision.objects.select_related("base", "cluster").get(cluster=cluster, round=number)
 
 
@@ -89,7 +89,7 @@ def describe_round(decision: Decision) -> dict[str, Any]:
 
 
 def _neighbour(decision: Decision, which: str) -> int | None:
-    """The kept round next to it."""
+    """The next stored round in one direction."""
     rows = Decision.objects.filter(cluster=decision.cluster)
     if which == "before":
         return rows.filter(round__lt=decision.round).order_by("-round").values_list("round", flat=True).first()
@@ -111,13 +111,13 @@ def counts_of(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def in_view(jobs: Iterable[SeenJob], changed: Iterable[str]) -> list[SeenJob]:
-    """As many as are shown: those that changed, then those that hold GPUs, then those that wait; by number."""
+    """The jobs that are shown: changed ones, then those with GPUs, then waiting ones; by number."""
     first = set(changed)
     return sorted(jobs, key=lambda job: (job.id not in first, not job.gpu_ids, job.number))[:MOST_JOBS]
 
 
 def named(ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Names of the jobs that are still there."""
+    """Names of the jobs that still exist."""
     rows = Job.objects.filter(pk__in=[UUID(key) for key in ids]).values_list("pk", "name", "project__name")
     return {str(pk): {"name": name, "project": project} for pk, name, project in rows}
 
@@ -128,7 +128,7 @@ def who(job: SeenJob, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def gang_of(gang: Any) -> dict[str, Any] | None:
-    """Of a plan's text, or of a snapshot."""
+    """From a plan's text, or a snapshot."""
     if gang is None:
         return None
     kind, count = (gang["type"], gang["count"]) if isinstance(gang, Mapping) else (gang.type, gang.count)
@@ -190,7 +190,7 @@ def _on_gpus(held: Mapping[int, Iterable[int]]) -> defaultdict[int, list[int]]:
 
 
 def export_case(decision: Decision) -> dict[str, Any]:
-    """What `manage.py solve` reads."""
+    """Input for `manage.py solve`."""
     snapshot = snapshot_of(decision)
     document = case_of(snapshot, decision.policy_name, decision.policy_parameters)
     source = {"cluster": decision.cluster.name, "round": decision.round, "at": iso(decision.at)}

@@ -26,10 +26,11 @@ from scheduling.simulator.outcome import Options
 
 logger = logging.getLogger(__name__)
 PROCESSES, MOST_ATTEMPTS, LONGEST_S = 2, 3, 3_600.0
-#: Between rounds of elastic policies: thousands of jobs would take minutes with a round for each arrival and end.
+#: Least time between rounds of elastic policies: thousands of jobs would take minutes with a round for each arrival and
+#: end.
 COALESCE_S = 60.0
 _TELL_EVERY_S = 0.5
-#: Whoever runs a simulation is heard of every half second but while it reads the history.
+#: A worker reports every half second, except while it reads the history.
 SILENT_S = 120
 
 
@@ -38,7 +39,7 @@ def of_simulation(pk: object) -> Item:
 
 
 def take_up_the_dead() -> None:
-    """Simulations whose worker died are queued anew, and given up when that has happened too often."""
+    """Simulations whose worker died are queued again, and given up after several times."""
     silent = timezone.now() - timedelta(seconds=SILENT_S)
     dead = Simulation.objects.filter(state=State.RUNNING, heard_at__lt=silent)
     loop = Loop(LoopName.SIMULATIONS)
@@ -63,7 +64,7 @@ def claim_next() -> Simulation | None:
 
 
 def run(row: Simulation) -> None:
-    """Never raises for what a simulation does; whoever lost its claim stops and writes nothing more."""
+    """Never raises errors of a simulation; a worker that lost its claim stops and writes nothing more."""
     Loop(LoopName.SIMULATIONS).run(of_simulation(row.pk), _run, row)
 
 
@@ -109,7 +110,7 @@ class _Running:
             self.end(State.CANCELLED, "Cancelled.")
         elif self.why == "late":
             self.end(State.FAILED, f"It took longer than {LONGEST_S:.0f} s.")
-        elif self.why == "stopping":  # an orderly end of the worker is no death
+        elif self.why == "stopping":  # an orderly shutdown of the worker is not a crash
             self.mine.update(state=State.QUEUED, claim=None, attempts=F("attempts") - 1)
 
     def end(self, state: State, reason: str) -> None:
@@ -125,7 +126,7 @@ class _Running:
         return Inputs(unpack(self.row.inputs))
 
     def _look(self, jobs_done: int) -> bool:
-        """Tells how far it is, twice a second, and whether to stop."""
+        """Reports the progress, twice a second, and whether to stop."""
         now = time.monotonic()
         if now - self.told_at < _TELL_EVERY_S:
             return False
@@ -154,7 +155,7 @@ class _Running:
 
 
 def _is_told_to_end() -> bool:
-    """Celery's own notes of a signal: an exit status, which may be 0, or nothing."""
+    """Celery's own record of a signal: an exit status, which may be 0, or nothing."""
     return any(
         getattr(worker, name, None) is not None and getattr(worker, name) is not False
         for name in ("should_stop", "should_terminate")
@@ -169,7 +170,7 @@ def trial_of(trial: Trial, inputs: Inputs, noise: float) -> sweeps.Trial:
 
 
 def _weight(policy: str) -> int:
-    """Which take the longest: those that look at every job each time, then those that solve a problem in each round."""
+    """Slowest first: policies that consider every job each time, then those that solve a problem in each round."""
     can = policy_class(policy).capabilities
     if can.strict_order:
         return 0

@@ -1,4 +1,4 @@
-"""Who sees which simulations."""
+"""Which simulations a user sees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portal.submission.saved import bound_to_project
 
 
 def visible_simulations(user: User) -> QuerySet[Simulation]:
-    """One's own; administrators see all. A token that is bound to a project reaches none."""
+    """The user's own; administrators see all. A token that is bound to a project gives access to none."""
     rows = Simulation.objects.select_related("cluster", "created_by").defer("inputs")
     if bound_to_project(user):
         return rows.none()
@@ -20,7 +20,7 @@ def visible_simulations(user: User) -> QuerySet[Simulation]:
 
 
 def access_simulation(user: User, key: UUID) -> Simulation:
-    """Simulation.DoesNotExist where the user may not see it."""
+    """Simulation.DoesNotExist if the user may not see it."""
     return visible_simulations(user).get(id=key)
 
 

@@ -1,4 +1,4 @@
-"""Asking for simulations, cancelling, repeating and removing them; uploaded traces."""
+"""Requests, cancellation, repetition and removal of simulations; uploaded traces."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from scheduling import lifecycle
 from scheduling.simulator.report import label
 
 MOST_OF_ONE, MOST_OF_ALL = 3, 20
-#: Without what is only read for results.
+#: Without columns that only results need.
 TRIALS = Prefetch("trials", Trial.objects.defer("packed"))
 
 
 class LabConflict(Exception):
-    """Too many at once, or too late for it; says which."""
+    """Too many at once, or too late; the message says which."""
 
 
 @transaction.atomic
 def create_simulation(*, actor: User, spec: Spec, again: Simulation | None = None) -> Simulation:
-    """Raises Problems naming the fields, PermissionError, LabConflict. `again`: whose jobs and hardware it takes."""
+    """Raises Problems by field, PermissionError, LabConflict. `again`: the simulation whose jobs and hardware are
+    reused."""
     check_unbound(actor, "a simulation")
     cluster = _cluster(spec)
     policies = unfold(spec)
@@ -78,7 +79,7 @@ def _cluster(spec: Spec) -> Cluster:
 
 
 def _check_workload(actor: User, cluster: Cluster, spec: Spec, *, kept: bool) -> None:
-    """`kept`: the jobs are at hand, whatever became of the trace."""
+    """`kept`: the jobs are stored, even if the trace is gone."""
     workload = spec.workload
     if isinstance(workload, TraceWorkload) and not kept:
         try:
@@ -106,7 +107,7 @@ def _check_room(actor: User) -> None:
 
 
 def policy_then(cluster: Cluster, start: datetime, end: datetime) -> tuple[str, dict[str, Any], int]:
-    """The policy that was in force the longest between two times, and how many were."""
+    """The policy that was in force the longest between two times, and the number of policies."""
     changes = list(cluster.policy_changes.filter(changed_at__lt=end).order_by("changed_at", "pk"))
     before = [change for change in changes if change.changed_at <= start]
     within = [change for change in changes if change.changed_at > start]
@@ -123,7 +124,7 @@ def policy_then(cluster: Cluster, start: datetime, end: datetime) -> tuple[str, 
 
 @transaction.atomic
 def cancel_simulation(*, actor: User, simulation: Simulation) -> None:
-    """At once where it waits, within a second where it runs. Raises LabConflict where it has ended."""
+    """At once if it waits, within a second if it runs. Raises LabConflict if it has ended."""
     row = Simulation.objects.select_for_update().only("pk", "state").get(pk=simulation.pk)
     if row.state not in UNFINISHED:
         raise LabConflict("It has already ended.")
@@ -134,7 +135,7 @@ def cancel_simulation(*, actor: User, simulation: Simulation) -> None:
 
 
 def finish(rows: Any, state: State, reason: str) -> None:
-    """The end of a simulation, and of those of its trials that have not ended."""
+    """End a simulation, and those of its trials that have not ended."""
     keys = list(rows.values_list("pk", flat=True))
     rows.update(state=state, reason=reason[:500], finished_at=timezone.now(), claim=None)
     open_trials = Trial.objects.filter(simulation__in=keys, state__in=UNFINISHED)
@@ -146,13 +147,13 @@ def finish(rows: Any, state: State, reason: str) -> None:
 
 
 def rerun_simulation(*, actor: User, simulation: Simulation) -> Simulation:
-    """A new one of the same spec, with the same jobs and hardware, and so with the same outcome."""
+    """A new one with the same specification, jobs and hardware, and so the same result."""
     return create_simulation(actor=actor, spec=Spec.model_validate(simulation.spec), again=simulation)
 
 
 @transaction.atomic
 def delete_simulation(*, actor: User, simulation: Simulation) -> None:
-    """What still runs of it notices within a second."""
+    """A running worker notices within a second."""
     _audit(actor, "delete", simulation)
     Simulation.objects.filter(pk=simulation.pk).delete()
 
@@ -163,7 +164,7 @@ def _audit(actor: User, act: str, simulation: Simulation) -> None:
 
 
 def nudge() -> None:
-    """A message that is lost costs some seconds: beat sends it anyway."""
+    """A lost message costs a few seconds: beat sends it anyway."""
     try:
         task_queue.send(task_queue.RUN_SIMULATIONS, expires=3_600)
     except task_queue.UNREACHABLE:

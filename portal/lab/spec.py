@@ -1,4 +1,4 @@
-"""What a simulation is asked to do: validated, bounded, completed by defaults."""
+"""The specification of a simulation: validated, bounded, completed with defaults."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Spec(_Part):
 
 
 def unfold(spec: Spec) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """(policy, all its parameters, those given), sweeps as one of each value. Raises Problems naming the fields."""
+    """(policy, all its parameters, those given), with one entry for each value of a sweep. Raises Problems by field."""
     found: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
     for index, wish in enumerate(spec.policies):
         place = f"policies.{index}"

@@ -1,4 +1,4 @@
-"""Simulations run on a queue of their own, which no round waits for."""
+"""Simulations run on a separate queue, which no round waits for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from portal.lab.models import UNFINISHED, Simulation
 
 @shared_task(name="evenkeel.run_simulations", ignore_result=True, time_limit=3_900)
 def run_simulations() -> None:
-    """One simulation, the oldest that waits; then the message is sent anew, so that others on the queue get a turn."""
+    """Run the oldest waiting simulation; then send the message again, so that other work on the queue gets a turn."""
     Loop(LoopName.SIMULATIONS).run(step("simulations whose worker died"), running.take_up_the_dead)
     row = running.claim_next()
     if row is not None:
@@ -22,7 +22,7 @@ def run_simulations() -> None:
 
 @shared_task(name="evenkeel.prune_simulations", ignore_result=True)
 def prune_simulations() -> None:
-    """The oldest that have ended go first, until what is left fits."""
+    """Remove the oldest ended ones until the rest fits."""
     ended = Simulation.objects.exclude(state__in=UNFINISHED)
     total = ended.aggregate(n=Sum("size_bytes"))["n"] or 0
     loop = Loop(LoopName.PRUNING)

@@ -1,4 +1,4 @@
-"""Uploaded traces: read once, kept in our own format."""
+"""Uploaded traces: parsed once, stored in Evenkeel's own format."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from scheduling.simulator.trace import TraceJob
 MOST_BYTES = 32 * 1024**2
 #: A trace may be compressed.
 MOST_UNPACKED_BYTES = 256 * 1024**2
-#: Of one person; the oldest go first.
+#: Traces of one person; the oldest are removed first.
 MOST_KEPT = 20
-#: Throughputs, one for each number of GPUs of each type of each job: they are kept written out.
+#: Throughputs, one for each number of GPUs of each type of each job: they are stored expanded.
 MOST_POINTS = 20_000_000
 
 
 def store_trace(*, actor: User, file: Any, format: str) -> Trace:
-    """Raises Problems naming `file` or `format`, PermissionError."""
+    """Raises Problems for `file` or `format`, PermissionError."""
     check_unbound(actor, "a trace")
     if format and format not in FORMATS:
         raise Problems([FieldProblem("format", f"is none of {', '.join(FORMATS)}", "unknown")])
@@ -73,7 +73,7 @@ def store_trace(*, actor: User, file: Any, format: str) -> Trace:
 
 
 def gpu_hours(jobs: list[TraceJob]) -> float:
-    """What the jobs would take on their least GPUs of their fastest type."""
+    """GPU-hours of the jobs on their least GPUs of their fastest type."""
     total = 0.0
     for job in jobs:
         speed = max((curve.at(job.min_gpus) for curve in job.curves.values()), default=0.0)

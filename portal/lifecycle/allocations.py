@@ -29,7 +29,7 @@ def new_run(job: Job, *, attempt: int, now: datetime, **columns: Any) -> Run:
 
 
 def start_run(job: Job, *, attempt: int, now: datetime, **columns: Any) -> Run:
-    """A fresh attempt, as the job's live run."""
+    """Start a new attempt, as the job's live run."""
     run = new_run(job, attempt=attempt, now=now, **columns)
     run.save(force_insert=True)
     job.run = run
@@ -49,7 +49,7 @@ def end_assignments(run: Run, at: datetime) -> None:
 
 
 def end_assignments_of(runs: Collection[Run], at: datetime) -> None:
-    """Give back what was planned for the runs. An assignment that never began to count is removed."""
+    """End the planned assignments of the runs. An assignment that never began to count is removed."""
     open_ones = Assignment.objects.filter(run__in=runs, during__upper_inf=True)
     open_ones.filter(during__startswith__gte=at).delete()
     open_ones.update(during=ending_at(at))
@@ -60,7 +60,7 @@ def end_processes(run: Run, at: datetime) -> None:
 
 
 def end_processes_of(runs: Collection[Run], at: datetime) -> None:
-    """Whatever still runs for the runs must be killed; its holds end when the processes are seen to be gone."""
+    """Request a kill of all processes of the runs; their occupancy ends when the processes are gone."""
     launches = Hold.objects.filter(run__in=runs, during__upper_inf=True).values_list("run_id", "epoch").distinct()
     commands = [Command(run_id=run, epoch=epoch, verb=Command.Verb.KILL, next_attempt_at=at) for run, epoch in launches]
-    Command.objects.bulk_create(commands, ignore_conflicts=True)  # of some it may have been said before
+    Command.objects.bulk_create(commands, ignore_conflicts=True)  # some kills may have been requested before

@@ -27,7 +27,7 @@ class JobHasEnded(Exception):
 
 
 def cancel_job(*, user: User | None, job: Job, reason: str = "") -> Job:
-    """End the job now. Idempotent; raises JobHasEnded where it succeeded or failed."""
+    """End the job now. Idempotent; raises JobHasEnded if it succeeded or failed."""
     now = timezone.now()
     for _ in range(5):
         run = Run.objects.select_related("job").get(job=job, job__run=F("pk"))
@@ -51,29 +51,29 @@ def cancel_job(*, user: User | None, job: Job, reason: str = "") -> Job:
 
 
 def _cancel(job: Job, reason: str) -> None:
-    with contextlib.suppress(JobHasEnded, StaleRun):  # somebody was faster
+    with contextlib.suppress(JobHasEnded, StaleRun):  # another process was faster
         cancel_job(user=None, job=job, reason=reason)
 
 
 def cancel_unsatisfiable(*, cluster_id: int) -> None:
-    """Each with the sentence that says why; who waits for these in turn is found in the next round."""
+    """Cancel each with the given reason; jobs that depend on these are found in the next round."""
     never, loop = waits_of(cluster_id).never, Loop(LoopName.UNSCHEDULABLE, cluster_id)
     for job in Job.objects.filter(pk__in=never).order_by("number"):
         loop.run(of_job(job), _cancel, job, never[job.pk])
 
 
 def cancel_array(*, actor: User, jobs: QuerySet[Job]) -> int:
-    """End those of the jobs that have not ended, last index first, so that none starts meanwhile; how many."""
+    """Cancel the jobs that have not ended, last index first, so that none starts meanwhile; returns how many."""
     cancelled = 0
     for job in jobs.filter(in_states(LIVE)).order_by("-array_index"):
-        with contextlib.suppress(JobHasEnded, StaleRun):  # somebody was faster
+        with contextlib.suppress(JobHasEnded, StaleRun):  # another process was faster
             cancel_job(user=actor, job=job)
             cancelled += 1
     return cancelled
 
 
 def limit_array(*, actor: User, array: JobArray, max_running: int | None) -> None:
-    """How many of its jobs may hold GPUs at once, effective with the next round; nobody is stopped for it."""
+    """Set how many of its jobs may hold GPUs at once, from the next round on; running jobs are not stopped."""
     with transaction.atomic():
         array.max_running = max_running
         array.save(update_fields=["max_running"])

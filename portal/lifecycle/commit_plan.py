@@ -1,4 +1,4 @@
-"""Apply a plan: the moves that are still current, each as a whole, guarded by the cluster's round_epoch."""
+"""Applies the moves of a plan that are still current, atomically, guarded by the cluster's round_epoch."""
 
 from __future__ import annotations
 
@@ -40,10 +40,9 @@ class StaleRound(Exception):
 def commit_plan(
     *, cluster_id: int, round_epoch: int, plan: Plan, seen: Mapping[str, RunVersion], now: datetime
 ) -> list[Move]:
-    """Apply `plan` if `round_epoch` is still the cluster's; the moves that were applied.
+    """Apply `plan` if `round_epoch` is still the cluster's; returns the applied moves.
 
-    `seen` maps job ids to the run, state and epoch of the snapshot: a job that has changed since keeps
-    what it has.
+    `seen` maps job ids to the run, state and epoch of the snapshot: a job that has changed since keeps its GPUs.
     """
     with transaction.atomic():
         changed = Cluster.objects.filter(pk=cluster_id, round_epoch=round_epoch).update(
@@ -51,7 +50,7 @@ def commit_plan(
         )
         if changed != 1:
             raise StaleRound(f"round {round_epoch} was overtaken")
-        # Whoever gives GPUs up goes first, so that their assignments have ended when others take them.
+        # Jobs that release GPUs come first, so that their assignments have ended when other jobs take them.
         ordered = sorted(plan.moves, key=lambda m: (m.before is None, m.kind == "start"))
         taken = _end_given_up(ordered, seen, now)
         current = [m for m in ordered if m.job_id in taken]
@@ -65,10 +64,10 @@ def commit_plan(
 
 
 def _end_given_up(moves: list[Move], seen: Mapping[str, RunVersion], now: datetime) -> dict[str, Run]:
-    """Lock the runs that move, end their present assignments, and return those that are still current."""
+    """Lock the runs that move, end their present assignments, and return the runs that are still current."""
     runs = Run.objects.select_for_update(of=("self",)).select_related("job").order_by("pk")
     locked = list(runs.filter(pk__in=[seen[m.job_id].run_id for m in moves]))
-    # Read after the locks were granted: a job held or moved to another project meanwhile is not current.
+    # Read after the locks were granted: a job put on hold or moved to another project meanwhile is not current.
     jobs = dict(Job.objects.filter(run__in=locked, hold_kind="").values_list("pk", "project_id"))
     taken = {
         str(run.job_id): run
@@ -81,7 +80,7 @@ def _end_given_up(moves: list[Move], seen: Mapping[str, RunVersion], now: dateti
 
 
 def _apply(cluster_id: int, moves: Sequence[Move], taken: Mapping[str, Run], now: datetime) -> list[Move]:
-    """Those that were applied."""
+    """Returns the applied moves."""
     loop = Loop(LoopName.MOVES, cluster_id)
 
     def write(some: Sequence[Move]) -> list[Move]:
@@ -103,7 +102,7 @@ def _apply(cluster_id: int, moves: Sequence[Move], taken: Mapping[str, Run], now
 
 
 def _write(moves: Sequence[Move], taken: Mapping[str, Run], now: datetime) -> None:
-    """The run objects change last, when nothing can be refused any more."""
+    """The run objects change last, when nothing can fail any more."""
     _assign([(taken[m.job_id], gpu) for m in moves if not _cancels(m) for gpu in m.gpu_ids], now)
     transitions = [t for m in moves if (t := _transition(taken[m.job_id], m))]
     stop = partial(Command, verb=Command.Verb.CHECKPOINT_AND_STOP, next_attempt_at=now)
@@ -114,13 +113,13 @@ def _write(moves: Sequence[Move], taken: Mapping[str, Run], now: datetime) -> No
 
 
 def _restore_assignments(run: Run, now: datetime) -> None:
-    """The run goes on where it is: its holds say where that is."""
+    """The run continues where it is: restore its assignments from its occupancy."""
     held = Hold.objects.filter(run=run, during__upper_inf=True)
     _assign([(run, gpu) for gpu in held.values_list("accelerator_id", flat=True)], now, later=0)
 
 
 def _assign(pairs: Iterable[tuple[Run, int]], now: datetime, *, later: int = 1) -> None:
-    """GPUs to runs, for the launch so many after their present one."""
+    """Assign GPUs to runs, for the given launch after their present one."""
     during = DateTimeTZRange(now, None)
     Assignment.objects.bulk_create(
         Assignment(run=run, accelerator_id=gpu, epoch=run.epoch + later, during=during, **gpus_taken(run.job))
@@ -129,7 +128,7 @@ def _assign(pairs: Iterable[tuple[Run, int]], now: datetime, *, later: int = 1) 
 
 
 def gpus_taken(job: Job) -> dict[str, int]:
-    """Of each GPU; who has all of it has its memory without asking."""
+    """The fraction of each GPU that the run takes; a whole GPU includes its memory."""
     share = job.gpu_share_percent
     return {"share_percent": share, "memory_mib": job.gpu_memory_mib if share < WHOLE_PERCENT else 0}
 
@@ -139,7 +138,7 @@ def describe(job: Job, gang: Gang | None) -> str:
 
 
 def _cancels(m: Move) -> bool:
-    """Put out for good; its assignments have been ended."""
+    """Victims that are cancelled; their assignments have been ended."""
     return m.kind == "preempt" and m.reason.detail.get("mode") == "cancel"
 
 
@@ -154,7 +153,7 @@ def _transition(run: Run, m: Move) -> Transition | None:
         text = f"{name} gives up {describe(run.job, m.before)}"
         if m.gpu_ids:
             text = f"{name} goes from {describe(run.job, m.before)} to {describe(run.job, m.gang)}"
-        if m.reason.token in LEFT_NODE:  # what happens to nodes is not the policy's doing
+        if m.reason.token in LEFT_NODE:  # an eviction is not a decision of the policy
             text = f"{text}: {m.reason.text[:1].lower()}{m.reason.text[1:]}"
         if State(run.state) is not State.STANDBY:
             event, columns = Event.REALLOCATED, {"rescales": run.rescales + int(bool(m.gpu_ids))}
@@ -173,7 +172,7 @@ def _detail(m: Move) -> dict[str, Any]:
 
 
 def _store_reasons(cluster_id: int, plan: Plan, seen: Mapping[str, RunVersion], moved: set[str]) -> None:
-    """What the policy says about jobs it did not move, where that has changed: those few are locked, not all."""
+    """Store the policy's reasons for jobs that it did not move, if they changed: only those rows are locked."""
     loop = Loop(LoopName.REASONS, cluster_id)
     still = [seen[job_id].run_id for job_id in plan.reasons if job_id not in moved and job_id in seen]
     runs = Run.objects.filter(pk__in=still, state__in=[*QUEUED, State.RUNNING]).order_by("pk")
@@ -183,14 +182,15 @@ def _store_reasons(cluster_id: int, plan: Plan, seen: Mapping[str, RunVersion], 
         found = []
         for pk, job_id, hold_text, *old in rows:
             reason = plan.reasons[str(job_id)]
-            text = hold_text or reason.text if reason.token == ReasonCode.ON_HOLD else reason.text  # who holds it
+            # the person who put the job on hold
+            text = hold_text or reason.text if reason.token == ReasonCode.ON_HOLD else reason.text
             if old != [reason.token, text, dict(reason.detail)]:
                 new = {"reason_token": reason.token, "reason_text": text, "reason_detail": dict(reason.detail)}
                 found.append((pk, new))
         return found
 
     news = dict(loop.together(runs.values_list(*columns), _of_row, compare))
-    # A run that ended meanwhile keeps the reason it ended with.
+    # A run that ended meanwhile keeps the reason of its end.
     changed = runs.select_for_update().filter(pk__in=news).values_list("pk", flat=True) if news else []
     update_rows(Run, {pk: news[pk] for pk in changed})
 
@@ -200,7 +200,7 @@ def _of_row(row: tuple[Any, ...]) -> Item:
 
 
 def note_left_out(cluster_id: int, seen: Mapping[str, RunVersion]) -> None:
-    """Jobs that are not among those of the snapshot say why."""
+    """Store a reason for jobs that are missing from the snapshot."""
     failing = FailingItem.objects.filter(loop__in=LEFT_OUT, cluster=cluster_id, next_attempt_at__gt=timezone.now())
     for row in failing.exclude(key__in=seen):
         text = (
@@ -213,7 +213,7 @@ def note_left_out(cluster_id: int, seen: Mapping[str, RunVersion]) -> None:
 
 
 def note_round(*, cluster: Cluster, plan: Plan, applied: list[Move], seconds: float, now: datetime) -> None:
-    """What the round says of the cluster; an event where it moved something."""
+    """Store what the round found out about the cluster, and an event if it moved something."""
     figures = dict(plan.figures) | ({"rejected": plan.rejected} if plan.rejected else {})
     next_wake = moment(plan.next_wake_at, now)
     counted = {"last_round_s": seconds, "rounds": F("rounds") + 1, "rounds_s": F("rounds_s") + seconds}

@@ -1,4 +1,4 @@
-"""Keeps who took GPUs from a run: the reasons of later rounds say why it waits, not why it lost them."""
+"""Records which jobs took GPUs from a run: later rounds' reasons say why it waits, not why it lost them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WINDOWS: Mapping[str, str] = {
 
 
 def record_preemptors(cluster_id: int, moves: Iterable[Move], runs: Mapping[str, Run], now: datetime) -> None:
-    """Of moves that were applied, those that left a run with fewer GPUs. `runs`: by job, of all that moved.
+    """Record the applied moves that left a run with fewer GPUs. `runs`: by job, of all moved jobs.
 
-    Only the newest of a run is kept: policies that divide time take and give back in every round.
+    Only the newest one of a run is kept: time-sharing policies take and return GPUs in every round.
     """
     losses = [move for move in moves if move.before is not None and _after(move) < move.before.count]
     if not losses:

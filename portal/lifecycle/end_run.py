@@ -28,12 +28,12 @@ from scheduling.domain.reason_codes import ReasonCode
 from scheduling.executors.base import ExitInfo, Fact
 from scheduling.lifecycle import Event, State
 
-#: Exits in these states are the stop we asked for, whatever their code: the run goes on from its last checkpoint.
+#: Exits in these states are requested stops, whatever their exit code: the run continues from its last checkpoint.
 _LEAVING = (State.CHECKPOINTING, State.STOPPING)
 
 
 def end_holds(run: Run, fact: Fact) -> bool:
-    """End the open holds of one launch and enter them in the ledger."""
+    """Close the occupancy of one launch and enter its cost in the ledger."""
     holds = Hold.objects.select_for_update(of=("self",)).filter(run=run, epoch=fact.epoch, during__upper_inf=True)
     ended, seen_at = [], from_posix(fact.at)
     for hold in holds:
@@ -46,7 +46,7 @@ def end_holds(run: Run, fact: Fact) -> bool:
 
 
 def settle(run: Run, info: ExitInfo, at: datetime) -> None:
-    """All processes of the run's present launch are gone: what that means for the run."""
+    """Handle the end of all processes of the run's present launch."""
     state, name = State(run.state), f"#{run.job.number} {run.job.name}"
     exit_columns: dict[str, Any] = {"exit": asdict(info)}
     if info.reason == "done" and _has_grown(run, info):
@@ -76,15 +76,15 @@ def _slowdown(run: Run, at: datetime) -> float | None:
 
 
 def _has_grown(run: Run, info: ExitInfo) -> bool:
-    """The program did all the steps it knew of, and the job has more by now: it goes on with the next launch."""
+    """The program did all steps it knew of, but the job has more by now: the next launch continues."""
     done = max(run.step, info.step or 0)
     known = run.launched_steps or run.job.total_steps
     return run.uses_sdk is not False and known <= done < run.job.total_steps
 
 
 def _stopped(run: Run, at: datetime, name: str, said: str = "") -> None:
-    """The processes left as they were told, or by themselves with a checkpoint (a lease, a signal). `said`: of what
-    brought that about."""
+    """The processes stopped on request, or by themselves with a checkpoint (a lease, a signal). `said`: the cause, if
+    known."""
     if State(run.state) not in _LEAVING:
         end_assignments(run, at)
         because = f" ({shown(said, MAX_MESSAGE)})" if said else ""
@@ -103,7 +103,7 @@ def _stopped(run: Run, at: datetime, name: str, said: str = "") -> None:
 
 
 def fail(run: Run, info: ExitInfo, at: datetime) -> None:
-    """End this run, and queue another attempt where the job's limit allows it."""
+    """End this run as failed, and queue another attempt if the job's limit allows it."""
     job = run.job
     info = replace(info, message=shown(info.message, MAX_MESSAGE))
     why = explain_exit(info, run)
@@ -145,20 +145,20 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
 
 
 def upload_s(cluster_id: int) -> float:
-    """How much longer a stop may take where its checkpoint goes into a store."""
+    """How much longer a stop may take if its checkpoint goes into a store."""
     store = checkpoints.configured(cluster_id)
     return float(store.end_s) if store else 0.0
 
 
-#: PyTorch says so where its allocator was limited, as the SDK does; other jobs may fill the device, too.
+#: PyTorch's words if its allocator was limited by the SDK; other jobs may use the device, too.
 _BY_ITS_LIMIT = "allowed; "
 
-#: So the runner says that the job was over its `memory`.
+#: The runner's words if the job exceeded its `memory`.
 _OF_THE_NODE = "used more than its"
 
 
 def and_then(why: str, text: str) -> str:
-    """Both as sentences; what a program said ends as it likes."""
+    """Joins two sentences; the text of a program may end without a full stop."""
     return f"{why}{'' if why.endswith(('.', '!', '?')) else '.'} {text}"
 
 
@@ -215,5 +215,5 @@ def _after_time_limit(info: ExitInfo, run: Run | None) -> str:
     return f"It wrote no checkpoint. {longer}"
 
 
-#: Of what a program, a runner or a package manager said.
+#: Limits of texts by a program, a runner or a package manager.
 MAX_MESSAGE = 1_500

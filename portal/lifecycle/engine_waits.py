@@ -1,4 +1,5 @@
-"""Launches that the engine has not begun, or has suspended: they are said, not billed, and end by a new placement."""
+"""Launches that the engine has not begun, or has suspended: shown to people, not billed, and placed anew if they
+last."""
 
 from __future__ import annotations
 
@@ -21,16 +22,16 @@ from portal.snapshot.engine_jobs import overfull_nodes
 from scheduling.executors.base import POWERING_UP, Fact
 from scheduling.lifecycle import TRAINING, Event, State
 
-#: An engine that has just been asked may only not have looked yet.
+#: An engine that was only just asked may not have started it yet.
 TAKEN_S = 10.0
-#: How many are before it changes all the time.
+#: The number of jobs ahead changes all the time.
 BEHIND = ", behind "
-#: In others a launch is about to end anyway.
+#: In other states a launch is about to end anyway.
 _STATES = (State.LAUNCHING, *TRAINING)
 
 
 def note_waits(facts: Iterable[Fact], cluster_id: int) -> None:
-    """`facts`: all of one look. What no longer waits is noted too."""
+    """`facts`: all facts of one observation. The end of a wait is recorded, too."""
     waits = {fact.run_id: fact for fact in facts if fact.waits}
     concerned = Run.objects.filter(Q(pk__in=waits) | ~Q(engine_waits=""), job__cluster_id=cluster_id, state__in=_STATES)
     loop = Loop(LoopName.FACTS, cluster_id)
@@ -52,7 +53,7 @@ def _note(seen: Run, fact: Fact | None) -> None:
         text = f"#{run.job.number} {run.job.name}: {fact.waits}"
         events.append(kind="engine_waits", job=run.job, run=run, at=at, text=text)
     came_up = run.engine_waits.startswith(POWERING_UP) and not fact.waits.startswith(POWERING_UP)
-    since = at if came_up else run.engine_waits_since or at  # the wake-up is no wait that ends by a new placement
+    since = at if came_up else run.engine_waits_since or at  # waking nodes is not a wait that ends by a new placement
     changes = {"engine_waits": fact.waits[:200], "engine_waits_since": since}
     if State(run.state) is State.LAUNCHING:
         _begin_again(run, at)
@@ -60,12 +61,12 @@ def _note(seen: Run, fact: Fact | None) -> None:
 
 
 def end_long_waits(*, cluster_id: int, now: datetime) -> None:
-    """What has waited in its engine for EVENKEEL_ENGINE_WAIT_S is placed anew; no attempt is used up. A program that
-    cannot resume and has begun stays: the engine may continue it."""
+    """Place launches anew that have waited in their engine for EVENKEEL_ENGINE_WAIT_S; no attempt is used up. A started
+    program that cannot resume stays: the engine may continue it."""
     limit = timedelta(seconds=settings.EVENKEEL_ENGINE_WAIT_S)
     late = Run.objects.filter(job__cluster_id=cluster_id, engine_waits_since__lte=now - limit, state__in=_STATES)
     loop = Loop(LoopName.OVERDUE, cluster_id)
-    late = late.exclude(engine_waits__startswith=POWERING_UP)  # Slurm ends that by itself, after its ResumeTimeout
+    late = late.exclude(engine_waits__startswith=POWERING_UP)  # Slurm ends this by itself, after its ResumeTimeout
     for run in late.exclude(engine_waits="").select_related("job"):
         if State(run.state) is State.LAUNCHING or run.job.can_restart(run):
             loop.run(of_run(run), _place_anew, run, now)
@@ -73,8 +74,8 @@ def end_long_waits(*, cluster_id: int, now: datetime) -> None:
 
 @transaction.atomic
 def note_not_taken(command: Command, said: str, now: datetime, *, anew: bool) -> None:
-    """The engine does not take a launch for the moment: it costs nothing meanwhile, and uses up no attempt. `anew`:
-    long enough, so it gives its place up."""
+    """The engine rejects a launch for the moment: it costs nothing meanwhile, and uses up no attempt. `anew`: it has
+    waited long enough and is placed anew."""
     run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=command.run_id)
     if State(run.state) is not State.LAUNCHING or run.epoch != command.epoch:
         return
@@ -84,7 +85,7 @@ def note_not_taken(command: Command, said: str, now: datetime, *, anew: bool) ->
 
 
 def _begin_again(run: Run, at: datetime) -> None:
-    """What waits has nothing: its holds, and its time of launching, begin when it no longer does."""
+    """A waiting launch holds nothing: its occupancy and launch time begin when the wait ends."""
     Hold.objects.filter(run=run, epoch=run.epoch, during__upper_inf=True, during__startswith__lt=at).update(
         during=DateTimeTZRange(at, None)
     )
@@ -92,8 +93,8 @@ def _begin_again(run: Run, at: datetime) -> None:
 
 
 def end_taken(*, cluster_id: int, now: datetime) -> None:
-    """A launch that waits for GPUs which the engine's other jobs have, as is known by now, is placed anew at once: the
-    other GPUs of its plan are not kept idle for it."""
+    """Place a launch anew at once if it waits for GPUs that the engine's other jobs are known to use: the other GPUs of
+    its plan do not stay idle for it."""
     nodes = overfull_nodes(cluster_id)
     if not nodes:
         return

@@ -1,4 +1,5 @@
-"""Jobs that hold GPUs and do nothing with them: warned, then, where the rule says so, parked with their checkpoint."""
+"""Jobs that hold GPUs without using them: they get a warning and then, if the rule says so, are suspended with a
+checkpoint."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from portal.lifecycle.suspend import place_hold
 from portal.lifecycle.transitions import StaleRun
 from scheduling.lifecycle import TRAINING
 
-#: Looked at in one go; the others are found the next time.
+#: Jobs handled in one call; the next call handles the others.
 _MOST = 2_000
 RULE = ("enabled", "utilisation_below", "warn_after_s", "release_after_s", "extension_s", "extensions_max")
 
 
 def enforce_idle_rule(*, cluster: Cluster, now: datetime) -> None:
-    """Two queries where nobody is idle, however many jobs run."""
+    """Two queries if no job is idle, however many jobs run."""
     rule = rule_of(cluster)
     mine = RunActivity.objects.filter(run__job__cluster=cluster)
     idle = _idle(mine, rule) if rule.enabled else mine.none()
@@ -54,14 +55,14 @@ def _idle(rows: QuerySet[RunActivity], rule: IdleRule) -> QuerySet[RunActivity]:
 
 
 def _is_due(found: Idle, row: RunActivity) -> bool:
-    """As far as it was heard of: while nobody heard its reports it may have worked."""
+    """By the reports received: while none could be received, the job may have worked."""
     return found.release_at is not None and found.release_at <= row.heard_at
 
 
 def _warn(row: RunActivity, rule: IdleRule, now: datetime) -> None:
     with contextlib.suppress(StaleRun), transaction.atomic():
-        lock_job_and_run(row.run.job_id)  # the run before its activity, as reports lock them
-        # Whoever changes the row writes the event: one for each stretch.
+        lock_job_and_run(row.run.job_id)  # lock the run before its activity, in the same order as reports
+        # Only the writer that changes the row writes the event: one for each idle period.
         if not RunActivity.objects.filter(pk=row.pk, warned_at=None).update(warned_at=now):
             return
         row.warned_at = now
@@ -77,7 +78,7 @@ def _park(row: RunActivity, rule: IdleRule, now: datetime) -> None:
     with contextlib.suppress(StaleRun), transaction.atomic():
         job, run = lock_job_and_run(row.run.job_id)
         current = RunActivity.objects.get(pk=row.pk)
-        # Reported, moved, held or extended meanwhile: the next look sees it as it is then.
+        # Reported, moved, put on hold or extended meanwhile: the next call sees the new state.
         found = warned_of(job, run, current, rule) if run.pk == row.pk and not job.hold_kind else None
         if found is None or not _is_due(found, current):
             return
@@ -89,7 +90,7 @@ def _park(row: RunActivity, rule: IdleRule, now: datetime) -> None:
 
 
 def extend_job(*, actor: User, job: Job, now: datetime) -> Job:
-    """Leave an idle job its GPUs for as long as the rule gives. Raises JobConflict where nothing can be put off."""
+    """Leave an idle job its GPUs for the time that the rule grants. Raises JobConflict if nothing can be postponed."""
     with transaction.atomic():
         job, run = lock_job_and_run(job.pk)
         row = RunActivity.objects.select_for_update().filter(pk=run.pk).first()
@@ -118,7 +119,7 @@ def _extend(row: RunActivity, job: Job, actor: User, rule: IdleRule, now: dateti
 
 @transaction.atomic
 def set_idle_rule(*, actor: User, cluster: Cluster, values: dict[str, Any]) -> IdleRule:
-    """The whole rule; it holds for what is idle already, too."""
+    """Replace the whole rule; it also applies to jobs that are idle already."""
     cluster = Cluster.objects.select_for_update().get(pk=cluster.pk)
     before = rule_of(cluster)
     detail = {"before": {name: getattr(before, name) for name in RULE}, "after": values}

@@ -1,4 +1,4 @@
-"""When a running job counts as idle, and what happens to it then."""
+"""When a running job counts as idle, and the consequences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduling.lifecycle import TRAINING, State
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """`release_at`: when it is parked if it goes on like this; None: never."""
+    """`release_at`: when it is suspended if it stays idle; None: never."""
 
     since: datetime
     no_step: bool
@@ -33,7 +33,7 @@ def rule_of(cluster: Cluster) -> IdleRule:
 
 
 def idle_of(row: RunActivity, rule: IdleRule, *, uses_sdk: bool | None, can_park: bool = True) -> Idle | None:
-    """What the rule makes of a run's doing up to its newest report."""
+    """Apply the rule to a run's activity up to its newest report."""
     stuck = uses_sdk is True and row.heard_at - row.stepped_at >= rule.warn_after
     quiet = row.heard_at - row.busy_at >= rule.warn_after
     if not rule.enabled or not (stuck or quiet):
@@ -44,7 +44,7 @@ def idle_of(row: RunActivity, rule: IdleRule, *, uses_sdk: bool | None, can_park
 
 
 def _release_at(row: RunActivity, since: datetime, rule: IdleRule) -> datetime | None:
-    """Nobody is parked sooner after the warning than the rule leaves between the two."""
+    """The rule's time between warning and suspension always passes."""
     if rule.release_after_s is None:
         return None
     due = since + timedelta(seconds=rule.release_after_s)
@@ -54,7 +54,7 @@ def _release_at(row: RunActivity, since: datetime, rule: IdleRule) -> datetime |
 
 
 def can_be_parked(job: Job, run: Run) -> bool:
-    """It can be stopped and started again: nothing that would have to begin anew is stopped."""
+    """The job can be stopped and resumed: jobs that would have to start from the beginning are never suspended."""
     return job.can_restart(run)
 
 
@@ -70,7 +70,7 @@ def _minutes(seconds: float) -> str:
 
 
 def sentence(row: RunActivity, found: Idle) -> str:
-    """What people read of a job that is warned."""
+    """The sentence shown for a job with a warning."""
     said = what_it_does(row, found)
     said = f"{said[0].upper()}{said[1:]}."
     if found.release_at is None:

@@ -30,7 +30,7 @@ from scheduling.lifecycle import HOLDING, LIVE, TRAINING, State
 
 
 def deadline_sentence(job: Job, facts: EndFacts) -> str | None:
-    """What is to be said of the deadline of a live job: nothing while it is expected to be kept, or unknown."""
+    """A sentence about the deadline of a live job; empty while it is expected to be met, or unknown."""
     deadline = deadline_of(job)
     if deadline is None or job.run is None or State(job.run.state) not in LIVE:
         return None
@@ -45,12 +45,12 @@ def deadline_sentence(job: Job, facts: EndFacts) -> str | None:
     )
 
 
-#: So long, and two reports, has a runner at its max_duration to save, to end its workers and to say so.
+#: Time for a runner at its max_duration, beyond two reports, to save, end its workers and report.
 DURATION_SLACK_S = 120.0
 
 
 def enforce(*, cluster_id: int, now: datetime) -> None:
-    """Park jobs that have cost what they may cost, and tell once of deadlines that are, or will be, missed."""
+    """Suspend jobs that have reached their max_cost, and notify once about deadlines that are, or will be, missed."""
     limited = Q(spec__has_key="max_cost", hold_kind="", run__state__in=[s.value for s in HOLDING])
     timed = Q(spec__has_key="deadline") & ~Q(deadline_told="passed")
     found = Job.objects.filter(in_states(LIVE), limited | timed, cluster_id=cluster_id)
@@ -70,7 +70,7 @@ def _enforce(jobs: Sequence[Job], now: datetime) -> list[Job]:
 
 
 def end_overdue(*, cluster_id: int, now: datetime) -> None:
-    """Runners end what has trained for its max_duration. One that does not is ended from here."""
+    """Runners end a job at its max_duration. If a runner fails to, the portal ends it here."""
     training = [state.value for state in TRAINING]
     slack = timedelta(seconds=DURATION_SLACK_S + upload_s(cluster_id) + 2 * report_interval.interval_s())
     found = Job.objects.filter(cluster_id=cluster_id, max_duration_s__isnull=False, run__state__in=training)
@@ -89,9 +89,9 @@ def _end_if_overdue(pk: UUID, slack: timedelta, now: datetime) -> None:
 
 
 def _is_overdue(job: Job, run: Run, slack: timedelta, now: datetime) -> bool:
-    """A limit that was changed counts from the change: the runner hears of it with its next report."""
+    """A changed limit counts from the change: the runner receives it with its next report."""
     limit_s = job.max_duration_s
-    if limit_s is None:  # patched meanwhile
+    if limit_s is None:  # changed meanwhile
         return False
     earlier_s = Run.objects.filter(job=job).aggregate(total=Sum("running_s"))["total"] or 0.0
     if run.state_since + timedelta(seconds=limit_s - earlier_s) + slack > now:
@@ -111,7 +111,7 @@ def _park_if_spent(job: Job, costs: CostFacts) -> None:
     )
     with contextlib.suppress(StaleRun), transaction.atomic():
         job, run = lock_job_and_run(job.pk)
-        # Patched meanwhile: the next round looks again.
+        # changed meanwhile: the next round checks again
         same = Decimal(str(job.spec.get("max_cost", 0))) == limit
         if same and not job.hold_kind and State(run.state) in HOLDING & LIVE:
             place_hold(job, run, kind=HoldKind.COST, actor=None, text=text, now=costs.now)
@@ -124,18 +124,18 @@ def _tell_of_deadline(job: Job, ends: EndFacts) -> None:
     if text is None or told == job.deadline_told:
         return
     with transaction.atomic():
-        # Whoever changes the flag writes the event: one for each.
+        # Only the writer that changes the flag writes the event: one each.
         if Job.objects.filter(pk=job.pk, deadline_told=job.deadline_told).update(deadline_told=told):
             kind = f"deadline_{told}"
             events.append(kind=kind, job=job, run=job.run, at=ends.now, text=f"#{job.number} {job.name}: {text}")
 
 
 def time_left_s(run: Run) -> float | None:
-    """What earlier launches and attempts left of the job's max_duration for this one."""
+    """The part of the job's max_duration that earlier launches and attempts left for this one."""
     limit_s = run.job.max_duration_s
     if limit_s is None:
         return None
     used_s = Run.objects.filter(job=run.job).aggregate(total=Sum("running_s"))["total"] or 0.0
     if State(run.state) is State.RUNNING and run.ready_at is not None:
-        used_s -= (run.state_since - run.ready_at).total_seconds()  # this launch's own, while it was protected
+        used_s -= (run.state_since - run.ready_at).total_seconds()  # of this launch, while it was protected
     return max(1.0, limit_s - float(used_s))

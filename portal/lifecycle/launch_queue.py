@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def launch_ready(*, cluster_id: int, now: datetime) -> list[Run]:
-    """Start every STANDBY run whose GPUs are all free: holds, epoch and launch command in one transaction."""
+    """Start every STANDBY run whose GPUs are all free: occupancy, epoch and launch command in one transaction."""
     planned = Assignment.objects.filter(run=OuterRef("pk"), during__upper_inf=True)
     gpu = "accelerator__{}".format
     full = Q(**{gpu("free_share_percent__lt"): F("share_percent")})
@@ -50,7 +50,7 @@ def launch_ready(*, cluster_id: int, now: datetime) -> list[Run]:
 
 
 def _of_its_job(run: Run) -> Item:
-    """Snapshots leave out jobs that cannot be launched."""
+    """Snapshots omit jobs that cannot be launched."""
     return of_job(run.job)
 
 
@@ -69,7 +69,7 @@ def _write_launches(ready: Sequence[Run], now: datetime) -> list[Run]:
 
 
 def _lock_with_gpus(ready: Sequence[Run]) -> dict[Run, list[Accelerator]]:
-    """Without those that were cancelled since."""
+    """Without runs that were cancelled since."""
     rows = Run.objects.select_for_update(of=("self",), no_key=True).select_related("job").order_by("pk")
     still = {run.pk: run for run in rows.filter(pk__in=[run.pk for run in ready], state=State.STANDBY)}
     gpus: dict[UUID, list[Accelerator]] = defaultdict(list)

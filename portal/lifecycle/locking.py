@@ -1,4 +1,4 @@
-"""A job with its newest run, locked for a change, and what such a change may be refused with."""
+"""Locks a job with its newest run for a change, and the errors that refuse such a change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from portal.lifecycle.transitions import StaleRun
 
 
 class JobConflict(Problems):
-    """The change is well-formed, but the job's present state does not allow it."""
+    """The request is valid, but the job's present state does not allow it."""
 
     @classmethod
     def of(cls, field: str, message: str, code: str) -> JobConflict:
@@ -21,7 +21,7 @@ class JobConflict(Problems):
 
 
 class NotAllowed(Problems):
-    """The change is for other people."""
+    """Only other people may make this change."""
 
     @classmethod
     def of(cls, field: str, message: str) -> NotAllowed:
@@ -29,7 +29,7 @@ class NotAllowed(Problems):
 
 
 def lock_job_and_run(job_id: UUID) -> tuple[Job, Run]:
-    """The job and its newest run: the run is locked first, as reports and rounds do it."""
+    """The job and its newest run: the run is locked first, in the same order as in reports and rounds."""
     for _ in range(5):
         run_id = Job.objects.values_list("run_id", flat=True).get(pk=job_id)
         run = Run.objects.select_for_update(of=("self",)).get(pk=run_id)
@@ -42,6 +42,6 @@ def lock_job_and_run(job_id: UUID) -> tuple[Job, Run]:
 
 
 def audit_for_others(actor: User | None, job: Job, action: str, detail: dict[str, Any] | None = None) -> None:
-    """Whoever changes somebody else's job leaves an entry."""
+    """Changes of other people's jobs are audited."""
     if actor is not None and actor.pk != job.owner_id:
         record_audit(actor=actor, action=action, target=f"job {job.number}", detail=detail)

@@ -1,4 +1,4 @@
-"""How often runs are to report. With many of them less often, so that reports leave room for everything else."""
+"""How often runs report: less often if there are many, so that reports leave room for other work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEP = 1.25
 
 
 def note_runs() -> None:
-    """Count those that report; rounds do."""
+    """Rounds store the number of reporting runs."""
     count = Run.objects.filter(state__in=[state.value for state in HOLDING]).count()
     try:
         cache.set(_KEY, count, None)
@@ -29,9 +29,9 @@ def note_runs() -> None:
 
 
 def interval_s() -> float:
-    """EVENKEEL_REPORT_INTERVAL_S, or as much longer as keeps all runs together within EVENKEEL_REPORTS_PER_S.
+    """EVENKEEL_REPORT_INTERVAL_S, or longer, so that all runs together stay within EVENKEEL_REPORTS_PER_S.
 
-    In steps: the runs of a node report at the same moments as long as all of them were told the same.
+    In steps: the runs of a node report at the same moments as long as they have the same interval.
     """
     usual_s = float(settings.EVENKEEL_REPORT_INTERVAL_S)
     try:

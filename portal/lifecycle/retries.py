@@ -1,4 +1,4 @@
-"""Which endings of a run are tried again, how often, and after which wait."""
+"""Which failures of a run are retried, how often, and after what delay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scheduling.domain.reason_codes import ReasonCode
 from scheduling.executors.base import ExitInfo
 from scheduling.lifecycle import LIVE, Event, State
 
-#: How an executor calls an ending -> how a job file does. What is missing is never tried again.
+#: An executor's reason for an ending -> the job file's. Endings that are missing are never retried.
 _ENDINGS = {
     "user_error": "user_error",
     "signal": "signal",
@@ -29,7 +29,7 @@ _ENDINGS = {
     "data_unavailable": "launch_failed",
     "runner_lost": "node_failure",
 }
-#: Endings that are not the job's fault do not use up its limit; this bounds them.
+#: Endings that are not the job's fault do not count against its limit; this number bounds them.
 INFRASTRUCTURE = frozenset({"node_failure"})
 INFRASTRUCTURE_LIMIT = 20
 _MAX_BACKOFF_S = 3_600.0
@@ -37,8 +37,8 @@ _MAX_BACKOFF_S = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether to try again; `text` says why not, where that is worth saying. `of`: how many attempts there may be;
-    None: this one is not counted."""
+    """Whether to retry; `text` says why not, if that is worth stating. `of`: how many attempts there may be; None: this
+    one does not count."""
 
     again: bool
     backoff_s: float = 0.0
@@ -47,7 +47,7 @@ class Verdict:
 
 
 def judge_retry(job: Job, run: Run, info: ExitInfo) -> Verdict:
-    """`run` has just failed with `info` and is stored so."""
+    """`run` has just failed with `info`, which is stored."""
     policy = Retry.model_validate(job.spec.get("retry", {}))
     ending = _ENDINGS.get(info.reason)
     if ending is None or not info.retryable:
@@ -83,8 +83,8 @@ def in_short(info: ExitInfo) -> str:
 
 
 def stop_retrying(*, actor: User, job: Job) -> Job:
-    """End a job that waits for its next attempt as failed, as it would have with no attempt left. Raises JobHasEnded,
-    and JobConflict where it is not waiting for one."""
+    """End a job that waits for its next attempt as failed, as if no attempt were left. Raises JobHasEnded, and
+    JobConflict if it waits for none."""
     now = timezone.now()
     with transaction.atomic():
         job, run = lock_job_and_run(job.pk)
@@ -111,7 +111,7 @@ def stop_retrying(*, actor: User, job: Job) -> Job:
 
 
 def _is_infrastructure(reason: Any, alleged: Any) -> bool:
-    """Not where the job itself may have brought it about."""
+    """False if the job itself may have caused it."""
     return _ENDINGS.get(reason) in INFRASTRUCTURE and not alleged
 
 

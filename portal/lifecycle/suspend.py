@@ -1,4 +1,4 @@
-"""Hold and release: a held job is not scheduled; one that holds GPUs writes a checkpoint and gives them up first."""
+"""Hold and release: a job on hold is not scheduled; a running one writes a checkpoint and releases its GPUs first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEAVING = (State.CHECKPOINTING, State.STOPPING)
 def hold_job(*, actor: User, job: Job) -> Job:
     """Keep the job from running until it is released. Idempotent; raises JobHasEnded and JobConflict.
 
-    An administrator's hold on somebody else's job is theirs to release.
+    Only administrators may release an administrator's hold on another user's job.
     """
     now = timezone.now()
     kind = HoldKind.ADMIN if actor.is_superuser and job.owner_id != actor.pk else HoldKind.USER
@@ -58,14 +58,14 @@ def _would_lose_all(job: Job) -> str:
 
 
 def hold_first(job: Job, run: Run, words: str) -> str:
-    """`words` where a hold is what helps and is not refused."""
+    """`words` if a hold would help and is allowed."""
     return (
         words if job.can_restart(run) else "its program would begin anew after a hold, so wait for its end or cancel it"
     )
 
 
 def place_hold(job: Job, run: Run, *, kind: HoldKind, actor: User | None, text: str, now: datetime) -> None:
-    """Both rows are locked by the caller, and the run is live."""
+    """The caller has locked both rows, and the run is live."""
     job.hold_kind, job.held_by, job.held_at, job.hold_text = kind, actor, now, text[:300]
     job.save(update_fields=["hold_kind", "held_by", "held_at", "hold_text"])
     events.append(
@@ -76,7 +76,7 @@ def place_hold(job: Job, run: Run, *, kind: HoldKind, actor: User | None, text: 
 
 
 def _give_up(run: Run, why: Why, now: datetime) -> None:
-    """Nothing is planned for the run any more, and what runs of it leaves with a checkpoint."""
+    """End the run's plan; a running launch stops with a checkpoint."""
     state, name = State(run.state), f"#{run.job.number} {run.job.name}"
     end_assignments(run, now)
     if state is State.STANDBY:
@@ -92,7 +92,7 @@ def _give_up(run: Run, why: Why, now: datetime) -> None:
 
 
 def release_job(*, actor: User, job: Job) -> Job:
-    """Let a held job queue again. Idempotent; raises JobHasEnded, PermissionError and JobConflict."""
+    """Let a job on hold queue again. Idempotent; raises JobHasEnded, PermissionError and JobConflict."""
     now = timezone.now()
     with transaction.atomic():
         job, run = lock_job_and_run(job.pk)
@@ -111,7 +111,7 @@ def release_job(*, actor: User, job: Job) -> Job:
 
 
 def lift_hold(job: Job, run: Run, *, text: str, now: datetime) -> None:
-    """Both rows are locked by the caller, and the run is live."""
+    """The caller has locked both rows, and the run is live."""
     if job.held_at is not None:
         job.eligible_at = (job.eligible_at or job.submitted_at) + (now - job.held_at)
     job.hold_kind, job.held_by, job.held_at, job.hold_text = "", None, None, ""

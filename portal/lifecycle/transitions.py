@@ -1,4 +1,4 @@
-"""The one writer of run states: guarded update and event, in one transaction."""
+"""The only writer of run states: a guarded update and its event, in one transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scheduling.errors import InvalidTransition
 from scheduling.lifecycle import HOLDING, TERMINAL, TRAINING, WAITING, Event, State, advance
 
 logger = logging.getLogger(__name__)
-#: So many moves are written together.
+#: Moves that are written together.
 BATCH = 500
 Item = TypeVar("Item")
 Done = TypeVar("Done")
@@ -29,27 +29,27 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What people read as the job's why: a machine token and a sentence."""
+    """The reason that people see: a reason code and a sentence."""
 
     token: str
     text: str
 
 
 def kept_why(run: Run) -> Why:
-    """The why stays what it was: this move only carries out what was decided before."""
+    """The reason stays: this transition only carries out an earlier decision."""
     return Why(run.reason_token, run.reason_text)
 
 
 class StaleRun(Exception):
-    """Somebody else moved the run first; the caller's view of it is out of date."""
+    """Another process moved the run first; the caller's copy of it is out of date."""
 
 
-#: Ordinary where others act at the same time: nothing failed.
+#: Expected under concurrency: nothing failed.
 CONFLICTS = (IntegrityError, InvalidTransition, StaleRun)
 
 
 def _accumulate(run: Run, left: State, at: datetime) -> dict[str, float]:
-    """Time in the state just left, under the heading of the paper's tables (section 5)."""
+    """Add the time in the previous state, under the headings of the paper's tables (section 5)."""
     elapsed_s = max(0.0, (at - run.state_since).total_seconds())
     if left in WAITING:
         return {"queueing_s": run.queueing_s + elapsed_s}
@@ -60,7 +60,7 @@ def _accumulate(run: Run, left: State, at: datetime) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A run takes an event. `columns` are further columns of the run to set with it; without a `why` the text is it."""
+    """An event for a run. `columns`: further columns of the run to set; without a `why` the text is the reason."""
 
     run: Run
     event: Event
@@ -71,7 +71,7 @@ class Transition:
 
 
 def _columns(transition: Transition, at: datetime) -> dict[str, Any]:
-    """What it makes of the run's row. Raises InvalidTransition where the table has no edge."""
+    """The new columns of the run's row. Raises InvalidTransition if the table has no such edge."""
     run, event = transition.run, transition.event
     before = State(run.state)
     after = advance(before, event)
@@ -116,9 +116,9 @@ def move(
     detail: dict[str, Any] | None = None,
     **columns: Any,
 ) -> State:
-    """Take `event`: raises InvalidTransition where the table has no edge, StaleRun where the row moved on.
+    """Apply `event`: raises InvalidTransition if the table has no such edge, StaleRun if the row has changed.
 
-    `columns` may be expressions, too.
+    `columns` may also be expressions.
     """
     transition = Transition(run, event, text, why, detail or {}, columns)
     values = _columns(transition, at)
@@ -133,8 +133,8 @@ def move(
 
 
 def move_all(transitions: Sequence[Transition], at: datetime) -> None:
-    """Each as by `move`, of different runs, in a few statements. Where one of them cannot, nothing is changed, here or
-    in the database."""
+    """Like `move`, for different runs, in a few statements. If one of them fails, nothing changes, here or in the
+    database."""
     if not transitions:
         return
     values = {one.run.pk: _columns(one, at) for one in transitions}
@@ -148,7 +148,7 @@ def move_all(transitions: Sequence[Transition], at: datetime) -> None:
 
 
 def move_who_can(transitions: Sequence[Transition], at: datetime, loop: Loop) -> list[Run]:
-    """`move_all` of those that can; a run that cannot move is left as it was."""
+    """`move_all` for the runs that can move; the others are unchanged."""
 
     def write(some: Sequence[Transition]) -> list[Run]:
         move_all(some, at)
@@ -171,9 +171,9 @@ def in_batches(
     refuse: Callable[[Item, Exception], None],
     size: int = BATCH,
 ) -> list[Done]:
-    """What `write` says of those it could write: so many at once, in a transaction or savepoint. Where that fails, by
-    a conflict (a GPU that is still somebody's, a run that moved on) or anything else, each half has its own, so that
-    only the item at fault is left as it was; `refuse` is called with it."""
+    """Results of `write` for the items that it could write, in batches, each in a transaction or savepoint. If a batch
+    fails, by a conflict (a GPU that is not free yet, a run that moved) or anything else, each half is tried separately,
+    so that only the failing item is skipped; `refuse` is called with it."""
     starts = range(0, len(items), size)
     return [done for start in starts for done in _by_halves(items[start : start + size], write, refuse)]
 
@@ -195,7 +195,7 @@ def _by_halves(
 
 
 def _lock(runs: Iterable[Run]) -> None:
-    """In the order that every writer uses, against deadlocks; keys are not changed."""
+    """In the same order as every other writer, to avoid deadlocks; keys are not changed."""
     known = {run.pk: (run.state, run.epoch) for run in runs}
     rows = Run.objects.select_for_update(no_key=True).filter(pk__in=known).order_by("pk")
     found = {pk: (state, epoch) for pk, state, epoch in rows.values_list("pk", "state", "epoch")}
@@ -205,7 +205,7 @@ def _lock(runs: Iterable[Run]) -> None:
 
 
 def _alike(values: Mapping[UUID, Mapping[str, Any]]) -> Iterable[dict[UUID, Mapping[str, Any]]]:
-    """By which columns they set: a statement sets the same ones in all of its rows."""
+    """Grouped by the columns that they set: one statement sets the same columns in all its rows."""
     groups: dict[tuple[str, ...], dict[UUID, Mapping[str, Any]]] = defaultdict(dict)
     for pk, columns in values.items():
         groups[tuple(columns)][pk] = columns

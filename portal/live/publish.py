@@ -1,8 +1,8 @@
 """Live streams: each stream's state is one JSON object, its events are JSON merge patches (RFC 7386).
 
-The last published state of every stream lies in Redis beside its number, so a diff is always taken against
-what clients have; a lost Redis starts the numbering anew under another generation and clients fetch again.
-While nobody looks nothing is worked out; whoever comes first finds what was, and gets all that changed at once.
+The last published state of every stream is in Redis with its number, so a diff is always relative to what clients have.
+If Redis is lost, numbering starts anew under another generation and clients fetch again. Without viewers nothing is
+computed; the first viewer gets the last state, and then all changes at once.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from portal.jobs.loops import Item, Loop, LoopName
 from portal.live import streams
 
 logger = logging.getLogger(__name__)
-#: At most two diffs in this time. An event is told at once where that leaves room; that steps were made waits until
-#: nothing was told for twice as long, so that the next event finds room.
+#: At most two diffs in this time. An event is published at once if that allows it; steps wait until nothing was
+#: published for twice as long, so that the next event is not delayed.
 WINDOW_S, CALM_S = 1.0, 2.0
-#: With many jobs a diff takes long to work out: then the publisher rests so many times as long after one of an event,
-#: and twice that before one of steps. So it takes no more than a third of a core from the requests that it tells of.
+#: With many jobs a diff takes long to compute: the publisher then pauses for this multiple after an event, and twice
+#: that after steps. So it uses at most a third of a core that requests also need.
 _REST_FACTOR, _LONGEST_REST_S = 4.0, 10.0
-#: When somebody else publishes, who may have read the state before what is to be told now.
+#: Delay if another process publishes, which may have read the state before this change.
 _LOCKED_S = 0.1
-#: When the last two publications ended, when the last one of an event did, and what the last one took.
+#: When the last two publications ended, when the last one of an event did, and how long the last one took.
 _PUBLISHED = "live:published"
-#: So often all sockets are told which numbers are the newest: who missed a diff while Redis was away, and after which
-#: nothing else changed, would not learn of it otherwise.
+#: How often all sockets are sent the newest numbers: a client that missed a diff while Redis was unreachable, and after
+#: which nothing else changed, would not notice otherwise.
 NUMBERS_EVERY_S = 4.0
 _NUMBERS_TOLD = "live:numbers"
 EVERYBODY = "live-numbers"
-#: So often a reader waits for whoever publishes now, before it works out the state for itself.
+#: How often a reader waits for the present publisher, before it computes the state itself.
 _PATIENCE = 5
-#: Set while somebody looks: sockets say so at every ping, and readers when they read. Its value is another one each
-#: time that somebody is the first; a state that was published under another is as old as may be.
+#: Set while there are viewers: sockets renew it at every ping, and readers when they read. It has a new value for each
+#: new first viewer; a state that was published under another value may be arbitrarily old.
 _WATCHED, WATCH_S = "live:watched", 30
 
 
@@ -61,7 +61,7 @@ def _redis() -> Redis:
 
 @cache
 def _client(url: str) -> Redis:
-    """Its connections outlive a request and a task; it asks for them at every one."""
+    """Its connections outlive a request and a task; they are checked at every use."""
     return Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5)
 
 
@@ -70,7 +70,7 @@ def _key(stream: str) -> str:
 
 
 def group_name(stream: str) -> str:
-    """Channel layer groups allow few characters."""
+    """Names of channel layer groups allow few characters."""
     return "live." + stream.replace(":", ".")
 
 
@@ -82,14 +82,14 @@ def allowed_streams(user: User) -> set[str]:
 
 
 def existing_streams(names: Collection[str], most: int = 20) -> list[str]:
-    """Those that are projects', whoever may see them."""
+    """The projects' streams, whoever may see them."""
     keys = [key for kind, _, key in (name.partition(":") for name in names) if kind == "project" and "\0" not in key]
     found = Project.objects.filter(key__in=keys).values_list("key", flat=True)[:most] if keys else []
     return [f"project:{key}" for key in found]
 
 
 def watch() -> None:
-    """Somebody looks; the first to do so has the streams brought up to date."""
+    """Register a viewer; for the first one the streams are updated."""
     redis = _redis()
     try:
         if redis.set(_WATCHED, uuid4().hex, ex=WATCH_S, nx=True):
@@ -107,8 +107,8 @@ def is_watched() -> bool:
 def merge_patch(before: Any, after: Any) -> Any:
     """The merge patch that turns one JSON object into the other; both must be free of nulls inside lists only.
 
-    A null in `after` where `before` has no such key, or something else, is sent as null: the receiver then
-    drops the key, and reads a missing key as null. `normalise` therefore removes nulls from states.
+    A null in `after` for a key that `before` lacks, or has another value for, is sent as null: the receiver then drops
+    the key, and reads a missing key as null. `normalise` therefore removes nulls from states.
     """
     patch: dict[str, Any] = {key: None for key in before if key not in after}
     for key, value in after.items():
@@ -121,7 +121,7 @@ def merge_patch(before: Any, after: Any) -> Any:
 
 
 def normalise(value: Any) -> Any:
-    """Without null members: in a merge patch null means removal, and readers take a missing key as null."""
+    """Without null members: in a merge patch null means removal, and readers treat a missing key as null."""
     if isinstance(value, dict):
         return {key: normalise(item) for key, item in value.items() if item is not None}
     return [normalise(item) for item in value] if isinstance(value, list) else value
@@ -129,7 +129,7 @@ def normalise(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Published:
-    """The last publications: POSIX seconds, and seconds of a processor."""
+    """The last publications: POSIX seconds, and seconds of processor time."""
 
     last_at: float = 0.0
     before_last_at: float = 0.0
@@ -137,13 +137,13 @@ class Published:
     took_s: float = 0.0
 
     def rest_left_s(self, now_s: float, *, calm: bool) -> float:
-        """Seconds until the next one may be."""
+        """Seconds until the next one is allowed."""
         rest_s = min(_REST_FACTOR * self.took_s, _LONGEST_REST_S)
         if calm:
             due_at, longest_s = self.last_at + max(2 * rest_s, CALM_S), 2 * _LONGEST_REST_S
         else:
             due_at, longest_s = max(self.event_at + rest_s, self.before_last_at + WINDOW_S), _LONGEST_REST_S
-        return min(max(0.0, due_at - now_s), longest_s)  # a clock that was set back must not keep it waiting
+        return min(max(0.0, due_at - now_s), longest_s)  # a clock that was set back must not delay it
 
     def followed_by(self, now_s: float, took_s: float, *, calm: bool) -> Published:
         return Published(now_s, self.last_at, self.event_at if calm else now_s, took_s)
@@ -151,11 +151,11 @@ class Published:
 
 @dataclass(frozen=True)
 class Kept:
-    """What was last published of a stream."""
+    """The last published state of a stream."""
 
     seq: int
     state: bytes | str  # JSON
-    watched: bytes | str | None  # since when somebody looked, as `watch` has it
+    watched: bytes | str | None  # the viewers' value at that time, from `watch`
 
 
 def _load(redis: Redis, stream: str) -> Kept | None:
@@ -164,7 +164,8 @@ def _load(redis: Redis, stream: str) -> Kept | None:
 
 
 def snapshot(stream: str, now: datetime) -> tuple[int, dict[str, Any]]:
-    """The stream's number and state as last published; published first if that was never, or before nobody looked."""
+    """The stream's number and state as last published; published first if it never was, or only before there were
+    viewers."""
     redis = _redis()
     watch()
     for _ in range(_PATIENCE):
@@ -176,9 +177,9 @@ def snapshot(stream: str, now: datetime) -> tuple[int, dict[str, Any]]:
 
 
 def publish_changes(now: datetime, only: str | None = None, wait: bool = False, calm: bool = False) -> float | None:
-    """Publish one diff per stream that changed; seconds to wait where it is too soon, else None.
+    """Publish one diff per stream that changed; returns the seconds to wait if it is too soon, else None.
 
-    `calm`: nothing happened but steps.
+    `calm`: only steps changed.
     """
     redis = _redis()
     watched = redis.get(_WATCHED) or b""  # before the state is read
@@ -206,7 +207,7 @@ def publish_changes(now: datetime, only: str | None = None, wait: bool = False, 
 
 
 def _publish(redis: Redis, stream: str, built: dict[str, Any], now: datetime, watched: bytes | str) -> int | None:
-    """The stream's number now; None where Redis is away."""
+    """The stream's present number; None if Redis is unreachable."""
     try:
         return _store_and_send(redis, stream, normalise(built), now, watched)
     except RedisError as error:
@@ -220,7 +221,7 @@ def _store_and_send(redis: Redis, stream: str, state: dict[str, Any], now: datet
         if kept.watched != watched:
             redis.hset(_key(stream), "watched", watched)
         return kept.seq
-    # A fresh numbering starts at a time-based number, beyond any that a client may still have.
+    # new numbering starts at a time-based number, beyond any that a client may still have
     seq = (kept.seq if kept else int(now.timestamp() * 10)) + 1
     patch = merge_patch(json.loads(kept.state) if kept else {}, state)
     redis.hset(_key(stream), mapping={"seq": seq, "state": text, "watched": watched})

@@ -1,4 +1,4 @@
-"""What each live stream says: the cluster for everybody signed in, a project for its members."""
+"""Contents of live streams: the cluster for all signed-in users, a project for its members."""
 
 from __future__ import annotations
 
@@ -75,19 +75,19 @@ def _of_stream(stream: str) -> Item:
 
 
 def _add(streams: dict[str, dict[str, Any]], stream: str, state: dict[str, Any] | None) -> None:
-    """One that cannot be described stays as it was published last."""
+    """A stream that cannot be described keeps its last published state."""
     if state is not None:
         streams[stream] = state
 
 
 def stream_of(cluster: Cluster, place: int) -> str:
-    """The first one's has no name: so it was called while there was only one."""
+    """The first cluster's stream has no suffix, as when there was only one."""
     return f"cluster:{cluster.name}" if place else "cluster"
 
 
 def _described(jobs: list[Job], ctx: PageContext) -> dict[UUID, dict[str, Any]]:
-    """One job that cannot be described is left out and logged: it must not stop the streams of all others. Of one
-    that waits nothing grows with the clock, or each publication would send the whole queue anew."""
+    """A job that cannot be described is left out and logged: it must not stop the streams of all others. For a waiting
+    job nothing grows with the clock, or each publication would send the whole queue again."""
 
     def describe(some: Sequence[Job]) -> list[tuple[UUID, dict[str, Any]]]:
         return [(job.pk, describe_job(job, ctx) | {"times": settled_times(job, ctx.ends)}) for job in some]
@@ -109,13 +109,14 @@ def describe_event(event: JobEvent) -> dict[str, Any]:
 
 
 def _named(job: Job, project_id: int | None) -> dict[str, Any]:
-    """In the events of a project that it has left a job has a number only: its name is its new project's."""
+    """In the events of a project that it has left, a job is shown by its number only: its name belongs to its new
+    project."""
     return {"number": job.number, "name": job.name if job.project_id == project_id else ""}
 
 
 def _events(condition: Q) -> dict[str, Any]:
-    """The newest few. One short walk along the (project, id) index for each stream: ranking all projects in one
-    query would read every event that is kept."""
+    """The newest few. One short read of the (project, id) index for each stream: ranking all projects in one query
+    would read every stored event."""
     newest = JobEvent.objects.filter(condition).select_related("job", "project").order_by("-id")[:MAX_EVENTS]
     return {str(event.pk): describe_event(event) for event in newest}
 
@@ -254,7 +255,7 @@ def _held_percent(node: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Who has how much of an accelerator."""
+    """The share of an accelerator that a job has."""
 
     job: int
     state: str

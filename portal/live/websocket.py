@@ -22,9 +22,9 @@ from portal.live.publish import EVERYBODY, allowed_streams, existing_streams, gr
 
 MAX_STREAMS = 1_000
 PING_S = 10.0
-#: So often it is asked anew whether a socket's user may still see its streams.
+#: How often it is checked again whether a socket's user may still see its streams.
 CHECK_S = 25.0
-#: So often a process says that somebody looks, however many sockets it has.
+#: How often a process registers its viewers, however many sockets it has.
 LOOK_S = 5.0
 NOT_SIGNED_IN = 4401
 
@@ -47,7 +47,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
         self.pinging = asyncio.create_task(self._ping())
 
     async def dispatch(self, message: dict[str, Any]) -> None:
-        """Diffs need no database, whose connections the library looks after in a thread before each message."""
+        """Diffs need no database, whose connections the library checks in a thread before each message."""
         if message["type"] == "live.message":
             await self.live_message(message)
         else:
@@ -108,7 +108,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # the library
         await self.send(text_data=event["text"])
 
     async def live_numbers(self, event: dict[str, Any]) -> None:
-        """Of all streams, one message for all sockets: each passes on those of its own."""
+        """Of all streams, one message for all sockets: each forwards those of its own streams."""
         own = {stream: event["numbers"][stream] for stream in self.streams & event["numbers"].keys()}
         if own:
             await self._say({"type": "numbers", "numbers": own})

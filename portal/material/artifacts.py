@@ -1,4 +1,4 @@
-"""What runs leave: collected when they have ended, kept by rule, removed by whoever may change the job."""
+"""Files that runs leave: collected after their end, kept by rule, removable by users who may change the job."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from scheduling.executors.base import Preparation, Progress
 from scheduling.executors.preparation_results import Listing
 from scheduling.lifecycle import TERMINAL
 
-#: Runs that ended longer ago are not looked at any more.
+#: Runs that ended longer ago are ignored.
 LOOK_BACK = timedelta(days=2)
-#: One that cannot be looked at is passed over for so long.
+#: A run that cannot be listed is skipped for this long.
 PUT_OFF = timedelta(minutes=5)
-#: Given up after so many that failed, about two and a half hours.
+#: Given up after this many failures, about two and a half hours.
 MAX_LOOKS = 6
 MAX_WHY = 300
 TIMEOUT_S = 1_800.0
@@ -34,8 +34,8 @@ _FINISHED = (RunMaterial.Collecting.DONE, RunMaterial.Collecting.FAILED)
 
 
 def uncollected(cluster_id: int, now: datetime) -> list[Run]:
-    """Ended runs of which nobody has listed what they left; their processes are gone. What a failed attempt left is the
-    next one's, to go on from, so it is listed when that has ended."""
+    """Ended runs whose files have not been listed; their processes are gone. A retry continues with the files of the
+    failed attempt, so these are listed after its end."""
     over = [state.value for state in TERMINAL]
     later = Run.objects.filter(job=OuterRef("job"), attempt__gt=OuterRef("attempt"))
     ended = Run.objects.filter(
@@ -49,13 +49,13 @@ def uncollected(cluster_id: int, now: datetime) -> list[Run]:
     waiting = ended.exclude(material__collecting__in=_FINISHED).exclude(pk__in=held)
     waiting = waiting.exclude(material__next_look_at__gt=now)
     waiting = waiting.exclude(pk__in=Loop(LoopName.ARTIFACTS, cluster_id).resting_ids())
-    # What was never looked at goes first: a project can keep its own from ever being listed.
+    # runs never tried go first: otherwise a project could block its own listing forever
     looked_at = F("material__next_look_at").asc(nulls_first=True)
     return list(waiting.select_related("job__project").order_by(looked_at, "ended_at")[:50])
 
 
 def put_off(run: Run, why: str, now: datetime) -> None:
-    """It could not be looked at, for the reason `why`: again after some time, longer each time, and not for ever."""
+    """Listing failed for the reason `why`: retried later, after a growing delay, and not forever."""
     with transaction.atomic():
         material, _ = RunMaterial.objects.select_for_update().get_or_create(run=run)
         if material.collecting in _FINISHED:
@@ -84,7 +84,7 @@ def used_bytes(project: Project) -> int:
 
 
 def collection_of(run: Run) -> Preparation:
-    """Listing what matches, as far as the job's own limit, the settings' and the project's quota allow."""
+    """Lists matching files, as far as the job's own limit, the settings' and the project's quota allow."""
     limits, rule, project = settings.EVENKEEL_MATERIAL, rule_of(run), run.job.project
     most = min(limits.artifact_max_bytes, rule.get("max_bytes") or limits.artifact_max_bytes)
     if quota := quotas.artifact_quota_bytes(project):
@@ -138,7 +138,7 @@ def _store(run: Run, listing: Listing, now: datetime) -> None:
 
 @transaction.atomic
 def remove_artifact(*, actor: User, artifact: Artifact) -> None:
-    """It cannot be seen from now on; the file goes with the next cleaning."""
+    """Hidden from now on; the file is removed by the next clean-up."""
     Artifact.objects.filter(pk=artifact.pk, removed_at=None).update(removed_at=timezone.now())
     detail = {"path": artifact.path, "bytes": artifact.size_bytes}
     record_audit(actor=actor, action="artifact.delete", target=f"#{artifact.run.job.number}", detail=detail)
@@ -149,13 +149,13 @@ def expire(now: datetime) -> int:
 
 
 def to_remove() -> QuerySet[Artifact]:
-    """Those that wait longest first."""
+    """Those that have waited longest first."""
     waiting = Artifact.objects.exclude(removed_at=None).select_related("run__job__project")
     return waiting.order_by("removed_at", "pk")
 
 
 def put_back(artifact: Artifact) -> None:
-    """Its file cannot be removed now: behind all others, which it would hold up."""
+    """The file cannot be removed now: it is placed behind all others, so that it does not block them."""
     Artifact.objects.filter(pk=artifact.pk).exclude(removed_at=None).update(removed_at=timezone.now())
 
 

@@ -1,4 +1,4 @@
-"""Uploaded code: stored once per content under DATA/bundles, a row for each project that uploaded it."""
+"""Uploaded code: one file per content under DATA/bundles, and one row for each project that uploaded it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KEY = "bundle:"
 
 
 class TooLarge(Exception):
-    """More bytes than a bundle may have."""
+    """Larger than a bundle may be."""
 
 
 def directory() -> Path:
@@ -45,13 +45,13 @@ def path_of(sha256: str) -> Path:
 
 
 def store_bundle(*, actor: User, project: Project, read: Callable[[int], bytes]) -> tuple[Bundle, bool]:
-    """Take an upload in: (bundle, created). Raises TooLarge, Problems."""
+    """Store an upload: (bundle, created). Raises TooLarge, Problems."""
     with _received(read) as (draft, sha256, size):
         known = Bundle.objects.filter(project=project, sha256=sha256).first()
         if known:
             return known, False
         contents = _examined(draft)
-        # Nobody removes a file of this content between our row and our file.
+        # No other process removes a file of this content between our row and our file.
         with bundle_lock(sha256), transaction.atomic():
             Project.objects.select_for_update().get(pk=project.pk)
             _check_quota(project, size)
@@ -77,7 +77,7 @@ def store_bundle(*, actor: User, project: Project, read: Callable[[int], bytes])
 
 @contextlib.contextmanager
 def _received(read: Callable[[int], bytes]) -> Iterator[tuple[Path, str, int]]:
-    """The upload as a file of ours, with its digest and size; gone afterwards unless it was moved."""
+    """The upload as a file of ours, with its digest and size; removed afterwards unless it was moved."""
     limit, digest, size = settings.EVENKEEL_MATERIAL.bundle_max_bytes, hashlib.sha256(), 0
     directory().mkdir(mode=0o700, exist_ok=True)
     fd, name = tempfile.mkstemp(prefix=".incoming-", dir=directory())
@@ -118,7 +118,7 @@ def used_bytes(project: Project) -> int:
 
 
 def live_users(project: Project, digests: Iterable[str]) -> dict[str, list[int]]:
-    """Digest -> numbers of the jobs that have not ended and start from that bundle."""
+    """Digest -> numbers of the unfinished jobs that start from that bundle."""
     users: dict[str, list[int]] = {}
     jobs = Job.objects.filter(project=project, spec__code__bundle__in=list(digests), run__state__in=LIVE_VALUES)
     for number, digest in jobs.order_by("number").values_list("number", "spec__code__bundle"):
@@ -127,7 +127,7 @@ def live_users(project: Project, digests: Iterable[str]) -> dict[str, list[int]]
 
 
 def delete_bundle(*, actor: User | None, bundle: Bundle) -> None:
-    """Raises InUse. The file goes with the last project that has it."""
+    """Raises InUse. The file is removed with the last project that has it."""
     with bundle_lock(bundle.sha256), transaction.atomic():
         Bundle.objects.select_for_update().get(pk=bundle.pk)
         if numbers := live_users(bundle.project, [bundle.sha256]).get(bundle.sha256):
@@ -141,14 +141,14 @@ def delete_bundle(*, actor: User | None, bundle: Bundle) -> None:
 
 
 def remove_unused(now: datetime) -> int:
-    """Bundles that no job was made of for the days that the settings say."""
+    """Bundles that no job has used for the configured number of days."""
     before = now - timedelta(days=settings.EVENKEEL_MATERIAL.bundle_keep_days)
     removed, loop = 0, Loop(LoopName.REMOVAL)
     unused = Bundle.objects.filter(Q(last_used_at__lt=before)).exclude(pk__in=loop.resting_ids(_KEY))
     for bundle in unused.select_related("project")[:1_000]:
         item = Item(f"{_KEY}{bundle.pk}", f"bundle {bundle.sha256[:12]} of {bundle.project.key}")
         removed += loop.run(item, _delete_unused, bundle) or 0
-    for draft in directory().glob(".incoming-*"):  # of a web process that was killed
+    for draft in directory().glob(".incoming-*"):  # left by a web process that was killed
         loop.run(Item(f"draft:{draft.name}", f"upload {draft.name}"), _remove_old_draft, draft)
     return removed
 

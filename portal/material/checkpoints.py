@@ -1,6 +1,6 @@
-"""How much checkpoints take, and which of them go.
+"""Storage used by checkpoints, and which of them are removed.
 
-Rows say what was written; the SDK itself keeps the newest few of a job, so no more than these are counted.
+Rows record every checkpoint; the SDK itself keeps the newest few of a job, so only these are counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CACHED_S, _KEPT_S = 30, 3_600
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One checkpoint that lies on disk as far as the portal knows."""
+    """A checkpoint on disk, as far as the portal knows."""
 
     job_id: UUID
     cluster_id: int
@@ -46,7 +46,7 @@ class Kept:
 
 
 def kept(project: Project) -> list[Kept]:
-    """The checkpoints of a project that should still be there, oldest first."""
+    """The checkpoints of a project that should still exist, oldest first."""
     rows = (
         Checkpoint.objects.filter(run__job__project=project)
         .order_by("run__job", "-step", "-at")
@@ -68,10 +68,10 @@ def used_bytes(project: Project) -> int:
 
 
 def is_full(project: Project, hard_bytes: int) -> int | None:
-    """What the checkpoints take where that is no less than `hard_bytes`.
+    """Bytes of the checkpoints if they reach `hard_bytes`.
 
-    A submission must not count all there is: what was counted half a minute ago and all that was written since are
-    together the most it can be, and only where that would be too much is it counted again.
+    A submission must not count everything: the count of half a minute ago plus everything written since is an upper
+    bound, and only if that is too much, checkpoints are counted again.
     """
     counted, since = cache.get(_key(project.pk, "counted")), cache.get(_key(project.pk, "since"), 0)
     if counted is not None and int(counted) < hard_bytes and int(counted) + int(since) < hard_bytes:
@@ -81,15 +81,15 @@ def is_full(project: Project, hard_bytes: int) -> int | None:
 
 
 def recount(project: Project) -> int:
-    cache.set(_key(project.pk, "since"), 0, _KEPT_S)  # first: what is written meanwhile may count twice, never not
+    cache.set(_key(project.pk, "since"), 0, _KEPT_S)  # first: bytes written meanwhile may count twice, never not at all
     used = used_bytes(project)
     cache.set(_key(project.pk, "counted"), used, CACHED_S)
     return used
 
 
 def note_written(project_id: int, size_bytes: int) -> None:
-    """A checkpoint was reported. Without the cache each submission counts for itself."""
-    with contextlib.suppress(ValueError, RedisError):  # ValueError: nobody has counted lately
+    """Record the size of a reported checkpoint. Without the cache each submission counts itself."""
+    with contextlib.suppress(ValueError, RedisError):  # ValueError: there is no recent count
         cache.incr(_key(project_id, "since"), size_bytes)
 
 
@@ -98,8 +98,8 @@ def _key(project_id: int, what: str) -> str:
 
 
 def going(project: Project, now: datetime, stuck: Container[str] = ()) -> Iterator[Kept]:
-    """Of ended jobs, what is older than the rule allows, then the oldest until the hard limit holds. What lies at the
-    places of `stuck` cannot be removed: it takes its room, and others go instead."""
+    """Checkpoints to remove, of ended jobs: those older than the rule allows, then the oldest until the hard limit
+    holds. Those in `stuck` cannot be removed: they still take space, so others are removed instead."""
     limits, hard = settings.EVENKEEL_MATERIAL, quotas.checkpoint_hard_bytes(project)
     rows = kept(project)
     total = sum(one.size_bytes for one in rows)
@@ -118,7 +118,7 @@ def forget(one: Kept) -> None:
 
 
 def warn(project: Project, now: datetime) -> None:
-    """One event when the soft limit is passed, the next one after it held again."""
+    """One event when the soft limit is exceeded, and the next one only after it was met again."""
     soft, used = quotas.checkpoint_soft_bytes(project), used_bytes(project)
     over = bool(soft) and used > soft
     row, _ = StorageQuota.objects.get_or_create(project=project)

@@ -1,4 +1,4 @@
-"""What a submission asks for beside GPUs: checked before the job exists, noted with it."""
+"""A submission's requests besides GPUs: checked before the job exists, recorded with it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def needs_preparation(spec: dict[str, Any]) -> bool:
 
 
 def _built(spec: dict[str, Any]) -> dict[str, Any] | None:
-    """What a job's file says of packages; None where it names none."""
+    """The packages of a job file; None if it names none."""
     rule: dict[str, Any] = spec.get("environment") or {}
     return rule if rule.get("requirements") or rule.get("digest") else None
 
 
 def find_problems(project: Project, job_file: JobFile) -> list[FieldProblem]:
-    """What of it the project does not have or may not use."""
+    """Requests that the project cannot satisfy or may not make."""
     problems = _code_problems(project, job_file)
     named = [(f"secrets.{number}.name", use.name) for number, use in enumerate(job_file.secrets)]
     named += [(f"data.{number}.secret", use.secret) for number, use in enumerate(job_file.data) if use.secret]
@@ -83,7 +83,7 @@ def _storage_problems(project: Project) -> list[FieldProblem]:
 
 
 def belongs_to_project(spec: dict[str, Any]) -> str | None:
-    """What of a job another project does not have, in a word for people."""
+    """Which of the job's inputs another project lacks, in a word for people."""
     of_data = any(use.get("secret") for use in spec.get("data", []))
     if of_data or spec.get("secrets") or spec.get("code", {}).get("token_secret"):
         return "secrets"
@@ -93,7 +93,8 @@ def belongs_to_project(spec: dict[str, Any]) -> str | None:
 
 
 def note_runs(job: Job, runs: Iterable[Run]) -> None:
-    """What new runs of the job, or of others of the same file, are made of; in the transaction that creates them."""
+    """Record the material of new runs of the job, or of other jobs with the same file; in the transaction that creates
+    them."""
     if not needs_preparation(job.spec):
         return
     rule, bundle = _built(job.spec), job.spec.get("code", {}).get("bundle")

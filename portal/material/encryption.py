@@ -1,7 +1,7 @@
-"""Secrets at rest: Fernet (AES-128-CBC and HMAC-SHA-256), several keys at a time so that they can be changed.
+"""Encryption of stored secrets: Fernet (AES-128-CBC and HMAC-SHA-256), with several keys so that they can be rotated.
 
 The keys are EVENKEEL_SECRET_KEYS (newest first), or those of DATA/encryption_keys, one a line, made at the first use.
-The file is read at every use: a key that one process adds is every process's.
+The file is read at every use, so that a key added by one process is available in all.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 
-KEPT_KEYS = 2  # the one before stays: another process may have encrypted with it a moment ago
+KEPT_KEYS = 2  # the previous one stays: another process may just have encrypted with it
 
 
 class CannotDecrypt(Exception):
-    """None of the keys fits: the keys of another installation, or a damaged row."""
+    """None of the keys fits: another installation's data, or a damaged row."""
 
 
 def encrypt(value: str) -> str:
@@ -44,7 +44,7 @@ def key_file() -> Path:
 
 
 def add_key() -> None:
-    """A new newest key in the file; the ones before it still open what they closed."""
+    """Add a newest key to the file; previous ones still decrypt what they encrypted."""
     _write([Fernet.generate_key().decode(), *_keys()])
 
 
@@ -66,7 +66,7 @@ def _keys() -> list[str]:
 
 
 def _create(path: Path) -> None:
-    """Whoever is first makes the key that counts."""
+    """The first process to create the key wins."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""Environments: what identifies one, and the rows of those that are asked for."""
+"""Environments: their identity, and the rows of requested ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHARED_OWNER = "_shared"
 
 
 class InUse(Exception):
-    """Something cannot be removed while live jobs need it."""
+    """It cannot be removed while live jobs need it."""
 
 
 def base() -> str:
@@ -32,13 +32,13 @@ def base() -> str:
 
 
 def digest_of(requirements: str) -> str:
-    """`requirements` as `normalise` gives them."""
+    """`requirements` in the form of `normalise`."""
     parts = [requirements, base(), settings.EVENKEEL_MATERIAL.pip_index_url]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def find(project: Project, rule: dict[str, Any]) -> str:
-    """The digest of what a job file asks for. Raises Problems."""
+    """The digest of a job file's request. Raises Problems."""
     if rule.get("digest"):
         if not Environment.objects.filter(project=project, digest=rule["digest"]).exists():
             said = "The project has no such environment; give its requirements."
@@ -48,7 +48,7 @@ def find(project: Project, rule: dict[str, Any]) -> str:
 
 
 def ask_for(project: Project, cluster: Cluster, rule: dict[str, Any]) -> Environment:
-    """The row, new or known; one that failed is tried once more for a new job."""
+    """The row, new or existing; a failed one is retried for a new job."""
     digest, now = find(project, rule), timezone.now()
     defaults = {"base": base(), "last_used_at": now}
     if rule.get("requirements"):
@@ -70,7 +70,7 @@ def owner_of(environment: Environment) -> str:
 
 
 def on_all_clusters(environment: Environment) -> QuerySet[Environment]:
-    """It, and those of its digest that the project has on other clusters."""
+    """The environment, and those with its digest on the project's other clusters."""
     rows = Environment.objects.select_related("project")
     return rows.filter(project=environment.project_id, digest=environment.digest)
 
@@ -81,7 +81,7 @@ def in_use(environment: Environment) -> bool:
 
 @transaction.atomic
 def forget(*, actor: User | None, environment: Environment) -> list[str]:
-    """Removes the row; the paths that are to be discarded. Raises InUse."""
+    """Remove the row; returns the paths to discard. Raises InUse."""
     Environment.objects.select_for_update().get(pk=environment.pk)
     if in_use(environment):
         raise InUse(f"Environment {environment.digest[:12]} is used by jobs that have not ended.")
@@ -95,7 +95,7 @@ def forget(*, actor: User | None, environment: Environment) -> list[str]:
 
 
 def over_budget(budget_bytes: int) -> list[Environment]:
-    """The least recently used ones that no job needs, until what is left fits; and those that failed long ago."""
+    """The least recently used ones without jobs, until the rest fits; and those that failed long ago."""
     total = Environment.objects.aggregate(n=Sum("size_bytes"))["n"] or 0
     going = []
     for environment in Environment.objects.exclude(state="building").select_related("project").order_by("last_used_at"):

@@ -1,4 +1,4 @@
-"""Bounded reads of a project's files, of which nothing is trusted: no link is followed, only plain files are read."""
+"""Bounded reads of a project's files, which are not trusted: no link is followed, and only plain files are read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BLOCK = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PlainFile:
-    """A file below a cluster's folder, by the names on the way to it."""
+    """A file below a cluster's folder, by the names of its path."""
 
     files: Path  # of the cluster
     where: tuple[str, ...]
     name: str
 
     def size(self) -> int | None:
-        """None where there is no such file."""
+        """None if there is no such file."""
         with open_directory(self.files, self.where) as directory:
             file = open_file(directory, self.name)
             if file is None:

@@ -1,4 +1,4 @@
-"""How much code, environments, artefacts and checkpoints may take, and for how long they are kept."""
+"""Limits on code, environments, artefacts and checkpoints, and how long they are kept."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Limits:
 
 
 def read_secret_keys() -> list[str]:
-    """EVENKEEL_SECRET_KEYS, newest first; empty: those of the data directory."""
+    """EVENKEEL_SECRET_KEYS, newest first; empty: use those of the data directory."""
     keys = env.words("EVENKEEL_SECRET_KEYS", [])
     for number, key in enumerate(keys, 1):
         try:

@@ -1,4 +1,4 @@
-"""What jobs are made of and what they leave: bundles, environments, secrets, artefacts, and how much of it."""
+"""Inputs and outputs of jobs: bundles, environments, secrets, artefacts, and their quotas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET_NAME = RegexValidator(
 
 
 class Bundle(models.Model):
-    """An uploaded archive, as a project has it. The file itself is stored once, under its digest."""
+    """An uploaded archive of a project. The file itself is stored once, under its digest."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="bundles")
     sha256 = models.CharField(max_length=64, validators=[SHA256])
@@ -52,7 +52,7 @@ class Environment(models.Model):
     requirements = models.TextField()
     base = models.CharField(max_length=200)
     state = models.CharField(max_length=10, choices=State, default=State.BUILDING)
-    #: Grows when one that failed is asked for again.
+    #: Incremented when a failed one is requested again.
     attempt = models.PositiveIntegerField(default=1)
     error = models.TextField(blank=True, default="")
     size_bytes = models.BigIntegerField(default=0)
@@ -71,7 +71,7 @@ class Environment(models.Model):
 
 
 class Secret(models.Model):
-    """A value that people can set and jobs can use, and that nobody can read back."""
+    """A value that people can set and jobs can use, but that cannot be read back."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="secrets")
     name = models.CharField(max_length=64, validators=[SECRET_NAME])
@@ -90,7 +90,7 @@ class Secret(models.Model):
 
 
 class RunMaterial(models.Model):
-    """What a run was given, and how far the collecting of what it left is."""
+    """A run's inputs, and the progress of collecting its outputs."""
 
     class Collecting(models.TextChoices):
         NOT_YET = ""
@@ -106,7 +106,7 @@ class RunMaterial(models.Model):
     next_look_at = models.DateTimeField(default=timezone.now)
     collecting = models.CharField(max_length=10, choices=Collecting, blank=True, default=Collecting.NOT_YET)
     left_out = models.PositiveIntegerField(default=0)
-    #: How often collecting failed for a reason that may pass.
+    #: How often collecting failed for a temporary reason.
     failed_looks = models.PositiveSmallIntegerField(default=0)
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class RunMaterial(models.Model):
 
 
 class Artifact(models.Model):
-    """A file that a run left. `removed_at`: its file is still to be removed, or already was."""
+    """A file that a run left. `removed_at`: its file is about to be removed, or has been."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="artifacts")
     path = models.CharField(max_length=500)
@@ -137,14 +137,14 @@ class Artifact(models.Model):
 
 
 class StorageQuota(models.Model):
-    """Where a project's storage is limited otherwise than all projects'. Null: as the settings say; 0: no limit."""
+    """A project's own storage limits. Null: as in the settings; 0: no limit."""
 
     project = models.OneToOneField(Project, primary_key=True, on_delete=models.CASCADE, related_name="storage_quota")
     checkpoints_soft_bytes = models.BigIntegerField(null=True)
     checkpoints_hard_bytes = models.BigIntegerField(null=True)
     bundles_bytes = models.BigIntegerField(null=True)
     artifacts_bytes = models.BigIntegerField(null=True)
-    #: When people were told that the soft limit is exceeded; null once it is not.
+    #: When people were notified that the soft limit is exceeded; null otherwise.
     warned_at = models.DateTimeField(null=True, editable=False)
 
     def __str__(self) -> str:

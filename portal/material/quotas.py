@@ -1,4 +1,4 @@
-"""What a project may store: its own figures, or those of the settings. 0: no limit."""
+"""A project's storage limits: its own, or those of the settings. 0: no limit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Requirements files: which lines are allowed, and what is wrong with the others, without ever repeating a value.
+"""Requirements files: which lines are allowed, and errors of the others, which never contain a value.
 
-An option may hold a password, as the address of an index does, so only its name is said.
+An option may contain a password, for example in the address of an index, so only its name is shown.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ FIELD = "environment.requirements"
 _HASH = re.compile(r"\s--hash=sha(?:256|384|512):[0-9a-f]{64,128}(?=\s|$)")
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}(?=\s|[\[<>=!~;,(]|$)")
-#: Of a short one the letter alone: its value may follow at once, as in -iADDRESS.
+#: For a short option only the letter: its value may follow at once, as in -iADDRESS.
 _OPTION = re.compile(r"(?:^|(?<=\s))(?:--[A-Za-z][A-Za-z-]{0,40}|-[A-Za-z])")
 _OURS = frozenset({"evenkeel", "pip"})
-#: What people call the packages that every environment has already.
+#: How people call the packages that every environment contains.
 _TITLES = {"torch": "PyTorch"}
 
 
 @cache
 def base_packages() -> tuple[str, ...]:
-    """What every environment lies on top of, and must not replace."""
+    """The packages below every environment, which it must not replace."""
     version = metadata.version("torch").partition("+")[0]
     return (f"torch=={version}",)
 
 
 def normalise(text: str) -> str:
-    """One requirement a line, sorted, without comments. Raises Problems naming the line of the file."""
+    """One requirement per line, sorted, without comments. Raises Problems with the line of the file."""
     lines: set[str] = set()
     problems = []
     for number, line in _logical_lines(text):
@@ -53,7 +53,7 @@ def normalise(text: str) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with what follows a backslash at their end, each with the number of its first, as pip joins them."""
+    """Lines joined at a trailing backslash, as in pip, each with the number of its first line."""
     parts: list[str] = []
     first = 0
     for number, raw in enumerate([*text.replace("\r\n", "\n").split("\n"), ""], 1):
@@ -102,7 +102,7 @@ def _no_requirement(plain: str) -> str:
 
 
 def _check_base(name: str, wanted: Requirement) -> None:
-    """Raises ValueError where the requirement asks for another version of what the portal brings."""
+    """Raises ValueError if the requirement asks for another version of a portal package."""
     for package in base_packages():
         own, _, version = package.partition("==")
         applies = wanted.marker is None or wanted.marker.evaluate()

@@ -1,4 +1,4 @@
-"""Secrets of projects: set by managers, used by members' jobs, read by nobody."""
+"""Secrets of projects: set by managers, used by members' jobs, readable by nobody."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import Secret as GivenSecret
 
 MIN_BYTES = SHORTEST_BYTES
-MAX_BYTES = 48 << 10  # an environment variable may have 128 KiB, name and all
+MAX_BYTES = 48 << 10  # an environment variable may have 128 KiB, including its name
 MAX_SECRETS = 200
 MAX_USERS = 20
-#: Names in job files: of secrets to inject, of options for data, and of the token for the code. What is put in
-#: here are names of tables.
+#: Names in job files: of injected secrets, of options for data, and of the token for the code. The inserted parts are
+#: names of tables.
 _USERS = f"""
     SELECT used.name, (array_agg(job.number ORDER BY job.number))[1:%s]
     FROM {Job._meta.db_table} job JOIN {Run._meta.db_table} run ON run.id = job.run_id,
@@ -61,13 +61,13 @@ def set_secret(*, actor: User, project: Project, name: str, value: str, descript
 
 @transaction.atomic
 def delete_secret(*, actor: User, secret: Secret) -> None:
-    """At once, whoever uses it: a launch that needs it fails and says so."""
+    """Immediately, even if jobs use it: a launch that needs it fails with a message."""
     record_audit(actor=actor, action="secret.delete", target=f"{secret.project.key}/{secret.name}")
     secret.delete()
 
 
 def used_by(project: Project, names: Sequence[str]) -> dict[str, list[int]]:
-    """Secret name -> numbers of live jobs that ask for it, MAX_USERS at most. Job files stay in the database."""
+    """Secret name -> numbers of live jobs that use it, at most MAX_USERS. Job files stay in the database."""
     with connection.cursor() as cursor:
         cursor.execute(_USERS, [MAX_USERS, project.pk, list(LIVE_VALUES), list(names)])
         return dict(cursor.fetchall())
@@ -79,7 +79,7 @@ def missing(project: Project, names: Sequence[str]) -> list[str]:
 
 
 def value_of(project: Project, name: str) -> str:
-    """For a launch alone. ExecutorError, permanent, where it is gone or cannot be opened."""
+    """Only for launches. Permanent ExecutorError if it is gone or cannot be decrypted."""
     secret = Secret.objects.filter(project=project, name=name).first()
     if secret is None:
         raise ExecutorError(f"The project has no secret {name!r} any more.", permanent=True)

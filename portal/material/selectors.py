@@ -1,4 +1,4 @@
-"""The only ways to fetch what a project has beside its jobs. What somebody may not see does not exist for them."""
+"""The only access to a project's objects besides its jobs. Objects that a user may not see do not exist for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def project_for_viewer(user: User, key: str) -> Project:
 
 
 def project_for_member(user: User, key: str) -> Project:
-    """PermissionError where the user may only look."""
+    """PermissionError if the user may only read."""
     project = project_for_viewer(user, key)
     if not writable_projects(user).filter(pk=project.pk).exists():
         raise PermissionError(why_not_writable(project))
@@ -33,7 +33,7 @@ def access_bundle(user: User, key: str, sha256: str, *, write: bool = False) -> 
 
 
 def access_environment(user: User, key: str, digest: str, *, write: bool = False) -> Environment:
-    """That of the cluster on which it was used last."""
+    """The one of the cluster on which it was last used."""
     project = project_for_member(user, key) if write else project_for_viewer(user, key)
     rows = Environment.objects.select_related("project", "cluster").filter(project=project, digest=digest)
     return rows.order_by("-last_used_at")[:1].get()

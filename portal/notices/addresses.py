@@ -1,7 +1,7 @@
-"""Which addresses webhooks may reach: public ones, and those of networks that an administrator lists.
+"""Which addresses webhooks may use: public ones, and those of networks that an administrator lists.
 
-A name is looked up once, every address that it has is checked, and the connection goes to one that was checked: a name
-that means something else a moment later leads nowhere else.
+A name is resolved once, all its addresses are checked, and the connection uses a checked one: a later change of the
+name has no effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NotReachable(Exception):
 
 
 def check_url(url: str) -> httpx.URL:
-    """The URL if a webhook may have it, as far as that can be seen without looking its name up. Raises ValueError."""
+    """Returns the URL if a webhook may use it, as far as that can be decided without DNS. Raises ValueError."""
     parts = read_url(url, most=MAX_URL)
     if parts.scheme == "http" and not settings.EVENKEEL_WEBHOOK_NETWORKS:
         raise ValueError("must begin with https://")
@@ -32,7 +32,7 @@ def check_url(url: str) -> httpx.URL:
         raise ValueError("must have no fragment")
     try:
         parsed = httpx.URL(url)
-        host = parsed.host  # decoded here, which fails for a host such as xn--a
+        host = parsed.host  # decoding fails for a host such as xn--a
     except (httpx.InvalidURL, UnicodeError):
         raise ValueError("must be a URL like https://hooks.example.org/evenkeel") from None
     if numeric_host(host) and _literal(host) is None:
@@ -51,12 +51,12 @@ def _literal(host: str) -> Address | None:
 
 
 def shown(url: httpx.URL) -> str:
-    """The host alone: paths of webhooks are secrets."""
+    """Only the host: paths of webhooks are secret."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
 async def address_of(url: httpx.URL) -> str:
-    """The address to connect to. Raises NotReachable if any address of the name may not be reached."""
+    """The address to connect to. Raises NotReachable if any address of the name is forbidden."""
     found = await _look_up(url.host)
     if not all(_may_be_reached(ipaddress.ip_address(one), url.scheme) for one in found):
         raise NotReachable(_why_not(url))
@@ -77,7 +77,7 @@ def _why_not(url: httpx.URL) -> str:
 
 
 async def _look_up(host: str) -> list[str]:
-    """In a thread that nobody waits for: the system's resolver knows no time-out."""
+    """In a thread that is not joined: the system's resolver has no time-out."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
 
@@ -89,7 +89,7 @@ async def _look_up(host: str) -> list[str]:
         found: list[str] = []
         with contextlib.suppress(OSError, UnicodeError):
             found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
-        with contextlib.suppress(RuntimeError):  # nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the caller no longer waits
             loop.call_soon_threadsafe(settle, found)
 
     threading.Thread(target=look, daemon=True).start()

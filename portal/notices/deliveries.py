@@ -1,7 +1,7 @@
-"""Sends what is due, tries again what failed, and stops where nothing gets through.
+"""Sends due deliveries, retries failed ones, and disables destinations that keep failing.
 
-A delivery is claimed by a guarded update before it is sent, so that two workers never send the same; one whose worker
-died is free again after three minutes, and goes out once more with the same id.
+A delivery is claimed by a guarded update before it is sent, so that two workers never send the same one; if its worker
+died, it is free again after three minutes, and is sent again with the same id.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from portal.notices.transport.sending import Outcome, Request, send_all, send_on
 MAX_ATTEMPTS = 8
 #: 30 s, then three and a half times as long each time: the eighth attempt is most of a day after the first.
 _FIRST_S, _FACTOR, _JITTER = 30.0, 3.5, 0.2
-#: After a failure a destination rests, so that one that is down does not take the time of others.
+#: After a failure a destination is paused, so that an unreachable one does not take the time of others.
 _REST_S, _LONGEST_REST_S = 15.0, 600.0
 CLAIM = timedelta(minutes=3)
 _AT_ONCE, _OF_ONE = 200, 50
-#: What comes up meanwhile is one message: a busy hour is a dozen of them.
+#: Notices of this time share one message: a busy hour is a dozen messages.
 MAIL_EVERY = timedelta(minutes=5)
-#: One that fails for so long, and so often, is turned off.
+#: A destination that fails for this long, and this often, is disabled.
 FAILS_FOR, FAILS_OFTEN = timedelta(days=3), MAX_ATTEMPTS
 TURNED_OFF = "Its destination was turned off before it was sent."
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What goes out in one piece: of chats and e-mail all that is due."""
+    """One message: for chats and e-mail everything that is due."""
 
     deliveries: list[Delivery]
     request: Request | None = None
@@ -51,7 +51,7 @@ class Parcel:
 
 
 def deliver_due(now: datetime) -> int:
-    """How many were tried."""
+    """Returns how many were tried."""
     by_destination: dict[int, list[Delivery]] = defaultdict(list)
     for delivery in claim(now):
         by_destination[delivery.destination_id].append(delivery)
@@ -73,7 +73,7 @@ def deliver_due(now: datetime) -> int:
 
 
 def _written(deliveries: list[Delivery], now: datetime) -> list[Parcel]:
-    """Of one destination. A notice that cannot be written has failed; the others go out without it."""
+    """The messages of one destination. A notice that cannot be written has failed; the others are sent without it."""
     loop, destination = Loop(LoopName.DELIVERIES, rests=False), deliveries[0].destination
 
     def write(some: Sequence[Delivery]) -> list[Parcel]:
@@ -105,7 +105,7 @@ def _record_alone(parcels: Sequence[Parcel], outcomes: Sequence[Outcome], now: d
 
 
 def claim(now: datetime) -> list[Delivery]:
-    """Those to send now, of each destination the oldest and a few more: they are the caller's for three minutes."""
+    """Deliveries to send now, of each destination the oldest and a few more: the caller owns them for three minutes."""
     nth = Window(RowNumber(), partition_by="destination", order_by=("next_attempt_at", "pk"))
     chosen = _due(now).annotate(nth=nth).filter(nth__lte=_OF_ONE).order_by("nth", "next_attempt_at", "pk")
     pks = list(chosen.values_list("pk", flat=True)[:_AT_ONCE])
@@ -142,7 +142,7 @@ def _signed(url: str, keys: list[str], delivery: Delivery, now: datetime) -> Req
 
 
 def send_now(delivery: Delivery, now: datetime) -> Outcome:
-    """One that is the caller's, without a word to the database."""
+    """Send a claimed one, without access to the database."""
     destination = delivery.destination
     if destination.kind == Destination.Kind.EMAIL:
         return mailing.send([delivery])
@@ -155,7 +155,7 @@ def send_now(delivery: Delivery, now: datetime) -> Outcome:
 
 
 def signing_secrets(destination: Destination, now: datetime) -> list[str]:
-    """The newest first, and the one before it while that still counts."""
+    """The newest first, and the previous one while it is still valid."""
     keys = [decrypt(destination.secret_ciphertext)]
     if destination.old_secret_until and destination.old_secret_until > now:
         keys.append(decrypt(destination.old_secret_ciphertext))
@@ -175,7 +175,7 @@ def _send_mails(queues: Sequence[list[Delivery]], now: datetime) -> int:
 
 
 def _record(parcels: Sequence[Parcel], outcomes: Sequence[Outcome], now: datetime) -> int:
-    """What became of them; those without an outcome are free again. The number of those tried."""
+    """Store the outcomes; deliveries without one are free again. Returns how many were tried."""
     tried = 0
     for parcel, outcome in zip(parcels, outcomes, strict=False):
         record(parcel.deliveries, outcome, now)
@@ -188,8 +188,8 @@ def _record(parcels: Sequence[Parcel], outcomes: Sequence[Outcome], now: datetim
 
 @transaction.atomic
 def record(deliveries: Sequence[Delivery], outcome: Outcome, now: datetime, *, again: bool = True) -> None:
-    """Of deliveries of one destination that went out together, and are still the caller's. `again`: as often as
-    the rules allow."""
+    """For deliveries of one destination that were sent together and are still claimed. `again`: retry as often as the
+    rules allow."""
     destination = Destination.objects.select_for_update().filter(pk=deliveries[0].destination_id).first()
     if destination is None:
         return
@@ -233,12 +233,12 @@ def _record_one(delivery: Delivery, outcome: Outcome, now: datetime, *, again: b
 
 
 def pause_s(attempts: int) -> float:
-    """Until the next attempt after so many; never quite the same, so that not all come back at once."""
+    """The pause after so many attempts; with jitter, so that not all retry at once."""
     return _FIRST_S * _FACTOR ** (attempts - 1) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
 
 
 def _was_tried(deliveries: Sequence[Delivery]) -> bool:
-    """Often: after a quiet time one failure alone says nothing."""
+    """Often: after a quiet time a single failure says nothing."""
     return max(delivery.attempts for delivery in deliveries) + 1 >= FAILS_OFTEN
 
 
@@ -248,7 +248,7 @@ def _has_failed_for_long(destination: Destination, now: datetime) -> bool:
 
 
 def disable(destination: Destination, why: str, now: datetime) -> None:
-    """By the portal itself; its owner turns it on again."""
+    """By the portal itself; its owner can enable it again."""
     if not Destination.objects.filter(pk=destination.pk, enabled=True).update(enabled=False, disabled_why=why[:400]):
         return
     give_up_waiting(destination, now)

@@ -1,4 +1,4 @@
-"""What people can be told of, and which events of jobs say it."""
+"""Kinds of notices, and the events of jobs that cause them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECK_FAILED = "node.check_failed"
 ROLLED_BACK = "policy.rolled_back"
 TEST = "test"
 
-#: Kind -> what a subject says of the job.
+#: Kind -> the subject's words about the job.
 WORDS: Mapping[str, str] = MappingProxyType(
     {
         STARTED: "started",
@@ -36,9 +36,9 @@ WORDS: Mapping[str, str] = MappingProxyType(
     }
 )
 KINDS = tuple(WORDS)
-#: Told to administrators of the cluster alone.
+#: Only for administrators of the cluster.
 OF_ADMINISTRATORS = frozenset({NODE_LOST, CHECK_FAILED, ROLLED_BACK})
-#: Kinds of events that may be worth telling: what the trigger of migration 0003 lets into the outbox.
+#: Kinds of events that may cause a notice: those that the trigger of migration 0003 puts into the outbox.
 TELLING = (
     Event.GPUS_FREE.value,
     Event.REALLOCATED.value,
@@ -67,20 +67,20 @@ _PLAIN = {
 
 
 def kind_of(event: JobEvent) -> str | None:
-    """None for what nobody needs to be told. `event.job` and `event.run` are as they are now."""
+    """None for events without a notice. `event.job` and `event.run` have their present state."""
     if event.kind == Event.GPUS_FREE:
         first = event.run is not None and event.run.first_started_at == event.at
-        return STARTED if first else None  # not each time that it comes back from the queue
+        return STARTED if first else None  # not each time that it returns from the queue
     if event.kind == Event.REALLOCATED:
         return PREEMPTED if _gives_up_gpus(event.detail) else None
     if event.kind == Event.FAIL:
         final = event.job is not None and event.job.run_id == event.run_id
-        return FAILED if final else None  # of an attempt that another one follows, `retry` tells
+        return FAILED if final else None  # an attempt that is followed by another one is covered by `retry`
     return _PLAIN.get(event.kind)
 
 
 def _gives_up_gpus(detail: Mapping[str, Any]) -> bool:
-    """To fewer GPUs, or to none. Without a gang it stops for a reason that is told by itself."""
+    """To fewer GPUs, or to none. Without a gang it stops for a reason that has its own notice."""
     before, after = detail.get("before"), detail.get("after")
     return before is not None and (after is None or after["count"] < before["count"])
 

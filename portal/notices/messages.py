@@ -1,4 +1,4 @@
-"""What a notice says: as data for webhooks, as a line for chats, as an e-mail."""
+"""Texts of notices: data for webhooks, a line for chats, an e-mail."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from scheduling.lifecycle import State, coarse_state
 
 MAX_TEXT = 1_000
 _MAX_SUBJECT = 150
-#: What a webhook learns of a budget besides the sentence.
+#: A budget's data for webhooks, besides the sentence.
 _BUDGET = ("percent", "used", "limit", "kind", "period", "hard", "ends_at")
 
 
 def of_event(kind: str, event: JobEvent) -> dict[str, Any]:
-    """The payload of an event, without the addresses that differ from one destination to the next."""
+    """The payload of an event, without the addresses, which depend on the destination."""
     data: dict[str, Any] = {"text": event.text[:MAX_TEXT]}
     if event.job is not None:
         trained = not event.to_state and event.run is not None and event.run.has_trained
@@ -69,7 +69,7 @@ def _job(job: Job, state: State | None, *, trained: bool) -> dict[str, Any]:
 
 
 def addressed(payload: dict[str, Any], destination: Destination) -> dict[str, Any]:
-    """With the address of the page that shows more."""
+    """With the address of the page with details."""
     data = payload["data"]
     return payload | {"data": data | {"url": f"{destination.portal_url}{_path(data)}"}}
 
@@ -87,7 +87,7 @@ def as_json(payload: dict[str, Any]) -> bytes:
 
 
 def as_chat(deliveries: Sequence[Delivery]) -> bytes:
-    """Slack's form, which Mattermost and others take too: a line for each notice."""
+    """Slack's format, which Mattermost and others accept too: a line for each notice."""
     return as_json({"text": "\n".join(_chat_line(delivery.payload["data"]) for delivery in deliveries)})
 
 
@@ -105,7 +105,7 @@ class Mail:
 
 
 def as_mail(deliveries: Sequence[Delivery], destination: Destination) -> Mail:
-    """One e-mail of all that is due: a busy hour is one message, not hundreds."""
+    """One e-mail with all due notices: a busy hour is one message, not hundreds."""
     subject = _subject(deliveries[0])
     if len(deliveries) > 1:
         subject = f"{len(deliveries)} notices, first {subject}"

@@ -1,4 +1,4 @@
-"""Where people want to be told, what is to be told, and what became of it."""
+"""Destinations of notices, notices to send, and their outcomes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_WAITING_MINUTES = 60
 
 
 class Destination(models.Model):
-    """One of a person's: an address, and what is sent there. Addresses and secrets are encrypted."""
+    """A person's destination: an address, and which notices it gets. Addresses and secrets are encrypted."""
 
     class Kind(models.TextChoices):
         WEBHOOK = "webhook", "Webhook"
@@ -29,10 +29,10 @@ class Destination(models.Model):
     name = models.CharField(max_length=80)
     kind = models.CharField(max_length=10, choices=Kind)
     address_ciphertext = models.TextField(blank=True, default="", editable=False)
-    #: As much of the address as a list may show.
+    #: The part of the address that a list may show.
     shown_address = models.CharField(max_length=300, blank=True, default="", editable=False)
     secret_ciphertext = models.TextField(blank=True, default="", editable=False)
-    #: The secret before the newest one signs too for a while.
+    #: The previous secret also signs for a while.
     old_secret_ciphertext = models.TextField(blank=True, default="", editable=False)
     old_secret_until = models.DateTimeField(null=True, editable=False)
     events = ArrayField(models.CharField(max_length=40, choices=[(kind, WORDS[kind]) for kind in KINDS]))
@@ -62,7 +62,7 @@ class Destination(models.Model):
 
 
 class Outbox(models.Model):
-    """An event that may have to be told, written by a trigger in the event's own transaction."""
+    """An event that may cause a notice, written by a trigger in the event's own transaction."""
 
     event_id = models.BigIntegerField()
     event_at = models.DateTimeField()
@@ -110,7 +110,7 @@ class Delivery(models.Model):
 
 
 class WaitingTold(models.Model):
-    """That a job waits for long is told once to each destination."""
+    """A long wait of a job is reported once to each destination."""
 
     destination = models.ForeignKey(Destination, on_delete=models.CASCADE)
     job = models.ForeignKey(Job, on_delete=models.CASCADE)

@@ -1,8 +1,8 @@
-"""From events to deliveries.
+"""Turns events into deliveries.
 
-A trigger writes an outbox row in the transaction of each event that may be worth telling, while anybody wants to be
-told at all: what is rolled back is never told, and what is committed is not forgotten, whoever dies. Rows leave the
-outbox in the transaction that writes their deliveries, so each event is told once.
+A trigger writes an outbox row in the transaction of each event that may cause a notice, if there is any destination:
+rolled back events cause none, and committed ones are never lost. Rows leave the outbox in the transaction that writes
+their deliveries, so each event is delivered once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BATCH, _BATCHES = 1_000, 10
 
 
 def take_in(now: datetime) -> int:
-    """Makes deliveries of what lies in the outbox; their number. Costs one statement where nothing does."""
+    """Create deliveries for the rows in the outbox; returns their number. One statement if it is empty."""
     if not Outbox.objects.exists():
         return 0
     made, loop = 0, Loop(LoopName.OUTBOX)
@@ -75,7 +75,7 @@ def _tell(events: Iterable[JobEvent], now: datetime) -> int:
 
 
 def _payload(kind: str, event: JobEvent) -> dict[str, Any] | None:
-    """None, and a line in the log, for an event that cannot be told: the others must not wait for it."""
+    """None, and a line in the log, for an event that cannot be written: the others must not wait for it."""
     try:
         return messages.of_event(kind, event)
     except Exception:
@@ -91,7 +91,7 @@ def delivery_of(destination: Destination, payload: dict[str, Any], now: datetime
 
 
 class Audience:
-    """Who is to be told of some events: two queries, however many events and destinations there are."""
+    """The destinations of some events: two queries, however many events and destinations there are."""
 
     def __init__(self, said: Sequence[tuple[str, JobEvent]]) -> None:
         projects = {project.pk: project for _, event in said if (project := project_of(event)) is not None}
@@ -113,7 +113,7 @@ class Audience:
         self._roles = roles_among((destination.user_id for destination in found), projects.values())
 
     def of(self, kind: str, event: JobEvent) -> Iterator[Destination]:
-        """Each of the destinations that want this and whose owners may see it now."""
+        """Destinations that want this kind of notice and whose owners may see it now."""
         project = project_of(event)
         if project is None:
             yield from (d for d in self._of_administrators if kind in d.events)
@@ -128,7 +128,7 @@ class Audience:
             yield from self._of_project.get(level, ())
         if event.job is not None:
             yield from self._of_user.get(event.job.owner_id or 0, ())
-        else:  # what concerns a whole project is told to those who have a role there, not to every administrator
+        else:  # notices about a whole project go to those with a role there, not to every administrator
             yield from (d for d in self._of_members if (d.user_id, project.pk) in self._roles)
 
     def may_see(self, destination: Destination, project: Project) -> bool:
@@ -136,7 +136,7 @@ class Audience:
 
 
 def project_of(event: JobEvent) -> Project | None:
-    """Where the job is now: who may see it there is told."""
+    """The job's present project: users who may see it there get the notice."""
     return event.job.project if event.job is not None else event.project
 
 

@@ -1,4 +1,4 @@
-"""How much of deliveries is kept: the log is for looking at what went wrong, not an archive."""
+"""Retention of deliveries: the log is for debugging, not an archive."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from portal.notices.models import Delivery
 
 KEPT_FOR = timedelta(days=30)
 KEPT_OF_ONE = 200
-#: What waits behind a destination that is down.
+#: Deliveries waiting for an unreachable destination.
 WAITING_OF_ONE = 1_000
 WAITING_FOR = timedelta(days=2)
 _BATCH = 20_000
 
 
 def prune(now: datetime) -> None:
-    """Gives up what has waited for too long or among too many, then removes old lines."""
+    """Give up deliveries that have waited for too long or are too many, then remove old lines."""
     waiting = Delivery.objects.filter(status=Delivery.Status.WAITING)
     late = Q(created_at__lt=now - WAITING_FOR) | Q(pk__in=_beyond(waiting, WAITING_OF_ONE))
     waiting.filter(late).update(
@@ -35,6 +35,6 @@ def prune(now: datetime) -> None:
 
 
 def _beyond(rows: QuerySet[Delivery], most: int) -> QuerySet[Delivery, int]:
-    """Of each destination all but the newest."""
+    """All but the newest of each destination."""
     nth = Window(RowNumber(), partition_by="destination", order_by="-pk")
     return rows.order_by().annotate(nth=nth).filter(nth__gt=most).values_list("pk", flat=True)

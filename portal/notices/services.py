@@ -1,4 +1,4 @@
-"""Changes to destinations by their owners, and what they ask to be sent now."""
+"""Changes of destinations by their owners, and deliveries that they request."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from portal.notices.models import Delivery, Destination
 from portal.notices.transport import mailing, signing
 
 MAX_DESTINATIONS = 20
-#: How long a secret that was replaced signs too.
+#: How long a replaced secret also signs.
 OVERLAP = timedelta(hours=24)
 _ADDRESSED_BY_URL = (Destination.Kind.WEBHOOK, Destination.Kind.SLACK)
 
 
 class NotNow(Exception):
-    """What is asked for makes no sense as things stand."""
+    """The request does not fit the present state."""
 
 
 @transaction.atomic
 def create_destination(
     *, actor: User, kind: str, url: str | None, portal_url: str, values: Mapping[str, Any]
 ) -> tuple[Destination, str | None]:
-    """The destination, and the secret of a webhook. `values`: name, events, own_jobs, project, waiting_minutes,
+    """Returns the destination, and the secret of a webhook. `values`: name, events, own_jobs, project, waiting_minutes,
     enabled. Raises Problems."""
     User.objects.select_for_update(no_key=True).get(pk=actor.pk)
     if Destination.objects.filter(user=actor.pk).count() >= MAX_DESTINATIONS:
@@ -50,12 +50,12 @@ def create_destination(
 def change_destination(
     *, actor: User, destination: Destination, url: str | None, values: Mapping[str, Any], now: datetime
 ) -> Destination:
-    """Without a `url` the address stays. Turned on again it begins anew, turned off it drops what waits."""
+    """Without a `url` the address stays. Enabling it resets its failures; disabling it drops waiting deliveries."""
     row = Destination.objects.select_for_update(of=("self",), no_key=True).get(pk=destination.pk)
     was_enabled = row.enabled
     for name, value in values.items():
         setattr(row, name, value)
-    if not actor.is_superuser:  # who was an administrator may still change the rest
+    if not actor.is_superuser:  # a former administrator may still change the rest
         wanted = set(values.get("events") or ())
         row.events = [kind for kind in row.events if kind in wanted or kind not in kinds.OF_ADMINISTRATORS]
     _check(row, actor)
@@ -73,8 +73,9 @@ def change_destination(
 
 @transaction.atomic
 def remove_destination(*, actor: User, destination: Destination) -> None:
-    """With its log; what waits is not sent any more."""
-    Destination.objects.select_for_update().get(pk=destination.pk)  # before its deliveries, as whoever records one
+    """With its log; waiting deliveries are not sent any more."""
+    # before its deliveries, in the same order as recording does
+    Destination.objects.select_for_update().get(pk=destination.pk)
     record_audit(
         actor=actor, action="destination.remove", target=audited(destination), detail=_audit_detail(destination)
     )
@@ -83,7 +84,7 @@ def remove_destination(*, actor: User, destination: Destination) -> None:
 
 @transaction.atomic
 def rotate_secret(*, actor: User, destination: Destination, now: datetime) -> str:
-    """A new secret; the one before signs too for a day."""
+    """A new secret; the previous one also signs for a day."""
     row = Destination.objects.select_for_update(of=("self",), no_key=True).get(pk=destination.pk)
     if row.kind != Destination.Kind.WEBHOOK:
         raise NotNow("Only webhooks are signed: this destination has no secret.")
@@ -98,7 +99,7 @@ def rotate_secret(*, actor: User, destination: Destination, now: datetime) -> st
 
 
 def send_test(destination: Destination, now: datetime) -> Delivery:
-    """At once, whether it is on or off, and once only: what came back stands in the delivery."""
+    """Immediately, enabled or not, and once only: the delivery holds the response."""
     payload = messages.of_test(destination, now)
     delivery = Delivery.objects.create(
         destination=destination,
@@ -115,7 +116,7 @@ def send_test(destination: Destination, now: datetime) -> Delivery:
 
 @transaction.atomic
 def send_again(*, delivery: Delivery, now: datetime) -> Delivery:
-    """One that was given up waits anew, with all of its attempts. Raises NotNow."""
+    """A delivery that was given up waits again, with all its attempts. Raises NotNow."""
     row = Delivery.objects.select_for_update(of=("self",)).select_related("destination").get(pk=delivery.pk)
     if row.status != Delivery.Status.GIVEN_UP:
         raise NotNow("It was delivered." if row.status == Delivery.Status.DELIVERED else "It is still being tried.")
@@ -129,7 +130,7 @@ def send_again(*, delivery: Delivery, now: datetime) -> Delivery:
 
 
 def _check(row: Destination, actor: User) -> None:
-    """What fits together, and what this person may be told. Raises Problems."""
+    """Whether the values fit together, and which notices this person may get. Raises Problems."""
     if not row.own_jobs and row.project is None:
         raise _wrong("project", "must be given to be told of jobs that are not yours", "missing")
     reserved = kinds.OF_ADMINISTRATORS & set(row.events)

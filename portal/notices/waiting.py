@@ -1,4 +1,4 @@
-"""Jobs that wait for longer than somebody wants to wait: told once to each destination."""
+"""Notices about jobs that wait for long: once to each destination."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from portal.notices.models import Delivery, Destination, WaitingTold
 from portal.notices.outbox import delivery_of
 from scheduling.lifecycle import QUEUED, TERMINAL
 
-#: Told in one go, those that wait longest; the others follow the next time.
+#: Sent at once, longest waits first; the others follow the next time.
 _MOST = 2_000
 _BATCH = 1_000
-#: Time under a hold or before a dependency is met is no waiting; who lost their GPUs wait anew. Only names of tables
-#: are put in here.
+#: Time on hold or waiting for dependencies does not count; a job that lost its GPUs starts waiting anew. Only names of
+#: tables are inserted here.
 _LONG_WAITS = f"""
     SELECT destination.id, job.id, wait.since
     FROM {Destination._meta.db_table} destination
@@ -47,9 +47,9 @@ _LONG_WAITS = f"""
 
 @transaction.atomic
 def tell_long_waits(now: datetime) -> int:
-    """How many notices were made. One statement where nobody wants to know."""
+    """Returns how many notices were created. One statement if no destination wants any."""
     wanting = Destination.objects.select_related("user").filter(enabled=True, user__is_active=True)
-    # Whoever else does the same at this moment gets none of them.
+    # another process that does the same at this moment gets none of them
     mine = wanting.select_for_update(skip_locked=True, no_key=True, of=("self",))
     destinations = {one.pk: one for one in mine.filter(events__contains=[kinds.WAITING])}
     found = _long_waits(list(destinations), now) if destinations else []
@@ -92,5 +92,5 @@ def _long_waits(destinations: list[int], now: datetime) -> list[tuple[int, UUID,
 
 
 def forget_ended() -> None:
-    """Jobs that have ended wait for nothing."""
+    """Ended jobs wait for nothing."""
     WaitingTold.objects.filter(job__run__state__in=[state.value for state in TERMINAL]).delete()

@@ -1,4 +1,4 @@
-"""Administration of the cluster: nodes, policy, catalogue; jobs and decisions to look at."""
+"""Django admin of the cluster: nodes, policy, catalogue; jobs and decisions read-only."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NodeAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Drain: jobs move away, nothing new is placed", permissions=["drain"])
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
-        for node in queryset.filter(drained=False):  # others may have a deadline
+        for node in queryset.filter(drained=False):  # other ones may have a deadline
             drain_node(actor=actor_of(request), node=node, now=timezone.now())
         self.message_user(request, "Drained.", messages.SUCCESS)
 
@@ -115,7 +115,7 @@ class PolicyChangeInline(TabularInline):  # type: ignore[misc]
 
 @admin.register(Cluster)
 class ClusterAdmin(AuditedAdmin[Cluster]):
-    """A round may be committed while somebody types: only what was changed here is written."""
+    """A round may be committed during an edit: only changed fields are written."""
 
     form = ClusterForm
     list_display = ("name", "executor", "policy_name", "round_epoch", "last_round_at")
@@ -125,7 +125,7 @@ class ClusterAdmin(AuditedAdmin[Cluster]):
     actions_detail = ("undo_policy",)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """With a file of clusters that is what names them."""
+        """With a file of clusters, the file defines the names."""
         return (*self.readonly_fields, "name") if settings.EVENKEEL_CLUSTERS else self.readonly_fields
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -13,7 +13,7 @@ from scheduling.lifecycle import Event, State
 
 
 def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], now: datetime) -> list[Run]:
-    """The executor takes new runs in; `problem_of(run)` is why it does not yet, or None."""
+    """Have the executor accept new runs; `problem_of(run)` is why it does not yet, or None."""
     new = Run.objects.select_related("job__project").filter(
         job__cluster_id=cluster_id, state=State.WAITING_FOR_INITIAL_CONTACT
     )
@@ -22,7 +22,7 @@ def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], 
     def accepted(run: Run) -> Transition | None:
         if problem := problem_of(run):
             if run.reason_text != problem.text:
-                # Unless it has moved on since: it may have been cancelled, or its preparation may have failed.
+                # Unless the run has changed since: it may have been cancelled, or its preparation may have failed.
                 still = Run.objects.filter(pk=run.pk, state=run.state)
                 still.update(reason_token=problem.token, reason_text=problem.text)
             return None

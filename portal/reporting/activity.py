@@ -1,4 +1,4 @@
-"""What a report says of a run's doing: steps, and how busy its GPUs are."""
+"""A run's activity in its reports: steps, and GPU utilisation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from portal.database.rows import update_rows
 from portal.jobs.models import Hold, Run, RunActivity
 from portal.lifecycle.idle_rule import rule_of
 
-#: A gap between two reports that is longer was no reporting: what the GPUs did in it nobody said.
+#: A longer gap between two reports counts as no reporting: the utilisation in it is unknown.
 _LONGEST_S = 300.0
 _US = timedelta(microseconds=1)
-#: What reports alone write, under their run's lock.
+#: Columns that only reports write, under their run's lock.
 _MAY_CHANGE = ("heard_at", "stepped_at", "busy_at", "measured_at", "utilisation")
 
 
@@ -27,13 +27,13 @@ _MAY_CHANGE = ("heard_at", "stepped_at", "busy_at", "measured_at", "utilisation"
 class Heard:
     sent_at: datetime
     stepped: bool
-    #: Of each GPU, 0 to 1; None: not known.
+    #: Of each GPU, 0 to 1; None: unknown.
     utilisation: list[float] | None
 
 
 def note_activities(heard: Sequence[tuple[Run, Heard]], now: datetime) -> None:
-    """Of different runs, which the caller has locked and which train. One row of each is written, and one of use where
-    use was said."""
+    """For different runs, which the caller has locked and which train. Writes one row for each, and one of utilisation
+    if it was reported."""
     rows: dict[UUID, dict[str, Any]] = {}
     uses: list[Use] = []
     for run, one in heard:
@@ -41,7 +41,7 @@ def note_activities(heard: Sequence[tuple[Run, Heard]], now: datetime) -> None:
         if before is None or before.epoch != run.epoch:
             _begin(run, before, min(one.sent_at, now))
             continue
-        at = min(max(one.sent_at, before.heard_at), now)  # a clock that jumps moves nothing back
+        at = min(max(one.sent_at, before.heard_at), now)  # a clock that jumps back changes nothing
         rows[run.pk] = _values(run, before, one, at)
         if one.utilisation and (use := _use(run, before, at, _mean(one.utilisation))):
             uses.append(use)
@@ -74,7 +74,7 @@ def _activity(run: Run) -> RunActivity | None:
 
 
 def _begin(run: Run, before: RunActivity | None, at: datetime) -> None:
-    """A new launch: nothing is idle yet. How often and until when somebody asked for more time outlasts a move."""
+    """A new launch: nothing is idle yet. The number and the end of extensions survive a move."""
     held = Hold.objects.filter(run=run, epoch=run.epoch).aggregate(
         hundredths=Sum("share_percent"), type=Max("accelerator__node__accelerator_type")
     )

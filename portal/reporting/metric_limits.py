@@ -1,6 +1,6 @@
 """How much a run may report of its metrics: names, points and bytes.
 
-What exceeds it is dropped, and the run's events say so once: numbers for a chart cannot be worth a full disk.
+What exceeds them is dropped, with one event of the run: numbers for a chart must not fill the disk.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ NAMES_A_POINT = 50
 NAMES_A_RUN = 200
 NAME_CHARACTERS = 60
 REPORT_BYTES = 64 * 1024
-#: Of reports that follow each other quickly, as after a lost connection: less, but never less than the second.
+#: For reports in quick succession, as after a lost connection: less, but at least the second.
 BYTES_A_SECOND, LEAST_BYTES = 32 * 1024, 8 * 1024
-#: What is kept of a point or a value beyond its name, about.
+#: Approximate size of a stored point or value without its name.
 _POINT_BYTES, _VALUE_BYTES = 64, 24
-#: The runner's own beside the program's.
+#: The runner's own metrics, besides the program's.
 OWN = frozenset({"steps_per_s"})
 NOTICE = (
     f"metrics beyond the limits were dropped: a run may have {NAMES_A_RUN} names, a point {NAMES_A_POINT} of them, "
@@ -32,15 +32,15 @@ Metric = Mapping[str, float | None]
 
 @dataclass(slots=True)
 class MetricBounds:
-    """Of one report."""
+    """Limits of one report."""
 
-    names: Sequence[str]  # that the run had before
-    since_s: float | None  # its last report; None: there was none
+    names: Sequence[str]  # names that the run had before
+    since_s: float | None  # time of its last report; None: there was none
     dropped: bool = False
     new_names: list[str] = field(default_factory=list)
 
     def keep(self, metrics: Sequence[Metric]) -> Iterator[tuple[Metric, dict[str, float]]]:
-        """(metric, its values within the bounds), as long as bytes are left."""
+        """(metric, its values within the limits), as long as bytes are left."""
         known, left = set(self.names), self._bytes()
         for metric in metrics:
             values = self._values(metric, known)

@@ -1,4 +1,4 @@
-"""How many notices a run may give: each is an event that people see and that is kept."""
+"""How many notices a run may send: each is an event that people see and that is stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOUR_S = 3_600
 
 
 def within_limit(run_id: UUID, notices: Sequence[str]) -> list[str]:
-    """The notices of one report that are left of the hour's, and in their place once that more are left out."""
+    """The notices of one report within the hour's limit; in place of the others one notice that more were dropped."""
     if not notices:
         return []
     try:

@@ -1,4 +1,4 @@
-"""What executors and runners saw, turned into moves by the one table."""
+"""Turns observations of executors and runners into transitions of the one table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def record_fact(fact: Fact) -> None:
-    """Take one executor fact in. `alive` closes the launch command; `exited` and `absent` end the holds."""
+    """Record one executor fact. `alive` closes the launch command; `exited` and `absent` end the occupancy."""
     if fact.kind == "alive":
         record_alive([fact])
         return
@@ -33,7 +33,8 @@ def record_fact(fact: Fact) -> None:
         launching = Command.objects.filter(run=run, epoch=fact.epoch, verb=Command.Verb.LAUNCH, closed_at=None)
         awaited = State(run.state) is State.LAUNCHING and run.epoch == fact.epoch
         if fact.kind == "absent" and ((awaited and launching.exists()) or _heard_since(run, fact)):
-            return  # not started yet, or only by now: a round with many runs takes in what was some time ago
+            # not started yet, or started only since: a round with many runs handles facts that are some time old
+            return
         if fact.kind == "absent" and awaited and _reopen_failed_launch(run):
             return
         ended = end_holds(run, fact)
@@ -49,14 +50,14 @@ def record_fact(fact: Fact) -> None:
 
 
 def _reopen_failed_launch(run: Run) -> bool:
-    """While a launch is under way it is seen as alive, which closes its command; where it then fails, the command is
-    to be sent again, or to say why not."""
+    """A launch under way is seen as alive, which closes its command; if it then fails, the command must be sent again,
+    or show the error."""
     commands = Command.objects.filter(run=run, epoch=run.epoch, verb=Command.Verb.LAUNCH, closed_at__isnull=False)
     return bool(commands.exclude(error="").update(closed_at=None))
 
 
 def record_alive(facts: Sequence[Fact], cluster_id: int | None = None) -> None:
-    """Close the launch commands of these: a query, and another one where there are any."""
+    """Close the launch commands of these: one query, and a second one if there are any."""
     if facts:
         Loop(LoopName.FACTS, cluster_id).together(facts, _of_fact, _close_launches)
 
@@ -83,13 +84,13 @@ def _heard_since(run: Run, fact: Fact) -> bool:
 
 
 def note_dropped(fact: Fact, text: str) -> None:
-    """What is not known of a run, as its job's files were not as they should be."""
+    """Data of a run that is unknown, because its job's files are damaged."""
     run = Run.objects.select_related("job").filter(pk=fact.run_id).first()
     if run is not None:
         events.append(kind="notice", job=run.job, run=run, at=from_posix(fact.at), text=f"#{run.job.number}: {text}")
 
 
 def note_failed_launch(command: Command, text: str) -> None:
-    """It is tried again; until then the run says what is wrong."""
+    """It is retried; until then the run shows the error."""
     run = Run.objects.filter(pk=command.run_id, epoch=command.epoch)
     run.update(reason_token=ReasonCode.LAUNCH_FAILED, reason_text=text[:500])

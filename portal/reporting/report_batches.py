@@ -1,6 +1,8 @@
-"""Reports that are here at the same time are taken in together: whose turn it is does it for all that wait.
+"""Reports that arrive at the same time are recorded together: the request whose turn it is records those of all waiting
+requests.
 
-With few runs each comes alone; the more there are the more share a transaction, and the cheaper is each.
+With few runs each report has its own transaction; the more runs there are, the more reports share one, and the cheaper
+each is.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ from portal.lifecycle.transitions import StaleRun
 from portal.reporting.reports import Orders, Report, StaleEpoch, record_report, record_reports
 
 logger = logging.getLogger(__name__)
-#: Reports in one transaction, and requests whose reports they are.
+#: Reports in one transaction, and requests with their reports.
 MOST = 128
 
 
 class NotTaken(Exception):
-    """By a failure of the portal: that of one run's report is no other run's."""
+    """By a failure of the portal: that of one run's report does not affect other runs."""
 
 
 Outcome = Orders | StaleEpoch | StaleRun | NotTaken | Run.DoesNotExist
@@ -39,18 +41,18 @@ class _Batch:
     reports: dict[UUID, Report]
     taken: dict[UUID, Orders] = field(default_factory=dict)
     tried: bool = False
-    #: Set once it was tried, or has the turn.
+    #: Set once it was tried, or has its turn.
     called: Event = field(default_factory=Event)
 
 
 class _BatchQueue:
-    """Who has the turn is the first of those that wait, until it and whoever is taken in with it leave."""
+    """The first waiting batch has its turn until it and the batches recorded with it leave."""
 
     def __init__(self) -> None:
         self._lock, self.waiting = Lock(), deque[_Batch]()
 
     def join(self, one: _Batch) -> None:
-        """Returns when `one` has the turn, or was tried."""
+        """Returns when `one` has its turn, or was tried."""
         with self._lock:
             self.waiting.append(one)
             if self.waiting[0] is one:
@@ -58,7 +60,7 @@ class _BatchQueue:
         one.called.wait()
 
     def first(self) -> list[_Batch]:
-        """Whoever has the turn, and those behind it that can be taken in with it."""
+        """The batch with its turn, and those behind it that can be recorded with it."""
         with self._lock:
             batch, together = [self.waiting[0]], set(self.waiting[0].reports)
             for one in islice(self.waiting, 1, MOST):
@@ -84,7 +86,7 @@ _queue = _BatchQueue()
 
 
 def record_batch(reports: Sequence[tuple[UUID, Report]]) -> list[Outcome]:
-    """What each is answered, in their order."""
+    """The answers to the reports, in their order."""
     mine = _Batch(dict(reversed(reports)))
     _queue.join(mine)
     if not mine.tried:
@@ -100,7 +102,7 @@ def record_batch(reports: Sequence[tuple[UUID, Report]]) -> list[Outcome]:
 
 
 def _together(reports: dict[UUID, Report]) -> dict[UUID, Orders]:
-    """Of none, where one of them cannot be taken in: then each is tried alone."""
+    """None if one of them cannot be recorded: then each is tried alone."""
     try:
         with savepoint():
             return record_reports(reports, timezone.now())

@@ -1,7 +1,7 @@
-"""Runners' reports: steps, metrics, readiness, checkpoints. At least once; repeats change nothing.
+"""Runners' reports: steps, metrics, readiness, checkpoints. Delivered at least once; repeats change nothing.
 
-Thousands of runs report every few seconds, so what comes at the same time is taken in together: a statement for all of
-them where each alone would be one.
+Thousands of runs report every few seconds, so reports that arrive at the same time are recorded together: one statement
+for all instead of one for each.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from scheduling.lifecycle import HOLDING, LIVE, TRAINING, Event, State
 logger = logging.getLogger(__name__)
 PROTECTION_FACTOR = 3.0
 MAX_LINKS = 20
-#: Of a run that are known of: twice as many as a program may be asked to keep.
+#: Checkpoints of a run that are recorded: twice as many as a program may be asked to keep.
 MAX_CHECKPOINTS = 200
-#: Of resources in one report; runners send 120 at most.
+#: Samples of resources in one report; runners send at most 120.
 MAX_SAMPLES = 500
-#: Read with the run, in one query: whoever reports does so every few seconds.
+#: Read with the run, in one query, since each run reports every few seconds.
 _READ = ("job__cluster__idle_rule", "activity")
-#: Large, and seldom needed here.
+#: Large, and rarely needed here.
 _LEFT_OUT = ("job__spec", "job__cluster__policy_memory", "job__cluster__figures", "reason_text", "reason_detail")
-_LATEST = 4_102_444_800.0  # 2100: later than any clock that is only somewhat wrong
+_LATEST = 4_102_444_800.0  # 2100: later than any clock with a moderate error
 
 
 class _Part(BaseModel):
@@ -67,8 +67,8 @@ Part = Annotated[float, Field(ge=0, le=1)]
 
 
 class ResourcesReport(_Part):
-    """What the launch used of its GPUs: [POSIX seconds, gpu, gpu_memory, gpu_cores, pcie], newest last; parts of one
-    device, null where they are not known."""
+    """GPU use of the launch: [POSIX seconds, gpu, gpu_memory, gpu_cores, pcie], newest last; fractions of one device,
+    null if unknown."""
 
     interval_s: float = Field(gt=0, le=86_400)
     source: Literal["nvml", "processes"]
@@ -101,12 +101,12 @@ class Report(_Part):
 
 
 class StaleEpoch(Exception):
-    """The report is of a launch that is over; its runner must checkpoint and stop."""
+    """The report belongs to a launch that is over; its runner must checkpoint and stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the runner is told in return; limits may have been changed since the launch."""
+    """The answer to the runner; limits may have changed since the launch."""
 
     command: str | None
     total_steps: int
@@ -114,7 +114,7 @@ class Orders:
 
 
 def record_report(*, run_id: UUID | str, report: Report, now: datetime) -> Orders:
-    """Take a report in. Raises StaleEpoch, StaleRun, Run.DoesNotExist."""
+    """Record a report. Raises StaleEpoch, StaleRun, Run.DoesNotExist."""
     with transaction.atomic():
         run = _locked().get(pk=run_id)
         if report.epoch != run.epoch:
@@ -124,9 +124,8 @@ def record_report(*, run_id: UUID | str, report: Report, now: datetime) -> Order
 
 
 def record_reports(reports: Mapping[UUID, Report], now: datetime) -> dict[UUID, Orders]:
-    """Take reports of different runs in, in one transaction. Those that are not answered here must be recorded alone:
-    somebody else holds the run or something that is changed with it, there is no such run or epoch, or something is
-    wrong with the report, for which nobody else shall suffer."""
+    """Record reports of different runs in one transaction. Those without an answer must be recorded alone: the run or a
+    related row is locked, run or epoch does not exist, or the report is faulty, which must not affect the others."""
     try:
         with transaction.atomic():
             _wait_briefly()
@@ -146,14 +145,14 @@ def record_reports(reports: Mapping[UUID, Report], now: datetime) -> dict[UUID, 
 
 
 def _wait_briefly() -> None:
-    """For locks, in this transaction: whoever needs one for longer is not to hold up all others. Less than the second
-    after which PostgreSQL looks for a deadlock, in which it might end somebody else's transaction."""
+    """Lock timeout of this transaction, so that one long lock does not delay all reports. Less than the second after
+    which PostgreSQL looks for deadlocks and might abort another transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL lock_timeout = '300ms'")
 
 
 def _locked(*, skip: bool = False) -> QuerySet[Run]:
-    """Others may go on to refer to them: keys are not changed."""
+    """Other rows may still reference them: keys are not changed."""
     runs = Run.objects.select_for_update(of=("self",), skip_locked=skip, no_key=True)
     return runs.select_related(*_READ).defer(*_LEFT_OUT)
 
@@ -173,17 +172,17 @@ def _command(run: Run) -> str | None:
 class _Said:
     run: Run
     report: Report
-    #: As it was heard of last.
+    #: As in its last report.
     step_before: int = 0
     heard_at: datetime | None = None
 
 
 def _take(given: Sequence[_Said], now: datetime) -> None:
-    """What is new in them: each step for all, in the order in which a single one's must be."""
+    """The new parts of the reports: each step for all reports, in the order required within one."""
     live = [one for one in given if State(one.run.state) in LIVE]
     said = [one for one in live if one.report.seq > one.run.last_report_seq]
     if again := [one.run.pk for one in live if one.report.seq <= one.run.last_report_seq]:
-        # Our answer renews its lease all the same. Who waited for the lock may come from an earlier moment.
+        # The answer still renews the lease. A report that waited for the lock may be older.
         Run.objects.filter(pk__in=again).update(last_report_at=Greatest("last_report_at", Value(now)))
     if not said:
         return
@@ -207,12 +206,12 @@ def _take(given: Sequence[_Said], now: datetime) -> None:
             events.append(kind="notice", job=job, run=one.run, at=now, text=f"#{job.number}: {shown(notice, 400)}")
     activity.note_activities([(one.run, _heard(one)) for one in training], now)
     if any(one.report.exit is not None for one in said):
-        after.wake_in(0.2)  # the processes are on their way out; the executor's word on that ends the holds
+        after.wake_in(0.2)  # the processes are exiting; the executor's observation ends the occupancy
 
 
 @dataclass(slots=True)
 class _Afterwards:
-    """What follows the transaction, for all of its reports."""
+    """Work after the transaction, for all of its reports."""
 
     waits_s: set[float] = field(default_factory=set)
     #: By project: bytes of checkpoints.
@@ -239,7 +238,7 @@ def _note_progress(said: Sequence[_Said], now: datetime) -> None:
         columns["fetching"] = shown(report.fetching or "", 200)
         columns["uses_sdk"] = run.uses_sdk if report.sdk is None else report.sdk
         links = run.links | {shown(name): url for name, url in report.links.items() if shown(name) and _is_address(url)}
-        # A launch that begins later may not say all of them again.
+        # A launch that begins later may not repeat all of them.
         columns["links"] = links if len(links) <= MAX_LINKS else run.links
         columns["step"] = run.step
         if report.step is not None:
@@ -256,7 +255,7 @@ def _heard(one: _Said) -> activity.Heard:
 
 
 def _is_address(url: str) -> bool:
-    """Programs say what they like, and pages make it something to click on."""
+    """Programs may report anything, and pages make a link of it."""
     try:
         check_line(url)
         read_url(url)
@@ -272,7 +271,8 @@ def _store(run: Run, columns: Mapping[str, Any]) -> None:
 
 
 def _ready(run: Run, ready_at: datetime, now: datetime) -> float:
-    """The first step can run: protected for 3 x this launch (spec, "Application states"). Seconds of that left."""
+    """The first step can run: protected for 3 x this launch (spec, "Application states"). Returns the remaining seconds
+    of it."""
     ready_at = min(max(ready_at, run.state_since), now)
     launch_s = (ready_at - run.state_since).total_seconds()
     factor = float(run.job.cluster.policy_parameters.get("protection_factor", PROTECTION_FACTOR))
@@ -293,7 +293,7 @@ def _ready(run: Run, ready_at: datetime, now: datetime) -> float:
 
 
 def _checkpoint(run: Run, report: CheckpointReport, now: datetime) -> None:
-    if report.step > run.job.total_steps:  # of a program's own making, or written before the steps became fewer
+    if report.step > run.job.total_steps:  # invented by a program, or written before the number of steps was reduced
         logger.info("run %s: a checkpoint at step %s of %s is left out", run.pk, report.step, run.job.total_steps)
         return
     at = from_posix(report.at)
@@ -330,7 +330,7 @@ def _resources(said: Sequence[_Said], now: datetime) -> None:
 
 
 def _metrics(said: Sequence[_Said], now: datetime) -> set[UUID]:
-    """Whose there were."""
+    """Whether there were any."""
     points = []
     for one in said:
         bounds = MetricBounds(one.run.metric_names, seconds_between(one.heard_at, now))
@@ -348,7 +348,7 @@ def _points(one: _Said, bounds: MetricBounds) -> Iterator[MetricPoint]:
 
 
 def _has_place(metric: Mapping[str, float | None]) -> bool:
-    """Whether it says at which step and when."""
+    """Whether it has a step and a time."""
     step, at = metric.get("step"), metric.get("at")
     return step is not None and 0 <= step <= 10**13 and at is not None and 0 < at <= _LATEST
 

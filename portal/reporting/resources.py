@@ -1,4 +1,4 @@
-"""What reports say of the use of GPUs: a series for each launch, and a profile for each application and device."""
+"""Reported use of GPUs: a series for each launch, and a profile for each application and device."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from portal.jobs.models import Hold, ResourceProfile, ResourceSeries, Run
 from portal.throughput.profiles import workload_of
 from scheduling.domain.usage_history import RESOURCES
 
-#: So many rows wait to be packed together: at 5 s two minutes.
+#: Rows that are packed together: two minutes at 5 s.
 TAIL = 24
 _MAY_CHANGE = ("tail", "newest_at", "sample_s", "packed", "interval_s", "in_profile")
-#: Of an application's history; a launch with fewer rows than the second does not replace one.
+#: Bounds of an application's history; a launch with fewer rows than the second does not replace one.
 HISTORY_ROWS, LEAST_ROWS = 64, 12
 
 
@@ -28,12 +28,12 @@ HISTORY_ROWS, LEAST_ROWS = 64, 12
 class Said:
     interval_s: float
     source: str
-    samples: list[Row]  # [POSIX seconds, part, ...]
+    samples: list[Row]  # [POSIX seconds, fraction, ...]
 
 
 def note_resources(said: Sequence[tuple[Run, Said]], now: datetime) -> None:
-    """Of different runs, which the caller has locked. What is older than what is known, or of the future, is left out:
-    clocks jump."""
+    """For different runs, which the caller has locked. Values older than the newest known one, or of the future, are
+    ignored: clocks jump."""
     epochs = {run.pk: run.epoch for run, _ in said}
     series = ResourceSeries.objects.filter(run__in=epochs, epoch__in=set(epochs.values())).defer("packed")
     known = {one.run_id: one for one in series if one.epoch == epochs[one.run_id]}
@@ -65,7 +65,7 @@ def _add(kept: ResourceSeries, said: Said, now: datetime) -> None:
 
 
 def close_series(run: Run, now: datetime) -> None:
-    """The launch is over: what is left of it is packed, too."""
+    """The launch is over: pack the rest of it, too."""
     kept = ResourceSeries.objects.filter(run=run, epoch=run.epoch).first()
     if kept is not None and kept.tail:
         _pack(run, kept, now, last=True)
@@ -92,7 +92,7 @@ def _begun(run: Run, said: Said, now: datetime) -> ResourceSeries:
 
 
 def _pack(run: Run, kept: ResourceSeries, now: datetime, *, last: bool) -> None:
-    """Whole intervals only: what belongs to the newest one may not all be there yet."""
+    """Whole intervals only: rows of the newest one may be missing."""
     still_open = None if last else slot(kept.tail[-1], kept.interval_s)
     ready = [row for row in kept.tail if slot(row, kept.interval_s) != still_open]
     if not ready:
@@ -114,7 +114,7 @@ def _note_profile(run: Run, kept: ResourceSeries, ready: list[Row], rows: list[R
         emulated=kept.emulated,
         defaults={"updated_at": now},
     )
-    profile = ResourceProfile.objects.select_for_update().get(pk=known.pk)  # others report of it, too
+    profile = ResourceProfile.objects.select_for_update().get(pk=known.pk)  # other runs report on it, too
     profile.sums = _added(profile.sums, ready, kept.sample_s)
     profile.launches += not kept.in_profile
     kept.in_profile = True
@@ -136,7 +136,7 @@ def _added(sums: dict[str, list[float]], rows: list[Row], interval_s: float) -> 
 
 
 def prune(now: datetime | None = None) -> None:
-    """What nothing was added to for so long goes."""
+    """Remove profiles without additions for this long."""
     oldest = (now or timezone.now()) - timedelta(days=settings.EVENKEEL_KEEP_RESOURCES_DAYS)
     ResourceSeries.objects.filter(newest_at__lt=oldest).delete()
     ResourceProfile.objects.filter(updated_at__lt=oldest).delete()

@@ -1,5 +1,5 @@
-"""The bearer token of one (run, epoch), derived from the secret key: nothing to store, nothing to leak from the
-database, and a command that is sent again carries the same one."""
+"""The bearer token of one (run, epoch), derived from the secret key: nothing is stored, nothing can leak from the
+database, and a repeated command carries the same one."""
 
 from __future__ import annotations
 

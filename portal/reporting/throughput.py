@@ -21,10 +21,10 @@ from portal.throughput.profiles import of_share, own_workload, policy_workload, 
 from scheduling.lifecycle import TRAINING, State
 from scheduling.throughput.curves import Number, Sample, measure
 
-#: Below this share of its pace an emulated run counts as one that cannot keep it.
+#: Below this fraction of its pace an emulated run counts as too slow for it.
 PACE_KEPT = 0.9
 _WINDOW = 40
-#: Every report of so much training is measured, and later ones once in each stretch of a minute.
+#: Until this much training every report is measured, then one in each minute.
 _AT_FIRST_S, _EVERY_S = 300.0, 60.0
 _MEASURED = (
     "workload", "batch_size", "accelerator_type", "count", "steps_per_s", "samples", "emulated", "measured_at",
@@ -38,8 +38,8 @@ _POINTS = """
 
 
 def is_due(run: Run, heard_at: datetime | None, now: datetime) -> bool:
-    """Whether a report is to be measured; `heard_at`: when the one before it came. With neighbours, who come and go,
-    each is."""
+    """Whether a report must be measured; `heard_at`: when the previous one came. With neighbours on the GPU, who
+    change, each is."""
     if run.job.gpu_share_percent < WHOLE_PERCENT:
         return True
     if heard_at is None or run.ready_at is None or (now - run.ready_at).total_seconds() < _AT_FIRST_S:
@@ -49,14 +49,14 @@ def is_due(run: Run, heard_at: datetime | None, now: datetime) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Course:
-    """Of one launch: its first step, and the newest that were reported, (step, when), oldest first."""
+    """Of one launch: its first step, and the newest reported ones, (step, when), oldest first."""
 
     first_step: int
     newest: list[tuple[int, datetime]]
 
 
 def update(runs: Sequence[Run], now: datetime) -> None:
-    """Take the newest reports of these launches into account: each run's steps/s and its sample row."""
+    """Update each run's steps/s and its sample row with the newest reports of these launches."""
     if not runs:
         return
     courses, gpus = _courses(runs), _held(runs)
@@ -109,7 +109,7 @@ def _held(runs: Sequence[Run]) -> dict[UUID, list[_Held]]:
 
 
 def _note_pair(run: Run, samples: list[Sample], gpu: _Held) -> None:
-    """What it makes while one other trains on the same GPU, and nobody else is there."""
+    """Its throughput while exactly one other job trains on the same GPU."""
     held = Hold.objects.filter(accelerator=gpu.accelerator_id, during__upper_inf=True).exclude(run=run)
     others = list(held.select_related("run__job"))
     if len(others) != 1 or State(others[0].run.state) not in TRAINING:
@@ -135,7 +135,7 @@ def _note_pair(run: Run, samples: list[Sample], gpu: _Held) -> None:
 
 
 def _together_since(run: Run, beside: Run, gpu: _Held) -> float:
-    """Since when both train, and nobody else has been there."""
+    """Since when both train with no other job on the GPU."""
     left = Hold.objects.filter(accelerator=gpu.accelerator_id, during__upper_inf=False).order_by("-during__endswith")
     ends = [hold.during.upper for hold in left[:1]]
     times = [at for at in (run.ready_at, beside.ready_at, *ends) if at is not None]
@@ -162,7 +162,7 @@ def _samples(run: Run, course: _Course, accelerator_type: str, count: int) -> li
 
 
 def _workload(run: Run) -> str:
-    """What runs on emulated devices is filed as the job's own: no other job may count on it."""
+    """Results on emulated devices are stored for this job alone: no other job may rely on them."""
     return of_share(own_workload(run.job) if run.emulated else workload_of(run.job), run.job)
 
 

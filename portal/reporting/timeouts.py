@@ -1,4 +1,4 @@
-"""Runs that have not reported for too long."""
+"""Runs without a report for too long."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from scheduling.lifecycle import ON_OVERDUE, TIME_LIMIT_S, Event, State
 
 logger = logging.getLogger(__name__)
 
-#: A run that fetches data may launch for as long as its runner says so, which it does every two minutes at least; it
-#: has a limit of its own.
+#: A run that fetches data may launch for as long as its runner reports so, at least every two minutes; fetching has its
+#: own limit.
 FETCHING_SILENCE = timedelta(seconds=300)
 
 
 def renewals(cluster_id: int) -> Renewals:
-    """When the last report of each launch that has trained and may still have processes was taken in. Before it trains,
-    nothing need be asked of us; a run that has ended for us is answered with the order to leave."""
+    """When the last report was received of each launch that has trained and may still have processes. Before it trains,
+    it need not report; a run that has ended for the portal is ordered to stop."""
     held = Exists(Hold.objects.filter(run=OuterRef("pk"), epoch=OuterRef("epoch"), during__upper_inf=True))
     trained = Run.objects.filter(held, job__cluster_id=cluster_id, ready_at__isnull=False, last_report_seq__gte=0)
     found = trained.values_list("pk", "epoch", "last_report_at")
@@ -37,7 +37,7 @@ def renewals(cluster_id: int) -> Renewals:
 
 
 def advance_clock(*, cluster_id: int, now: datetime) -> None:
-    """Moves that only time makes: protections that ended and states that lasted too long."""
+    """Transitions caused by time alone: protections that ended and states that lasted too long."""
     runs = Run.objects.select_related("job").filter(job__cluster_id=cluster_id)
     loop = Loop(LoopName.OVERDUE, cluster_id)
     protected = runs.filter(state=State.RUNNING_PROTECTED, protected_until__lte=now)
@@ -57,7 +57,7 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
         if state is State.CHECKPOINTING:
             limit_s += upload_s(cluster_id)
         if back_at is not None and back_at > now - timedelta(seconds=limit_s):
-            continue  # while the engine was away nothing could move
+            continue  # while the engine was unreachable nothing could move
         overdue = runs.filter(state=state, state_since__lt=now - timedelta(seconds=limit_s))
         fetches = ~Q(fetching="") & Q(last_report_at__gte=now - FETCHING_SILENCE)
         for run in overdue.exclude(reason_token=ReasonCode.PREPARING).exclude(fetches):

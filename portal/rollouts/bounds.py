@@ -1,4 +1,4 @@
-"""What a promoted policy is held against: bounds as asked for, what they come to, and whether one is broken."""
+"""Bounds of a promoted policy: as requested, their resolved values, and whether one is exceeded."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from portal.core.problems import FieldProblem, Problems
 from portal.rollouts.indicators import Indicators
 from scheduling.validation import StrictNumbers
 
-#: Points of the cluster are kept as long, by default.
+#: Points of the cluster are kept this long by default.
 MOST_GUARD_S = 14 * 86_400
-#: A factor of next to nothing would be broken by the first job that waits.
+#: A factor of almost nothing would be exceeded by the first job that waits.
 LEAST_WAIT_S, LEAST_VARIANCE = 60.0, 0.25
-#: Points of the cluster in which somebody waited, before its utilisation is judged.
+#: Points with waiting jobs that are needed before utilisation is judged.
 LEAST_SAMPLES = 4
 
 
@@ -24,7 +24,7 @@ class _Part(StrictNumbers):
 
 
 class AtMost(_Part):
-    """Either as it is, or as a factor of what is predicted (without a prediction: of what was measured before)."""
+    """Either an absolute value, or a factor of the prediction (without one, of what was measured before)."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"factor": 1.5}]})
 
@@ -39,7 +39,8 @@ class AtMost(_Part):
 
 
 class AtLeast(_Part):
-    """Either as it is (0 to 1), or as points below what is predicted (else: what was measured before)."""
+    """Either an absolute value (0 to 1), or points below the prediction (without one, below what was measured
+    before)."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"points": 0.2}]})
 
@@ -54,7 +55,7 @@ class AtLeast(_Part):
 
 
 class Bounds(_Part):
-    """Null: that one is not watched."""
+    """Null: not watched."""
 
     wait_p95_s: AtMost | None = AtMost(factor=1.5)
     slowdown_variance: AtMost | None = AtMost(factor=2.0)
@@ -89,7 +90,7 @@ class Guard(_Part):
 
 
 def resolve(bounds: Bounds, prediction: Indicators | None, before: Indicators) -> dict[str, float | None]:
-    """What each bound comes to; null where it is not watched, or has nothing to be a part of."""
+    """The value of each bound; null if it is not watched, or has nothing to refer to."""
 
     def reference(key: str) -> float | None:
         predicted = prediction.values()[key] if prediction else None
@@ -117,7 +118,7 @@ def _least(bound: AtLeast | None, reference: float | None) -> float | None:
 
 
 def check_resolved(limits: Mapping[str, float | None]) -> None:
-    """Raises Problems where nothing would be watched."""
+    """Raises Problems if nothing would be watched."""
     if all(limit is None for limit in limits.values()):
         said = (
             "have nothing to be a part of: there is no prediction, and nothing was measured before; give most or least"
@@ -126,7 +127,7 @@ def check_resolved(limits: Mapping[str, float | None]) -> None:
 
 
 def broken(limits: Mapping[str, float | None], seen: Indicators, *, least_jobs: int) -> list[str]:
-    """Which indicators are beyond their bounds, of those that rest on enough."""
+    """Which indicators exceed their bounds, among those based on enough data."""
     enough = {
         "wait_p95_s": seen.waits >= least_jobs,
         "slowdown_variance": seen.ended >= max(2, least_jobs),
@@ -143,7 +144,7 @@ def broken(limits: Mapping[str, float | None], seen: Indicators, *, least_jobs: 
 
 
 def words(key: str, limits: Mapping[str, Any], seen: Indicators) -> str:
-    """Of an indicator that is beyond its bound."""
+    """Words an indicator that exceeds its bound."""
     value, limit = seen.values()[key] or 0.0, float(limits[key] or 0.0)
     if key == "utilisation":
         return f"utilisation was {value:.1%} while jobs waited, below {limit:.1%}"

@@ -1,4 +1,4 @@
-"""What two policies make of one snapshot: figures of both, and the jobs that they treat otherwise."""
+"""Compares two policies' plans for one snapshot: their figures, and the jobs that they treat differently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from scheduling.domain import Gang, Job, Move, Plan, Snapshot
 from scheduling.forecast.next_round import Effect, Planned, compare
 
-#: Of the jobs that differ, those who lose the most first; and of the candidate's moves.
+#: Jobs that differ, largest loss first, and the candidate's moves: how many are listed.
 MOST_JOBS, MOST_MOVES = 50, 200
 
 
@@ -27,7 +27,7 @@ class Comparison:
 
     @property
     def digest(self) -> str:
-        """Alike where the same jobs get the same by both."""
+        """Equal if the same jobs get the same GPUs in both."""
         told = [[job["number"], job["live"], job["candidate"]] for job in self.jobs]
         text = json.dumps([self.different, told], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -64,7 +64,7 @@ def _name(user: Any) -> str | None:
 
 
 def _shadow(row: Rollout) -> dict[str, Any]:
-    """Sums over all rounds that it looked on, kept or not."""
+    """Sums over all shadow evaluations, stored or not."""
     totals = row.totals
     rounds, variances = totals.get("rounds", 0), totals.get("variances", 0)
 
@@ -93,7 +93,7 @@ def _shadow(row: Rollout) -> dict[str, Any]:
 
 
 def describe_decisions(rows: Sequence[ShadowDecision]) -> list[dict[str, Any]]:
-    """With names of jobs as they are now."""
+    """With the present names of jobs."""
     unpacked = [unpack(row.packed) for row in rows]
     numbers = {job["number"] for one in unpacked for job in one["jobs"]}
     names = dict(Job.objects.filter(number__in=numbers).values_list("number", "name"))

@@ -1,4 +1,4 @@
-"""Promoted policies held against their bounds, from what the database has: a restart of the portal loses nothing."""
+"""Checks promoted policies against their bounds, using the database only: a restart of the portal loses nothing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from portal.rollouts.indicators import Indicators, measure
 from portal.rollouts.models import GuardCheck, Phase, Rollout
 from portal.rollouts.services import is_superseded, keep, lock, roll_back, supersede
 
-#: With more checks than this every second one of the older half goes.
+#: With more checks every second one of the older half is removed.
 MOST_CHECKS = 400
-#: How often it is asked to look (portal.settings.CELERY_BEAT_SCHEDULE).
+#: How often it is scheduled (portal.settings.CELERY_BEAT_SCHEDULE).
 TICK_S = 15.0
 
 
 def check_all(now: datetime) -> None:
-    """One that cannot be checked says so, and is tried again the next time; it stops nobody else's."""
+    """A rollout that cannot be checked records why, and is retried the next time; others are not affected."""
     loop = Loop(LoopName.ROLLOUTS, rests=False)
     for row in Rollout.objects.filter(phase=Phase.LIVE).select_related("cluster"):
         if not loop.attempt(Item(str(row.pk), f"rollout {row.number}"), check, row, now)[0]:
@@ -28,7 +28,7 @@ def check_all(now: datetime) -> None:
 
 
 def check(rollout: Rollout, now: datetime) -> None:
-    """Measure, note, and end it where a bound is broken or the time is over."""
+    """Measure, record, and end it if a bound is exceeded or its time is over."""
     assert rollout.promoted_at is not None
     assert rollout.guard_until is not None
     last = rollout.checks.order_by("-at").first()
@@ -36,7 +36,7 @@ def check(rollout: Rollout, now: datetime) -> None:
     overtaken = is_superseded(rollout.cluster, rollout)
     if last is not None and not over and not overtaken and now - last.at < _every(rollout):
         return
-    # Before the locks, for which rounds would wait.
+    # before the locks, for which rounds would wait
     seen = measure(rollout.cluster, rollout.promoted_at, min(now, rollout.guard_until))
     with transaction.atomic():
         cluster, row = lock(rollout.pk, rollout.cluster_id)
@@ -49,8 +49,8 @@ def check(rollout: Rollout, now: datetime) -> None:
 
 
 def _every(row: Rollout) -> timedelta:
-    """Each time that it is asked to where it is watched for some hours; else 2,000 times in all, but not more seldom
-    than every five minutes: what is looked at grows with the time."""
+    """Each time if it is watched for a few hours; else 2,000 times in total, but at least every five minutes: the cost
+    of a check grows with the time."""
     part_s = row.guard_s / 2_000
     return timedelta(seconds=0 if part_s < TICK_S else min(300.0, part_s))
 
@@ -65,7 +65,7 @@ def _judge(cluster: Cluster, row: Rollout, seen: Indicators, last: GuardCheck | 
     _thin(row)
     if row.problem:
         Rollout.objects.filter(pk=row.pk).update(problem="")
-    # One check alone may be a fluke of a moment; the last one decides by itself.
+    # a single check may be a coincidence; the last one decides alone
     lasting = wrong if over else [key for key in wrong if last and key in last.broken]
     if lasting:
         said = " and ".join(words(key, row.limits, seen) for key in lasting)

@@ -1,9 +1,8 @@
-"""The three indicators that a promoted policy is held against, measured and predicted by the same definitions.
+"""The three indicators of a promoted policy, measured and predicted by the same definitions.
 
-Over a stretch of time:
-wait p95: of all jobs that queued for GPUs in it, the 95th percentile of the seconds that each did, after it was put out
-too; time under a hold or before a dependency was met is none, and what was waited before the stretch does not count.
-Variance of slowdown: population variance over jobs that were submitted and completed in it.
+Over an interval: wait p95: of all jobs that queued for GPUs in it, the 95th percentile of the seconds that each did,
+after it was put out too; time under a hold or before a dependency was met is none, and what was waited before the
+stretch does not count. Variance of slowdown: population variance over jobs that were submitted and completed in it.
 Utilisation: mean share of the GPUs that trained, over the time in which some job waited: nobody is to blame for GPUs
 that nobody wants.
 """
@@ -29,13 +28,13 @@ from portal.lab.results import Row, job_rows
 from scheduling.lifecycle import LIVE, QUEUED
 from scheduling.simulator.report import percentile
 
-#: Runs that are looked at, the newest; more in one stretch are beyond what is guarded.
+#: The newest runs in an interval; more are beyond what is guarded.
 MOST_RUNS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Indicators:
-    """None: nothing to say it of. `waits`, `ended`: jobs that they rest on; `samples`: points in which jobs waited."""
+    """None: no data. `waits`, `ended`: number of jobs behind them; `samples`: points with waiting jobs."""
 
     wait_p95_s: float | None
     slowdown_variance: float | None
@@ -62,14 +61,14 @@ def of_json(value: dict[str, Any] | None) -> Indicators | None:
 
 
 def measure(cluster: Cluster, start: datetime, end: datetime) -> Indicators:
-    """From what the database has of [start, end); three queries. `end` is now, or past."""
+    """From the database for [start, end); three queries. `end` is now, or past."""
     wait, waits = _waits(cluster, start, end)
     variance, ended = _slowdowns(cluster, start, end)
     used, samples = _used(cluster, start, end)
     return Indicators(wait, variance, used, waits, ended, samples)
 
 
-#: `since`: when the job could have started. A run's first change in the stretch ends what began before it.
+#: `since`: when the job could have started. A run's first change in the interval ends what began before it.
 _WAITS = """
     WITH mine AS (
         SELECT run.id, run.job_id, run.state, run.state_since, run.ended_at, run.created_at, run.reason_token,
@@ -109,7 +108,7 @@ _WAITS = """
 
 
 def _waits(cluster: Cluster, start: datetime, end: datetime) -> tuple[float | None, int]:
-    """The 95th percentile of the seconds that jobs queued, linear between order statistics; how many they are."""
+    """The 95th percentile of the seconds that jobs queued, linearly interpolated; and the number of jobs."""
     values: dict[str, Any] = {
         "cluster": cluster.pk,
         "start": start,
@@ -144,11 +143,11 @@ def _used(cluster: Cluster, start: datetime, end: datetime) -> tuple[float | Non
 
 
 def predict(trial: Trial, guard_s: float) -> Indicators | None:
-    """As the same policy's finished trials of the simulation have it, means over their seeds; None where none has."""
+    """From finished trials of the same policy in the simulation, as means over their seeds; None if there is none."""
     alike = Trial.objects.filter(
         simulation=trial.simulation_id, role=trial.role, label=trial.label, packed__isnull=False
     )
-    # An emulated cluster trains so many times as fast as what is simulated from a catalogue or a trace.
+    # an emulated cluster trains this many times as fast as a simulation from a catalogue or a trace
     simulation = Simulation.objects.only("spec", "cluster").get(pk=trial.simulation_id)
     kind = simulation.spec["workload"]["kind"]
     factor = 1.0 if kind == "history" else speedup(simulation.cluster_id)
@@ -157,7 +156,7 @@ def predict(trial: Trial, guard_s: float) -> Indicators | None:
 
 
 def _of_trial(trial: Trial, guard_s: float, factor: float) -> Indicators:
-    """`guard_s` of simulated time: no wait of a stretch can be longer, and no job that took longer fits in."""
+    """`guard_s` of simulated time: no wait in an interval can be longer, and no longer job fits in."""
     jobs = job_rows(trial)
     waits = [min(job["wait_s"], guard_s) / factor for job in jobs]
     quick = [job for job in jobs if job["finished_s"] is not None and job["finished_s"] - job["arrival_s"] <= guard_s]
@@ -174,7 +173,7 @@ def _of_trial(trial: Trial, guard_s: float, factor: float) -> Indicators:
 
 
 def _used_while_waiting(jobs: Iterable[Row], detail: dict[str, Any]) -> float | None:
-    """Each stretch of the curve weighs as much as some job waited for its first start in it."""
+    """Each part of the curve is weighted by the time that some job waited for its first start in it."""
     curve, end = detail["utilisation"], detail["end_s"]
     if not curve:
         return None

@@ -1,4 +1,4 @@
-"""A policy on its way to being the cluster's: beside the live one, then in force under guard, and what became of it."""
+"""Rollouts of a policy: shadow evaluation beside the live policy, then promotion under guard, and the outcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rollout(models.Model):
     number = models.BigAutoField(primary_key=True)
     id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="rollouts")
-    #: Whose figures are the prediction; what it predicts is kept here and outlives it.
+    #: The simulation behind the prediction; the prediction is stored here and outlives it.
     simulation = models.ForeignKey(Simulation, null=True, on_delete=models.SET_NULL, related_name="rollouts")
     policy = models.CharField(max_length=60)
     parameters = models.JSONField(default=dict)
@@ -38,7 +38,7 @@ class Rollout(models.Model):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now)
 
-    bounds = models.JSONField()  # as they were asked for (portal.rollouts.bounds.Bounds)
+    bounds = models.JSONField()  # as requested (portal.rollouts.bounds.Bounds)
     guard_s = models.PositiveIntegerField()
     least_jobs = models.PositiveIntegerField()
     least_s = models.PositiveIntegerField()
@@ -47,22 +47,22 @@ class Rollout(models.Model):
     promoted_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     promoted_at = models.DateTimeField(null=True)
     guard_until = models.DateTimeField(null=True)
-    #: Who comes after it has changed the policy meanwhile.
+    #: Another person has changed the policy meanwhile.
     change = models.ForeignKey(PolicyChange, null=True, on_delete=models.SET_NULL, related_name="+")
     previous_policy = models.CharField(max_length=60, blank=True, default="")
     previous_parameters = models.JSONField(default=dict)
-    before = models.JSONField(null=True)  # the indicators of as long a time before
-    limits = models.JSONField(default=dict)  # what the bounds came to
-    problem = models.CharField(max_length=500, blank=True, default="")  # why the last check could not be made
+    before = models.JSONField(null=True)  # the indicators of an equally long time before
+    limits = models.JSONField(default=dict)  # resolved bounds
+    problem = models.CharField(max_length=500, blank=True, default="")  # why the last check failed
 
     ended_at = models.DateTimeField(null=True)
     ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     outcome = models.CharField(max_length=500, blank=True, default="")
 
-    #: What it remembers between the rounds that it only looks on.
+    #: Its memory between shadow evaluations.
     memory = models.JSONField(null=True)
     shadow_round = models.BigIntegerField(null=True)
-    #: A round that it began to plan and of which nothing was heard.
+    #: A round whose evaluation was started and never finished.
     shadow_begun = models.BigIntegerField(null=True)
     shadow_error = models.CharField(max_length=500, blank=True, default="")
     totals = models.JSONField(default=dict)
@@ -84,7 +84,7 @@ class Rollout(models.Model):
 
 
 class ShadowDecision(models.Model):
-    """What the candidate would have decided otherwise in one round, or in several alike in a row."""
+    """What the candidate would have decided differently in one round, or in several equal ones in a row."""
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="decisions")
     round = models.BigIntegerField()
@@ -93,8 +93,8 @@ class ShadowDecision(models.Model):
     last_at = models.DateTimeField()
     rounds = models.PositiveIntegerField(default=1)
     seconds = models.FloatField()
-    different = models.PositiveIntegerField()  # jobs that would have other GPUs by number or type
-    elsewhere = models.PositiveIntegerField()  # jobs that would have as many of the type, but others
+    different = models.PositiveIntegerField()  # jobs whose GPUs differ in number or type
+    elsewhere = models.PositiveIntegerField()  # jobs with equal number and type, but different GPUs
     live = models.JSONField()
     candidate = models.JSONField()
     digest = models.CharField(max_length=64)
@@ -112,7 +112,7 @@ class GuardCheck(models.Model):
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="checks")
     at = models.DateTimeField()
     values = models.JSONField()
-    broken = models.JSONField(default=list)  # names of the indicators beyond their bounds
+    broken = models.JSONField(default=list)  # names of the indicators that exceed their bounds
 
     class Meta:
         ordering = ["at"]

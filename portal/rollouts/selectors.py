@@ -1,4 +1,4 @@
-"""Who sees which rollouts: administrators, who alone may start one."""
+"""Which rollouts a user sees; only administrators may start one."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def visible_rollouts(user: User) -> QuerySet[Rollout]:
 
 
 def access_rollout(user: User, key: UUID) -> Rollout:
-    """Rollout.DoesNotExist where the user may not see it."""
+    """Rollout.DoesNotExist if the user may not see it."""
     return visible_rollouts(user).get(id=key)

@@ -1,4 +1,4 @@
-"""The way of a rollout: shadow, promotion, and its end. Each step is audited; the policy changes as it always does."""
+"""The steps of a rollout: shadow, promotion, and its end. Each step is audited; the policy changes as usual."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from portal.submission.saved import check_unbound
 
 
 class RolloutConflict(Exception):
-    """Another one is under way, or it is too late for it; says which."""
+    """Another rollout is under way, or it is too late; the message says which."""
 
 
 def start_rollout(*, actor: User, cluster: Cluster, wish: RolloutWish) -> Rollout:
-    """In the shadow, or at once in force. Raises Problems naming the fields, PermissionError, RolloutConflict."""
+    """In the shadow, or in force at once. Raises Problems by field, PermissionError, RolloutConflict."""
     check_unbound(actor, "a rollout")
     trial = access_trial(actor, wish.trial) if wish.trial else None
     name, parameters, said = policy_of(wish, trial)
-    # Before the locks, for which rounds would wait.
+    # before the locks, for which rounds would wait
     prediction = predict(trial, wish.guard_s) if trial else None
     before = _as_long_before(cluster, wish.guard_s) if wish.mode == "live" else None
     with transaction.atomic():
@@ -74,7 +74,7 @@ def promote_rollout(*, actor: User, rollout: Rollout, wish: Promotion) -> Rollou
 
 
 def prediction_of(row: Rollout, guard_s: float) -> Indicators | None:
-    """For that guard time, as long as the simulation is kept; else as it was made."""
+    """For that guard time, if the simulation is still stored; else as it was made."""
     alike = Trial.objects.filter(simulation=row.simulation_id, role="candidate", label=row.label, packed__isnull=False)
     trial = alike.first() if row.simulation_id else None
     return predict(trial, guard_s) if trial else of_json(row.prediction)
@@ -101,21 +101,21 @@ def _put_in_force(actor: User, cluster: Cluster, row: Rollout, before: Indicator
 
 
 def keep_rollout(*, actor: User, rollout: Rollout) -> Rollout:
-    """It stays in force, and is watched no longer. Raises RolloutConflict."""
+    """It stays in force, and is no longer watched. Raises RolloutConflict."""
     with transaction.atomic():
         _, row = _locked(rollout, live=True)
         return _end(row, Phase.KEPT, "Kept before the guard time was over.", actor)
 
 
 def roll_back_rollout(*, actor: User, rollout: Rollout) -> Rollout:
-    """Back to the policy before it, now. Raises RolloutConflict."""
+    """Return to the previous policy now. Raises RolloutConflict."""
     with transaction.atomic():
         cluster, row = _locked(rollout, live=True)
         return roll_back(cluster, row, "Rolled back by hand.", actor)
 
 
 def cancel_rollout(*, actor: User, rollout: Rollout) -> Rollout:
-    """Out of the shadow, without having been in force. Raises RolloutConflict."""
+    """End the shadow evaluation of a candidate that was never in force. Raises RolloutConflict."""
     with transaction.atomic():
         _, row = _locked(rollout)
         if row.phase != Phase.SHADOW:
@@ -123,11 +123,11 @@ def cancel_rollout(*, actor: User, rollout: Rollout) -> Rollout:
         return _end(row, Phase.CANCELLED, "Taken out of the shadow.", actor)
 
 
-# Steps that the guard takes too; under the locks -----------------------------------------------------
+# Steps that the guard also takes; called under the locks -----------------------------------------
 
 
 def roll_back(cluster: Cluster, row: Rollout, why: str, actor: User | None, seen: Indicators | None = None) -> Rollout:
-    """The previous policy with its parameters, as a change of policy like any other."""
+    """Restore the previous policy with its parameters, as an ordinary change of policy."""
     change = set_policy(
         actor=actor,
         cluster=cluster,
@@ -147,7 +147,7 @@ def keep(row: Rollout, why: str) -> Rollout:
 
 
 def supersede(cluster: Cluster, row: Rollout) -> Rollout:
-    """Somebody has changed the policy since: theirs stays."""
+    """Another person has changed the policy since: the new one stays."""
     newest = cluster.policy_changes.select_related("changed_by").order_by("-pk").first()
     by = f" by {newest.changed_by}" if newest and newest.changed_by else ""
     name = newest.name if newest else cluster.policy_name
@@ -170,7 +170,7 @@ def _end(row: Rollout, phase: Phase, why: str, actor: User | None, **detail: Any
 
 
 def _locked_cluster(pk: int) -> Cluster:
-    """No change of policy comes between: it takes the same lock."""
+    """No other change of policy can come between: it takes the same lock."""
     return Cluster.objects.select_for_update(of=("self",)).get(pk=pk)
 
 
@@ -203,7 +203,7 @@ def _audit(actor: User | None, act: str, row: Rollout, **detail: Any) -> None:
 def propose(
     *, actor: User, cluster: Cluster, trial: UUID | None, rollout: Rollout | None, guard_s: int
 ) -> dict[str, Any]:
-    """What a rollout would be held against by default, and what there is to say it from. Changes nothing."""
+    """The default bounds of a rollout, and the data behind them. Changes nothing."""
     found = access_trial(actor, trial) if trial else None
     before = _as_long_before(cluster, guard_s)
     prediction = predict(found, guard_s) if found else prediction_of(rollout, guard_s) if rollout else None

@@ -1,7 +1,7 @@
-"""A candidate plans the rounds that the live policy has planned, on the same snapshots, and nothing is done of it.
+"""Shadow evaluation: a candidate plans the same rounds as the live policy, on the same snapshots, without effect.
 
-The round puts down what it saw, for whoever looks on. Of those that were not looked at yet the newest is kept, and a
-few before it in which something moved: one that falls behind goes on with these, and counts what it has missed.
+The round stores its input for the evaluation. Of the rounds not evaluated yet, the newest is kept, and a few earlier
+ones that moved something; an evaluation that falls behind continues with these, and counts the missed ones.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
 
 logger = logging.getLogger(__name__)
-#: For one plan, in seconds; whatever does not notice is killed somewhat later.
+#: Time limit of one plan, in seconds; a process that ignores it is killed somewhat later.
 LONGEST_S, KILLED_S = 20, 40
 _KEPT_S = 120
-#: Rounds that moved something, beside the newest, which wait to be looked at.
+#: Rounds that moved something, besides the newest, that are kept for evaluation.
 MOST_PENDING = 8
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A live round: what it saw, and what it decided."""
+    """A live round: its snapshot and its decision."""
 
     round: int
     at: float
@@ -58,7 +58,7 @@ def _key(cluster_id: int) -> str:
 
 
 def keep_for_shadow(*, view: ClusterView, plan: Plan, now: datetime, **_: object) -> None:
-    """Costs one query while no candidate is in the shadow. What fails is logged, and never the round's matter."""
+    """One query while there is no candidate. Failures are logged, and never affect the round."""
     cluster = view.cluster
     if not Rollout.objects.filter(cluster=cluster.pk, phase=Phase.SHADOW).exists():
         return
@@ -67,7 +67,7 @@ def keep_for_shadow(*, view: ClusterView, plan: Plan, now: datetime, **_: object
         now.timestamp(),
         cluster.policy_name,
         view.snapshot,
-        Plan(moves=tuple(plan.moves)),  # reasons may be told late, and are not needed
+        Plan(moves=tuple(plan.moves)),  # formatting reasons may be slow, and they are not needed
     )
     try:
         _put_down(cluster.pk, seen)
@@ -77,7 +77,7 @@ def keep_for_shadow(*, view: ClusterView, plan: Plan, now: datetime, **_: object
 
 
 def _put_down(cluster_id: int, seen: Seen) -> None:
-    """Rounds of a cluster come one after the other, so that nobody else writes the list meanwhile."""
+    """Rounds of a cluster are sequential, so no other process writes the list meanwhile."""
     key = _key(cluster_id)
     listed: list[tuple[int, bool]] = cache.get(key) or []
     kept = [(number, moved) for number, moved in listed if moved and number < seen.round][-MOST_PENDING:]
@@ -88,7 +88,7 @@ def _put_down(cluster_id: int, seen: Seen) -> None:
 
 
 def _next(cluster_id: int, after: int | None) -> tuple[Seen | None, bool]:
-    """The oldest round that waits to be looked at, and whether there are others behind it."""
+    """The oldest round to be evaluated, and whether there are more."""
     key = _key(cluster_id)
     listed: list[tuple[int, bool]] = cache.get(key) or []
     numbers = [number for number, _ in listed if after is None or number > after]
@@ -99,7 +99,7 @@ def _next(cluster_id: int, after: int | None) -> tuple[Seen | None, bool]:
 
 
 def ask(cluster_id: int) -> None:
-    """Have the shadow look, unless that was asked already."""
+    """Request an evaluation, unless one is requested already."""
     if cache.add(f"{_key(cluster_id)}/asked", 1, KILLED_S):
         task_queue.send(task_queue.SHADOW_ROUND, cluster_id, expires=_KEPT_S)
 
@@ -108,7 +108,7 @@ def ask(cluster_id: int) -> None:
 
 
 def shadow(cluster: Cluster) -> Rollout | None:
-    """Plan the next round that was put down, once. None where there is nothing to do."""
+    """Evaluate the next stored round, once. None if there is nothing to do."""
     cache.delete(f"{_key(cluster.pk)}/asked")
     row = Rollout.objects.filter(cluster=cluster, phase=Phase.SHADOW).first()
     if row is None:
@@ -130,7 +130,7 @@ def shadow(cluster: Cluster) -> Rollout | None:
         memory, comparison = _plan(row, seen, cluster)
     except SoftTimeLimitExceeded:
         _failed(row, seen.round, missed, f"Round {seen.round}: no plan after {LONGEST_S} s.")
-    except Exception as error:  # a candidate that cannot plan a round is a result, not an accident of the portal
+    except Exception as error:  # a candidate that cannot plan a round is a result, not a failure of the portal
         logger.info("%s in round %d", row, seen.round, exc_info=True)
         _failed(row, seen.round, missed, f"Round {seen.round}: {type(error).__name__}: {error}")
     else:
@@ -141,7 +141,7 @@ def shadow(cluster: Cluster) -> Rollout | None:
 
 def _plan(row: Rollout, seen: Seen, cluster: Cluster) -> tuple[dict[str, Any], Comparison]:
     policy = load_policy(row.policy, row.parameters)
-    # As when it would be put in force: a policy of the same name goes on with what is remembered.
+    # as if it were put in force: a policy of the same name continues with the memory
     first = dict(seen.snapshot.memory) if seen.policy == row.policy else {}
     memory = first if row.memory is None else row.memory
     snapshot = replace(complete(seen.snapshot, cluster, policy.capabilities.needs), memory=memory)
@@ -150,7 +150,7 @@ def _plan(row: Rollout, seen: Seen, cluster: Cluster) -> tuple[dict[str, Any], C
 
 
 def _note_the_lost(row: Rollout, begun: int) -> None:
-    """A round that it began and that nothing was heard of took so long that its process was killed."""
+    """A round whose evaluation was started and never finished took so long that its process was killed."""
     missed = 0 if row.shadow_round is None else begun - row.shadow_round - 1
     _failed(row, begun, missed, f"Round {begun}: no plan, and its process was ended.")
 
@@ -218,7 +218,7 @@ def _added(totals: dict[str, float], more: dict[str, float]) -> dict[str, float]
 
 
 def prune() -> None:
-    """The oldest decisions go first, until what is left fits."""
+    """Remove the oldest decisions until the rest fits."""
     total = ShadowDecision.objects.aggregate(n=Sum("size_bytes"))["n"] or 0
     loop = Loop(LoopName.PRUNING)
     for pk, size in ShadowDecision.objects.order_by("pk").values_list("pk", "size_bytes").iterator():

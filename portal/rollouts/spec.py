@@ -1,4 +1,4 @@
-"""What a rollout is asked to be: validated, and its policy with it."""
+"""The specification of a rollout, validated together with its policy."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class RolloutWish(Guard):
 
 
 class Promotion(Guard):
-    """What was asked for in the shadow may be changed before it counts."""
+    """The bounds given for the shadow may be changed until the promotion."""
 
 
 def access_trial(user: User, key: UUID) -> Trial:
-    """A finished one of a simulation that the user may see. Raises Problems naming `trial`."""
+    """A finished trial of a simulation that the user may see. Raises Problems naming `trial`."""
     mine = visible_simulations(user).values("pk")
     found = Trial.objects.filter(pk=key, simulation__in=mine, packed__isnull=False).first()
     if found is None:
@@ -48,7 +48,7 @@ def access_trial(user: User, key: UUID) -> Trial:
 
 
 def policy_of(wish: RolloutWish, trial: Trial | None) -> tuple[str, dict[str, Any], str]:
-    """(policy, all its parameters, label). Raises Problems naming the fields."""
+    """(policy, all its parameters, label). Raises Problems by field."""
     if trial is not None:
         name, given, said = trial.policy, trial.given, trial.label
         parameters = trial.parameters

@@ -1,4 +1,4 @@
-"""Candidates plan on a queue of their own, for which neither rounds nor simulations wait; guards are short."""
+"""Candidates plan on a separate queue, so that neither rounds nor simulations wait for them; guards are short."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shadow_round(cluster_id: int) -> None:
 
 @shared_task(name="evenkeel.guard_rollouts", ignore_result=True)
 def guard_rollouts() -> None:
-    """Hold promoted policies against their bounds."""
+    """Check promoted policies against their bounds."""
     with guard_lock() as mine:
         if mine:
             guarding.check_all(timezone.now())
@@ -36,5 +36,5 @@ def guard_rollouts() -> None:
 
 @shared_task(name="evenkeel.prune_rollouts", ignore_result=True)
 def prune_rollouts() -> None:
-    """Keep what shadows decided within its bound."""
+    """Keep stored shadow decisions within their limit."""
     shadowing.prune()

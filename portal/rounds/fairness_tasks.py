@@ -1,4 +1,4 @@
-"""Tasks beside the rounds: nothing waits for them."""
+"""Tasks outside the rounds; nothing waits for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from portal.readmodels.queue.priorities import sample_shares
 
 @shared_task(name="evenkeel.enforce_idle_rules", ignore_result=True)
 def enforce_idle_rules() -> None:
-    """Warn jobs that hold GPUs for nothing, and park those that the rule parks."""
+    """Warn idle jobs that hold GPUs, and suspend those that the rule selects."""
     for cluster in active_clusters().select_related("idle_rule"):
         Loop(LoopName.IDLE, cluster.pk).run(of_cluster(cluster), _enforce_idle_rule, cluster)
 
@@ -26,14 +26,14 @@ def _enforce_idle_rule(cluster: Cluster) -> None:
 
 @shared_task(name="evenkeel.sample_shares", ignore_result=True)
 def note_shares() -> None:
-    """One point of each project's share and use."""
+    """Store one point of each project's share and use."""
     for cluster in active_clusters():
         Loop(LoopName.SAMPLES, cluster.pk).run(of_cluster(cluster, "shares"), sample_shares, cluster, timezone.now())
 
 
 @shared_task(name="evenkeel.sample_fairness", ignore_result=True)
 def note_fairness() -> None:
-    """One point of how evenly the jobs of the cluster, each project and each user are slowed."""
+    """Store one point of how evenly the jobs of the cluster, each project and each user are slowed down."""
     for cluster in active_clusters():
         item = of_cluster(cluster, "fairness")
         Loop(LoopName.SAMPLES, cluster.pk).run(item, sample_fairness, cluster, timezone.now())

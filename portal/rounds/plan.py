@@ -1,4 +1,4 @@
-"""What one round decides: a snapshot, and the plan that the cluster's policy makes of it."""
+"""One decision: takes a snapshot, and has the cluster's policy plan it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduling.policies import load_policy
 
 
 def plan_cluster(cluster: Cluster, now: datetime) -> tuple[ClusterView, Plan]:
-    """A job with which no plan can be made is left out, and keeps what it has."""
+    """A job for which no plan can be made is left out, and keeps its GPUs."""
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
 
     def plan(jobs: Sequence[Job]) -> tuple[ClusterView, Plan]:

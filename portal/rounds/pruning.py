@@ -1,4 +1,4 @@
-"""What is kept of the cluster's past besides decisions: points for charts, and how long rows stay."""
+"""Retention of the cluster's history except decisions: points for charts, and the lifetime of rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sample(cluster: Cluster, now: datetime) -> None:
     ClusterSample.objects.create(
         cluster=cluster,
         at=now,
-        # What the engine's other jobs have is none of our capacity.
+        # GPUs of the engine's other jobs are not part of our capacity.
         gpus_total=there.count() - len(taken_gpus([cluster.pk])),
         gpus_held=len({gpu for gpu, _, _ in rows}),
         gpus_training=(training.aggregate(n=Sum("share_percent"))["n"] or 0) / 100,
@@ -40,7 +40,7 @@ def sample(cluster: Cluster, now: datetime) -> None:
 
 
 def prune(now: datetime) -> None:
-    """Keep events, samples, decisions and metrics within their bounds."""
+    """Keep events, samples, decisions and metrics within their limits."""
     loop = Loop(LoopName.PRUNING)
     loop.run(step("partitions of events"), event_months.ensure, now)
     limit = now - timedelta(days=settings.EVENKEEL_KEEP_EVENTS_DAYS)

@@ -1,4 +1,4 @@
-"""The tasks: order of calls, no rules. Only this module knows executors."""
+"""Tasks of rounds: the order of the steps, without rules of their own. Only this module knows executors."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ logger = logging.getLogger(__name__)
 
 @shared_task(name="evenkeel.run_round", ignore_result=True)
 def run_round(cluster_id: int | None = None) -> int:
-    """Observe, snapshot, plan, commit, dispatch; one at a time per cluster. For how many clusters it was this call.
+    """Observe, snapshot, plan, commit, dispatch; one at a time per cluster. Returns for how many clusters this call did
+    it.
 
-    Several clusters have a task each: one whose engine does not answer holds up no other.
+    With several clusters each has its own task: an engine that does not answer does not delay other clusters.
     """
     wake.clear(wake.round_key(cluster_id))
     clusters = active_clusters() if cluster_id is None else active_clusters().filter(pk=cluster_id)
@@ -53,7 +54,7 @@ def run_round(cluster_id: int | None = None) -> int:
 
 
 def _round_alone(cluster_id: int) -> int:
-    """1 where nobody else was at it."""
+    """1 if no other process was running it."""
     if left_s := wake.rest_left_s(cluster_id):
         wake.schedule_round(left_s, cluster_id)
         return 0
@@ -88,7 +89,7 @@ def _round(cluster: Cluster) -> None:
     steps.run(step("end waits in the engine", pk), engine_waits.end_long_waits, cluster_id=pk, now=now)
     steps.run(step("place anew where others are", pk), engine_waits.end_taken, cluster_id=pk, now=now)
     steps.run(step("enforce limits", pk), job_limits.enforce, cluster_id=pk, now=now)
-    if answered:  # else they may have ended long ago, and well
+    if answered:  # otherwise they may have ended successfully long ago
         steps.run(step("enforce max_duration", pk), job_limits.end_overdue, cluster_id=pk, now=now)
     steps.run(step("give notice of budgets", pk), budgets.give_notices, now)
     steps.run(step("cancel unschedulable jobs", pk), cancel_unsatisfiable, cluster_id=pk)
@@ -100,19 +101,19 @@ def _round(cluster: Cluster) -> None:
 
 def _ask_for_checks(cluster_id: int, now: datetime) -> None:
     node_checks.keep_house(cluster_id=cluster_id, now=now)
-    if node_checks.is_due(cluster_id, now):  # an offer that nobody takes up is made again by the next round
+    if node_checks.is_due(cluster_id, now):  # the next round repeats an offer that found no taker
         current_app.send_task("evenkeel.check_nodes", (cluster_id,), expires=settings.EVENKEEL_ROUND_INTERVAL_S)
 
 
 def plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None = None) -> Plan | None:
-    """One decision, stored when it moves something, others now and then; None where another round was faster, or the
-    engine does not answer. Before something moves the engine has been asked just now."""
+    """One decision, stored when it moves something, and otherwise now and then; None if another round was faster, or
+    the engine does not answer. Before a move the engine has just been asked."""
     with _alone(cluster):
         started = time.monotonic()
         view, plan = plan_cluster(cluster, now)
-        if not (plan.moves and executor is not None and executor.look_anew()):
+        if not (plan.moves and executor is not None and executor.refresh()):
             return _commit(cluster, view, plan, time.monotonic() - started, now)
-    # Without the lock: the engine may take its time, and other clusters plan meanwhile.
+    # Without the lock: the engine may be slow, and other clusters plan meanwhile.
     if not observe(cluster, executor):
         return None
     with _alone(cluster):
@@ -148,7 +149,7 @@ def _commit(cluster: Cluster, view: ClusterView, plan: Plan, seconds: float, now
 
 
 def _wake_for(cluster: Cluster, plan: Plan, now: datetime) -> None:
-    """The timer may be seconds away; a plan that names its next moment gets it."""
+    """The timer may be seconds away; a plan that names its next moment gets a wake-up."""
     if plan.next_wake_at is not None:
         wait_s = plan.next_wake_at - now.timestamp()
         if wait_s < settings.EVENKEEL_ROUND_INTERVAL_S:

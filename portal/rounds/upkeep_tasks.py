@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 @shared_task(name="evenkeel.publish_live", ignore_result=True)
 def publish_live(calm: bool = False) -> None:
-    """Bring the live streams up to date where somebody looks; at most two diffs a second per stream, and with `calm`,
-    where nothing but steps were made, one."""
+    """Update the live streams that have viewers; at most two diffs a second per stream, and with `calm`, if only steps
+    changed, one."""
     wake.clear(wake.CALM_KEY if calm else wake.LIVE_KEY)
     if not publish.is_watched():
         return
@@ -35,14 +35,14 @@ def publish_live(calm: bool = False) -> None:
 
 @shared_task(name="evenkeel.sample_cluster", ignore_result=True)
 def sample_cluster() -> None:
-    """One point of the overview's sparklines per cluster."""
+    """Store one point of the overview's sparklines per cluster."""
     for cluster in active_clusters():
         Loop(LoopName.SAMPLES, cluster.pk).run(of_cluster(cluster, "load"), pruning.sample, cluster, timezone.now())
 
 
 @shared_task(name="evenkeel.read_site_shares", ignore_result=True)
 def read_site_shares() -> None:
-    """The fair share of sites' own Slurm, where a policy reads it."""
+    """Read the fair shares of sites' own Slurm, if a policy uses them."""
     for cluster in active_clusters():
         Loop(LoopName.SAMPLES, cluster.pk).run(of_cluster(cluster, "site shares"), _read_site_shares, cluster)
 
@@ -57,11 +57,11 @@ def _read_site_shares(cluster: Cluster) -> None:
 
 @shared_task(name="evenkeel.prune", ignore_result=True)
 def prune() -> None:
-    """Keep events, metrics, samples and decisions within their bounds."""
+    """Keep events, metrics, samples and decisions within their limits."""
     pruning.prune(timezone.now())
 
 
 @shared_task(name="evenkeel.note_audit_head", ignore_result=True)
 def note_audit_head() -> None:
-    """Write down how far the audit log went."""
+    """Store the present head of the audit log."""
     audit_heads.note_head()

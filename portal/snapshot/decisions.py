@@ -1,4 +1,4 @@
-"""Decisions as they were made: kept by bytes, small because each is stored as its difference from a shared base."""
+"""Stored decisions: limited by bytes, and small because each is stored as its difference from a shared base."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
 
 _MAX_SNAPSHOT_BYTES = 512 * 1024 * 1024
-#: A difference larger than this share of its base pays for a new one.
+#: If a difference is larger than this fraction of its base, a new base is stored.
 _NEW_BASE_AT = 0.25
 _SNAPSHOTS = TypeAdapter(Snapshot)
 
@@ -31,10 +31,10 @@ def _plain(value: Any) -> Any:
 
 
 def snapshot_text(snapshot: Snapshot) -> bytes:
-    """Jobs in a fixed order and one per line, so that two rounds' texts are alike."""
+    """Jobs in a fixed order and one per line, so that the texts of two rounds are similar."""
     document = asdict(snapshot)
     jobs = sorted(document.pop("jobs"), key=lambda job: job["number"])
-    # JSON has no keys of three parts.
+    # JSON has no keys of three parts
     document["pairs"] = [[*key, speeds] for key, speeds in sorted(snapshot.pairs.items())]
     lines = [json.dumps(document, default=_plain, sort_keys=True)]
     lines += [json.dumps(job, default=_plain, sort_keys=True) for job in jobs]
@@ -42,20 +42,20 @@ def snapshot_text(snapshot: Snapshot) -> bytes:
 
 
 def plan_text(plan: Plan) -> str:
-    """With every reason in words: a plan may keep them untold until they are read."""
+    """With every reason formatted: a plan may format reasons only when they are read."""
     return json.dumps(asdict(replace(plan, reasons=dict(plan.reasons))), default=_plain)
 
 
 def snapshot_from_text(text: bytes) -> Snapshot:
     head, *jobs = text.decode().split("\n")
     document = json.loads(head)
-    # Decisions from before pairs were listed have an object there, and it is empty.
+    # Decisions from before pairs were stored have an empty object there.
     document["pairs"] = {(one, other, gang): speeds for one, other, gang, speeds in document["pairs"] or ()}
     return _SNAPSHOTS.validate_python(document | {"jobs": [json.loads(job) for job in jobs]})
 
 
 def store(*, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> Decision:
-    """Keep a plan with the snapshot that it came from."""
+    """Store a plan with its snapshot."""
     cluster, text = view.cluster, snapshot_text(view.snapshot)
     newest = Decision.objects.filter(cluster=cluster).select_related("base").order_by("-round").first()
     base = newest.base if newest else None
@@ -79,7 +79,7 @@ def store(*, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> De
 
 
 def sampling_is_due(cluster: Cluster, now: datetime) -> bool:
-    """Rounds that move nothing are kept now and then, so that a quiet night can be replayed too."""
+    """Rounds that move nothing are stored now and then, so that a quiet night can be replayed too."""
     every = timedelta(seconds=settings.EVENKEEL_EMPTY_DECISION_EVERY_S)
     return not Decision.objects.filter(cluster=cluster, at__gt=now - every).exists()
 
@@ -102,7 +102,7 @@ def _difference(text: bytes, base: bytes) -> bytes:
 
 
 def snapshot_of(decision: Decision) -> Snapshot:
-    """What the round saw."""
+    """The snapshot of the round."""
     dictionary = zstandard.ZstdCompressionDict(_unpack(decision.base), dict_type=zstandard.DICT_TYPE_RAWCONTENT)
     packed = bytes(decision.snapshot)
     text = zstandard.ZstdDecompressor(dict_data=dictionary).decompress(packed, max_output_size=_MAX_SNAPSHOT_BYTES)
@@ -110,7 +110,7 @@ def snapshot_of(decision: Decision) -> Snapshot:
 
 
 def replay(decision: Decision, policy_name: str = "", parameters: dict[str, Any] | None = None) -> Plan:
-    """Plan the same round again, by default under the policy that was in force."""
+    """Plan the same round again, by default under the same policy."""
     if policy_name:
         return plan_round(snapshot_of(decision), load_policy(policy_name, parameters or {}))
     return plan_round(snapshot_of(decision), load_policy(decision.policy_name, decision.policy_parameters))
@@ -121,7 +121,7 @@ def same_plan(plan: Plan, decision: Decision) -> bool:
 
 
 def prune() -> None:
-    """The oldest go first, until what is left fits; bases go with their last decision."""
+    """Remove the oldest ones until the rest fits; a base is removed with its last decision."""
     total = (Decision.objects.aggregate(n=Sum("size_bytes"))["n"] or 0) + _base_bytes()
     loop = Loop(LoopName.PRUNING)
     for pk, size in Decision.objects.order_by("pk").values_list("pk", "size_bytes").iterator():
@@ -131,7 +131,7 @@ def prune() -> None:
 
 
 def _remove(pk: int, size: int) -> int:
-    """Bytes that are free by it."""
+    """Returns the bytes freed."""
     Decision.objects.filter(pk=pk).delete()
     before = _base_bytes()
     DecisionBase.objects.filter(decisions=None).delete()

@@ -1,4 +1,5 @@
-"""What jobs wait for before they queue: ends of others, or of all earlier ones of their name (Slurm's --dependency)."""
+"""Dependencies of jobs: they queue after other jobs ended, or after all earlier ones of their name (Slurm's
+--dependency)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from scheduling.lifecycle import LIVE, TERMINAL, WAITING, State
 
 Kind = Dependency.Kind
 
-#: Of each kind, the ends that satisfy it.
+#: For each kind, the ends that satisfy it.
 _MEETS = {
     Kind.AFTER_OK: frozenset({State.FINISHED}),
     Kind.AFTER_NOT_OK: frozenset({State.FAILED, State.CANCELLED}),
@@ -26,11 +27,11 @@ _ENDS = {State.FINISHED: "succeeded", State.FAILED: "failed", State.CANCELLED: "
 
 @dataclass(frozen=True)
 class Waits:
-    """What jobs wait for: a sentence for those that cannot queue yet, and since when the others can."""
+    """Dependencies of jobs: a sentence for those that cannot queue yet, and since when the others can."""
 
     text: dict[Any, str] = field(default_factory=dict)
     since: dict[Any, datetime] = field(default_factory=dict)
-    #: Jobs whose dependency can never be met, and why.
+    #: Jobs whose dependency can never be satisfied, and why.
     never: dict[Any, str] = field(default_factory=dict)
 
     def sentence(self, job: UUID) -> str:
@@ -38,20 +39,20 @@ class Waits:
         return self.never.get(job) or self.text.get(job, "")
 
     def eligible_at(self, job: UUID, own: datetime | None) -> float | None:
-        """The later of its own time and the end of what it waited for, POSIX seconds."""
+        """The later of its own time and the end of its dependencies, POSIX seconds."""
         times = [at.timestamp() for at in (own, self.since.get(job)) if at is not None]
         return max(times, default=None)
 
 
 def waits_of(cluster_id: int) -> Waits:
-    """Of the waiting jobs that have dependencies: two queries, none of which grows with jobs that have none."""
+    """For the waiting jobs with dependencies: two queries, whose size does not depend on jobs without any."""
     mine = Job.objects.filter(in_states(WAITING), cluster_id=cluster_id)
     rows = Dependency.objects.filter(job__in=mine).select_related("on__run", "job").order_by("job__number", "pk")
     return _waits(list(rows))
 
 
 def would_wait(jobs: Iterable[Job], found: Sequence[tuple[str, Job | None]]) -> Waits:
-    """Of jobs that are not stored."""
+    """For jobs that are not stored."""
     return _waits([Dependency(job=job, kind=kind, on=other) for job in jobs for kind, other in found])
 
 
@@ -92,7 +93,7 @@ def _only(kind: str) -> str:
 
 
 def _earlier(jobs: Iterable[Job]) -> dict[Any, int]:
-    """Of jobs that run alone among those of their name and owner: the first earlier one that has not ended."""
+    """For jobs that run alone among those of their name and owner: the first earlier one that has not ended."""
     jobs = list(jobs)
     live = Job.objects.filter(in_states(LIVE), name__in={job.name for job in jobs}).order_by("number")
     known: dict[tuple[str, int | None], int] = {}

@@ -1,8 +1,9 @@
-"""GPUs that jobs of a cluster's engine which are not ours keep from us, the same on all pages as in rounds.
+"""GPUs that the engine's other jobs occupy, the same on all pages as in rounds.
 
-The engine says of each node how many; which ones is its own affair, as which of its GPUs ours have. So they are those
-that none of ours has there. Where ours are to have the others, too, the engine has put ours elsewhere (it may choose
-nodes itself), and so many GPUs of the type elsewhere are gone; unless they only wait for what others still have.
+The engine tells how many of each node, not which ones, nor which GPUs our jobs have there. So GPUs without our jobs are
+counted as occupied first. If our jobs are planned on the others, too, the engine has placed ours elsewhere (it may
+choose nodes itself), and as many GPUs of the type elsewhere are occupied; unless our jobs only wait for GPUs that other
+jobs still have.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from scheduling.domain import Beside
 from scheduling.executors.base import Taken
 from scheduling.lifecycle import State
 
-#: By accelerator, until when at the latest (POSIX seconds); None: not known.
+#: By accelerator, the latest end (POSIX seconds); None: unknown.
 Ends = dict[int, float | None]
 
 
@@ -35,13 +36,13 @@ def taken_of(node: Node) -> tuple[Taken, ...]:
 
 
 def beside(node: Node) -> tuple[Beside, ...]:
-    """What ours have to leave of its processors and memory."""
+    """CPUs and memory of the node that other jobs use."""
     rows = ((one.cpus, one.memory_mib, one.until) for one in taken_of(node))
     return tuple(Beside(1_000 * cpus, memory, until) for cpus, memory, until in rows if cpus or memory)
 
 
 def taken_gpus(cluster_ids: Collection[int]) -> Ends:
-    """Of these clusters: one query where nobody else is there."""
+    """For these clusters: one query if the engine has no other jobs."""
     shared = Node.objects.filter(cluster__in=cluster_ids).exclude(taken=[])
     found: Ends = {}
     for cluster_id in sorted(set(shared.order_by().values_list("cluster_id", flat=True))):
@@ -60,7 +61,7 @@ def _places(cluster_id: int) -> list[Place]:
 
 
 def _ours(cluster_id: int) -> tuple[set[int], set[int]]:
-    """GPUs that ours have or are to have, and those of launches that the engine has not begun."""
+    """GPUs that our jobs have or will have, and those of launches that the engine has not begun."""
     occupied, waiting = set[int](), set[int]()
     for model in (Hold, Assignment):
         rows = model.objects.filter(run__job__cluster=cluster_id, during__upper_inf=True)
@@ -72,7 +73,8 @@ def _ours(cluster_id: int) -> tuple[set[int], set[int]]:
 
 
 def spread(places: Sequence[Place], occupied: Collection[int], waiting: Collection[int]) -> Ends:
-    """The last GPUs of each node that none of ours has; those longest that ours would have first."""
+    """The last GPUs of each node without our jobs; the longest occupied ones are those that our jobs would get
+    first."""
     found: Ends = {}
     elsewhere: dict[str, list[float | None]] = defaultdict(list)
     for place in places:
@@ -95,7 +97,7 @@ def _end(until: float | None) -> float:
 
 
 def is_overfull(node: Node, gpus: Collection[int], occupied: Collection[int]) -> bool:
-    """Others have so much of it that not all of ours can be there. `gpus`: all that it has."""
+    """Other jobs use so much of it that ours do not all fit. `gpus`: all GPUs of the node."""
     blocked = sum(one.blocks for one in taken_of(node))
     return blocked > 0 and blocked + sum(gpu in occupied for gpu in gpus) > len(gpus)
 

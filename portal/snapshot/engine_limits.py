@@ -1,4 +1,4 @@
-"""What a cluster's engine allows a launch, as it was last seen: what cannot fit is said before it is sent there."""
+"""A cluster's engine limits for a launch, as last seen: a launch that cannot fit is refused before it is sent there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scheduling.throughput.curves import Profile
 
 
 def note_limits(cluster: Cluster, limits: EngineLimits) -> None:
-    """Keep them where they have changed."""
+    """Store them if they have changed."""
     content = {name: value for name, value in asdict(limits).items() if value}
     if cluster.engine_limits != content:
         cluster.engine_limits = content
@@ -33,8 +33,8 @@ def limits_of(cluster: Cluster) -> EngineLimits:
 
 
 class OwnPartitions:
-    """Which projects name a partition of Slurm's: the limits that were noted, those of the cluster's partition, are
-    not theirs. Asked for once for all jobs that are described together, where one of them needs it."""
+    """Which projects name a partition of Slurm's: the stored limits, which are those of the cluster's partition, do not
+    apply to them. Queried once for all jobs that are described together, if one of them needs it."""
 
     def __contains__(self, project_id: object) -> bool:
         return project_id in self._projects
@@ -45,12 +45,12 @@ class OwnPartitions:
 
 
 def check_limits(file: JobFile, cluster: Cluster, project: Project, user: User) -> int | None:
-    """The most GPUs that a launch may have there, None: as many as there are. Raises Problems naming what none may."""
+    """The most GPUs that a launch may have there; None: no limit. Raises Problems for what no launch may have."""
     limits, bounds = limits_of(cluster), SiteLimits(cluster).of(project.pk, user.pk)
     if limits == EngineLimits():
         return None
     problems = _constraint_problems(file, limits)
-    if not slurm_names.effective(project).get("partition"):  # the limits that were noted are the cluster's partition's
+    if not slurm_names.effective(project).get("partition"):  # the stored limits are those of the cluster's partition
         if limits.memory_mib is not None and (file.memory or 0) > limits.memory_mib:
             text = f"{limits.where} gives a job at most {limits.memory_mib:,} MiB of a node, not {file.memory:,}"
             problems.append(FieldProblem("memory", text, "engine"))
@@ -85,7 +85,8 @@ def largest_nodes(cluster_id: int) -> dict[str, int]:
 def time_warnings(
     job: Job, run: Run, profiles: Mapping[str, Profile], counts: Mapping[str, int], own: OwnPartitions
 ) -> list[str]:
-    """That a launch is ended before the job is done, and what comes of that. `counts`: the cluster's GPUs by type."""
+    """Warns that a launch is ended before the job is done, and what that means. `counts`: the cluster's GPUs by
+    type."""
     limits = limits_of(job.cluster)
     if limits.max_duration_s is None or State(run.state) not in LIVE:
         return []
@@ -109,7 +110,7 @@ def time_warnings(
 
 
 def _shortest_s(job: Job, run: Run, profiles: Mapping[str, Profile], counts: Mapping[str, int]) -> float | None:
-    """What is left of it, on the GPUs that would be fastest."""
+    """The rest of it, on the fastest GPUs."""
     speeds = [
         profile.curve.at(min(counts.get(kind, 0), job.max_gpus or counts.get(kind, 0)))
         for kind, profile in profiles.items()

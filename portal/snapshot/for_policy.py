@@ -1,4 +1,4 @@
-"""Completes a snapshot with what a policy reads beyond what all of them read."""
+"""Completes a snapshot with what a policy needs beyond the common part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduling.policies.capabilities import Needs
 
 
 def missing_needs(snapshot: Snapshot, needs: Needs) -> Needs:
-    """Those that the snapshot has nothing of."""
+    """The needs that the snapshot has no data for."""
     there = Needs.PRICES
     if snapshot.usage_at:
         there |= Needs.FAIR_SHARE
@@ -29,8 +29,8 @@ def missing_needs(snapshot: Snapshot, needs: Needs) -> Needs:
 
 
 def complete(snapshot: Snapshot, cluster: Cluster, needs: Needs, rows: Sequence[Job] | None = None) -> Snapshot:
-    """With all that `needs` names, as it was at the snapshot's moment. `rows`: the jobs of the snapshot, in its order,
-    where the caller has them."""
+    """With everything in `needs`, as of the snapshot's moment. `rows`: the jobs of the snapshot, in its order, if the
+    caller has them."""
     missing = missing_needs(snapshot, needs)
     if Needs.FAIR_SHARE in missing:
         snapshot = _with_fair_share(snapshot, cluster)

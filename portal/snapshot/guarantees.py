@@ -1,4 +1,4 @@
-"""What projects are guaranteed, as rounds read it, and how much of it they use."""
+"""Guarantees of projects as rounds read them, and how much of them is used."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _parts(row: Guarantee) -> list[domain.Guarantee]:
 
 
 def gpus_there() -> dict[str, int]:
-    """The cluster's GPUs by type, drained and lost nodes' among them: they come back."""
+    """The cluster's GPUs by type, including drained and lost nodes: they come back."""
     rows = Accelerator.objects.filter(present=True).values_list("node__accelerator_type")
     return dict(rows.annotate(count=Count("pk")).order_by())
 
 
 def gpus_used(rows: Iterable[Guarantee]) -> Mapping[int, Counter[str]]:
-    """project id -> GPUs on which its jobs and those below it are, by type."""
+    """project id -> GPUs that its jobs and those of its subprojects hold, by type."""
     levels, held = Levels.load(), Counter[tuple[int, str]]()
     now = Assignment.objects.filter(during__upper_inf=True).order_by()
     columns = now.values_list("run__job__project_id", "accelerator__node__accelerator_type")

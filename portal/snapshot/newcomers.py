@@ -1,4 +1,4 @@
-"""Jobs that are not stored yet, as a snapshot has them: drafts and expected arrivals."""
+"""Jobs that are not stored yet, as a snapshot contains them: drafts and expected arrivals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scheduling.lifecycle import State
 
 
 def arrivals_of(cluster: Cluster, nodes: Iterable[domain.Node], most: int) -> list[domain.Job]:
-    """The newest jobs, whatever became of them, with nothing held and nothing to wait for."""
+    """The newest jobs, in any state, as if they held nothing and had no dependencies."""
     rows = Job.objects.filter(cluster=cluster, run__isnull=False).order_by("-number")
     jobs = list(rows.select_related("run").prefetch_related("project", "model_type", "qos", "array")[:most])
     known = job_profiles(jobs, Counter(node.type for node in nodes for _ in node.gpu_ids)) if jobs else {}
@@ -30,9 +30,9 @@ def arrivals_of(cluster: Cluster, nodes: Iterable[domain.Node], most: int) -> li
 def newcomers_of(
     jobs: Sequence[Job], cluster: Cluster, base: domain.Snapshot, waits: Waits, now: datetime, *, packs: bool
 ) -> tuple[tuple[domain.Job, ...], domain.Snapshot]:
-    """Jobs that are not stored, as they would come into the queue of `base`, and it with what they bring along.
+    """Unstored jobs as they would enter the queue of `base`, and `base` with what they refer to.
 
-    They are alike: what is known of the first one's throughput is known of all. `packs`: the policy shares GPUs.
+    They are equal: the throughput of the first one applies to all. `packs`: the policy shares GPUs.
     """
     types = Counter(node.type for node in base.nodes for _ in node.gpu_ids)
     known = job_profiles(list(jobs[:1]), types)[jobs[0].pk]

@@ -31,7 +31,7 @@ def nodes_of(cluster: Cluster) -> tuple[domain.Node, ...]:
     present = Accelerator.objects.filter(node__cluster=cluster, present=True).order_by("index")
     for pk, node_id, mib in present.values_list("pk", "node_id", "memory_mib"):
         gpus[node_id].append(pk)
-        memory[node_id] = min(filter(None, (mib, memory.get(node_id))), default=0)  # 0: not known
+        memory[node_id] = min(filter(None, (mib, memory.get(node_id))), default=0)  # 0: unknown
     return tuple(
         domain.Node(
             name=node.name,
@@ -60,7 +60,7 @@ def drain_of(node: Node) -> domain.Drain | None:
 def as_holding(
     jobs: list[Job], gpus: Mapping[Any, tuple[int, ...]], kind_of: Mapping[int, str], types: Mapping[str, int]
 ) -> list[domain.Job]:
-    """Jobs as rounds see them, as far as that depends on nobody else. `gpus`: by run."""
+    """Jobs as rounds see them, as far as that does not depend on other jobs. `gpus`: by run."""
     known = job_profiles(jobs, types)
     return [job_row(job, known[job.pk], gpus.get(job.run_id, ()), kind_of, (), {}, Waits(), {}) for job in jobs]
 
@@ -75,8 +75,7 @@ def gpus_by_run(model: type[Assignment] | type[Hold], cluster: Cluster) -> dict[
 
 @lru_cache(maxsize=4096)
 def _shared(curves: tuple[tuple[str, domain.Curve], ...]) -> Mapping[str, domain.Curve]:
-    """One mapping for all jobs with the same curves, also in later rounds: what policies work out from it, they know it
-    by."""
+    """One mapping for all jobs with the same curves, also in later rounds: memos of policies compare by identity."""
     return dict(curves)
 
 
@@ -136,12 +135,12 @@ def job_row(
 
 
 def _time_limit_s(job: Job) -> float | None:
-    """What this run's training has left of the job's max_duration, as far as it was counted."""
+    """The part of the job's max_duration left for this run, as far as it was counted."""
     given = job.max_duration_s
     return None if given is None or job.run is None else max(0.0, given - job.run.running_s)
 
 
-#: Between a written checkpoint and the processes' end, until it is measured per run.
+#: Time between a written checkpoint and the processes' end, until it is measured per run.
 _STOP_S = 1.0
 
 
@@ -167,7 +166,7 @@ def qos_levels() -> dict[str, domain.Qos]:
 def partitions_of(
     cluster: Cluster, nodes: Iterable[domain.Node]
 ) -> tuple[dict[str, domain.Partition], dict[int | None, str]]:
-    """(partitions by name with their nodes, names by id), under None the default one's."""
+    """(partitions by name with their nodes, names by id; the default one's under None)."""
     rows = list(Partition.objects.filter(cluster=cluster))
     kinds = [(node.name, node.type) for node in nodes] if rows else []
     found = {

@@ -1,4 +1,4 @@
-"""Which version of a run a round has seen."""
+"""The version of a run that a round has seen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduling.lifecycle import State
 
 @dataclass(frozen=True, slots=True)
 class RunVersion:
-    """A job's live run as the snapshot had it."""
+    """A job's live run as in the snapshot."""
 
     run_id: UUID
     state: State

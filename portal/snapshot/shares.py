@@ -1,4 +1,4 @@
-"""What fair share asks of the database: who belongs where, what was used, and since when GPUs are held."""
+"""Fair-share inputs from the database: members, usage, and since when GPUs are held."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from portal.jobs.models import Cluster, Hold
 from portal.snapshot import site_shares
 from scheduling.domain import Gang, Job
 
-#: Equal among themselves, and each like a project below theirs of weight 1.
+#: Equal shares for members, each like a subproject of weight 1.
 MEMBER_SHARES = 1.0
 
 
 @dataclass(frozen=True)
 class ShareInputs:
-    """As scheduling.domain.Snapshot has them: projects by key, users by id; nobody is the empty text."""
+    """In the form of scheduling.domain.Snapshot: projects by key, users by id; no user is the empty text."""
 
     members: Mapping[str, Mapping[str, float]]
     usage: Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -32,7 +32,7 @@ class ShareInputs:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a run holds, and since when (POSIX seconds)."""
+    """GPUs of a run, and since when it holds them (POSIX seconds)."""
 
     gang: Gang
     since: float
@@ -56,7 +56,7 @@ def share_inputs(now: datetime) -> ShareInputs:
 
 
 def site_factors(cluster: Cluster, inputs: ShareInputs, jobs: Iterable[Job]) -> dict[str, dict[str, float]]:
-    """What the site's own scheduler has for members, for who used something and for who has a job."""
+    """The factors of the site's own scheduler for members, users with usage and users with jobs."""
     people = {
         (project, user) for side in (inputs.members, inputs.usage) for project, all_ in side.items() for user in all_
     }

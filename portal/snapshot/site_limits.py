@@ -1,4 +1,4 @@
-"""What the engine's own accounting leaves to jobs (QOS, associations, partitions), for rounds and at submission."""
+"""What the engine's own accounting (QOS, associations, partitions) leaves to jobs, for rounds and at submission."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from portal.jobs.models import Cluster, Hold, Job
 from scheduling import domain
 from scheduling.capacity.engine_bounds import NO_BOUNDS, Bounds, Shared, bounds_of, nodes_with
 
-#: A launch is in the engine's books a moment after it is in ours, and its end may be a while later.
+#: The engine records a launch a moment after the portal does, and its end possibly a while later.
 BEFORE_S, AFTER_S = 20.0, 2.0
 Limits = dict[str, domain.Limit]
 Bound = dict[object, tuple[str, ...]]
@@ -47,7 +47,7 @@ class SiteLimits:
         return self._known[key]
 
     def _account(self, owner_id: int | None) -> str:
-        """As which the launch is sent."""
+        """The account under which the launch is sent."""
         if not self._as_person:
             return str(self.table.get("sender", ""))
         if not self._accounts:
@@ -57,8 +57,8 @@ class SiteLimits:
     # For rounds
 
     def added_to(self, limits: Limits, bound: Bound, jobs: Iterable[Job]) -> tuple[Limits, Bound]:
-        """And the engine's: of what it allows jobs together, less what others have of that, and of single jobs that it
-        would never let start."""
+        """Adds the engine's limits: on jobs together, minus other jobs' use, and on single jobs that the engine would
+        never start."""
         if not self.table:
             return limits, bound
         found, keys, shared = dict(limits), dict(bound), dict[str, Shared]()
@@ -80,7 +80,7 @@ class SiteLimits:
         return found | {key: _limit(one, ours.get(key, 0)) for key, one in shared.items()}, keys
 
     def _ours(self) -> Mapping[str, int]:
-        """How much of each we had ourselves when the engine said what is used."""
+        """How much of each our own jobs used when the engine reported its use."""
         at = from_posix(float(self.table.get("at", 0.0)))
         moment = DateTimeTZRange(at - timedelta(seconds=BEFORE_S), at + timedelta(seconds=AFTER_S))
         rows = Hold.objects.filter(run__job__cluster=self.cluster, during__overlap=moment).order_by()
@@ -101,7 +101,7 @@ class SiteLimits:
     def bounded(
         self, views: Sequence[domain.Job], jobs: Sequence[Job], nodes: Iterable[domain.Node]
     ) -> tuple[domain.Job, ...]:
-        """The same with the most that each may have, and on how many nodes."""
+        """With the most GPUs that each job may have, and on how many nodes."""
         if not self.table:
             return tuple(views)
         sizes = defaultdict[str, list[int]](list)
@@ -114,7 +114,7 @@ class SiteLimits:
         return tuple(replace(view, constraint=asks[view.id]) if view.id in asks else view for view in found)
 
     def constraints(self, jobs: Iterable[Job]) -> dict[str, frozenset[str]]:
-        """What they ask of nodes, and the nodes that have it, as far as that is understood."""
+        """Constraints of jobs, and the nodes that meet them, as far as they are understood."""
         features = self.table.get("features", {})
         asked = {constraint_of(job.spec) for job in jobs} - {""} if features else set()
         found = {one: nodes_with(one, features) for one in sorted(asked)}
@@ -151,8 +151,8 @@ def _bounded(view: domain.Job, bounds: Bounds, sizes: Mapping[str, Sequence[int]
 
 
 def problems_of(bounds: Bounds, file: JobFile, largest: Mapping[str, int]) -> tuple[list[FieldProblem], int | None]:
-    """What of a job file no launch may have, and the most GPUs that one may. `largest`: GPUs of the largest node of
-    each type."""
+    """Parts of a job file that no launch may have, and the most GPUs that one may. `largest`: GPUs of the largest node
+    of each type."""
     least, problems, mosts = file.gpus.min, list[FieldProblem](), list[int]()
     if bounds.nodes is not None:
         sizes = [size for kind, size in largest.items() if not file.gpus.types or kind in file.gpus.types]

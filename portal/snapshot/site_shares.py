@@ -1,7 +1,7 @@
-"""The fair share of a site's own Slurm, for the policy that reads it in place of ours (`site_fair_share`).
+"""The fair share of a site's own Slurm, for policies that read it instead of ours (`site_fair_share`).
 
-A project is the account of Slurm's that its jobs have, a person the UNIX account that its jobs run as. Kept in the
-cache for an hour: should Slurm not answer for longer, our own arithmetic holds again.
+A project corresponds to the Slurm account of its jobs, a person to the Unix account that runs their jobs. Cached for an
+hour: if Slurm does not answer for longer, our own factors apply again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from portal.jobs.clusters import engine_of
 from portal.jobs.models import Cluster
 
 KEPT_S = 3_600
-#: Factors by account and user of Slurm's.
+#: Factors by Slurm account and user.
 Shares = Mapping[tuple[str, str], float]
 
 
@@ -33,8 +33,8 @@ def note(cluster_id: int, shares: Shares) -> None:
 
 
 def factors_of(cluster: Cluster, people: Iterable[tuple[str, str]]) -> dict[str, dict[str, float]]:
-    """Of those for whom the site has one: {project: {user: factor}}. `people`: projects' keys and users' ids as
-    fair share has them."""
+    """Factors for users that the site has one for: {project: {user: factor}}. `people`: projects' keys and users' ids
+    as in fair share."""
     if not are_read(cluster) or not (rows := cache.get(_key(cluster.pk))):
         return {}
     shares = {(account.lower(), user): float(factor) for account, user, factor in rows}  # as Slurm compares them
@@ -52,7 +52,7 @@ def factors_of(cluster: Cluster, people: Iterable[tuple[str, str]]) -> dict[str,
 
 
 def _only_ones(shares: Shares) -> dict[str, float]:
-    """Where no account is named Slurm takes the user's default one, which is known where there is no other."""
+    """Without an account Slurm uses the user's default one, which is known if there is only one."""
     counts = Counter(user for _, user in shares)
     return {user: factor for (_, user), factor in shares.items() if counts[user] == 1}
 

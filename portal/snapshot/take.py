@@ -33,7 +33,7 @@ from scheduling.solvers.budget import CLOCK
 
 @dataclass(frozen=True)
 class ClusterView:
-    """A snapshot with what is needed to commit a plan made from it."""
+    """A snapshot with what is needed to commit a plan of it."""
 
     cluster: Cluster
     snapshot: domain.Snapshot
@@ -41,21 +41,21 @@ class ClusterView:
 
 
 def live_jobs(cluster_id: int) -> list[Job]:
-    """Jobs with a live run, each with its run, project and program; in the order in which decisions keep them, so that
-    a round that is planned again has the same ledger."""
+    """Jobs with a live run, each with its run, project and program; in the order of stored decisions, so that a
+    replayed round has the same ledger."""
     jobs = Job.objects.filter(in_states(LIVE), cluster_id=cluster_id).order_by("number")
     return list(jobs.select_related("run").prefetch_related("project", "model_type", "qos", "array"))
 
 
 def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
-    """All of one cluster at `now`; its size grows with nodes and live jobs only. A job that cannot be read is left
-    out, and keeps what it has."""
+    """Snapshot of one cluster at `now`; its size grows with nodes and live jobs only. A job that cannot be read is left
+    out, and keeps its GPUs."""
     loop = Loop(LoopName.SNAPSHOT, cluster.pk)
     return loop.most(jobs_to_plan(loop, cluster), of_job, lambda jobs: snapshot_of(cluster, now, jobs))
 
 
 def jobs_to_plan(loop: Loop, cluster: Cluster) -> list[Job]:
-    """Live jobs without those that rounds failed at a moment ago."""
+    """Live jobs without those for which a round failed a moment ago."""
     failing = resting_in(LoopName.MOVES, LoopName.LAUNCH)
     return [
         job
@@ -65,7 +65,7 @@ def jobs_to_plan(loop: Loop, cluster: Cluster) -> list[Job]:
 
 
 def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> ClusterView:
-    """Of these jobs; what others have is nobody's."""
+    """Of these jobs; GPUs of other jobs cannot be assigned."""
     nodes, jobs = nodes_of(cluster), list(given)
     assigned = gpus_by_run(Assignment, cluster)
     held = gpus_by_run(Hold, cluster)
@@ -89,7 +89,7 @@ def snapshot_of(cluster: Cluster, now: datetime, given: Sequence[Job]) -> Cluste
         for job in jobs
     )
     views = site.bounded(views, jobs, nodes)
-    # Processes that still leave occupy GPUs which their run no longer plans to use: nobody may have them yet.
+    # Exiting processes occupy GPUs that their run no longer plans to use: they cannot be assigned yet.
     planned = {gpu for view in views for gpu in view.gpu_ids}
     blocked = frozenset(gpu for gpus in (*held.values(), *assigned.values()) for gpu in gpus) - planned
     theirs = engine_jobs.taken_gpus([cluster.pk])

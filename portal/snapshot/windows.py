@@ -1,4 +1,4 @@
-"""Windows on nodes: maintenance, when they are for nobody, and reservations, when they are for some.
+"""Windows on nodes: maintenance closes them to all jobs, a reservation opens them to some.
 
 Import the model from portal.jobs.models.
 """
@@ -17,12 +17,12 @@ from scheduling import domain
 
 
 def open_windows(now: datetime) -> QuerySet[NodeWindow]:
-    """Those that are in force or to come."""
+    """Windows that are active or ahead."""
     return NodeWindow.objects.filter(removed_at=None, end_at__gt=now)
 
 
 def windows_of(cluster_id: int, nodes: Iterable[domain.Node], now: datetime) -> tuple[domain.Window, ...]:
-    """One query where there are none."""
+    """One query if there are none."""
     rows = list(open_windows(now).filter(cluster=cluster_id).prefetch_related("projects", "users").order_by("pk"))
     if not rows:
         return ()
@@ -45,5 +45,5 @@ def windows_of(cluster_id: int, nodes: Iterable[domain.Node], now: datetime) -> 
 
 
 def _keys(projects: set[int], chains: dict[str, list[int]]) -> frozenset[str]:
-    """The projects and all below them."""
+    """The projects and all their subprojects."""
     return frozenset(key for key, chain in chains.items() if projects.intersection(chain))

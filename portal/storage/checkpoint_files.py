@@ -1,6 +1,6 @@
-"""Whether a checkpoint's files are still there and whole, as far as that can be told without reading them through.
+"""Whether a checkpoint's files are still present and complete, as far as can be checked without reading them.
 
-With a checkpoint store that is where they count.
+With a checkpoint store, the files in the store count.
 
 Everything below jobs/<job> belongs to the project's account: see portal.storage.log_files for how it is read.
 """
@@ -27,7 +27,7 @@ _STATE_FILE = {"json": "state.json", "torch": "state.pt"}
 
 
 def problem_with(job: Job, step: int) -> str | None:
-    """Why the checkpoint cannot be used, in words; None where nothing is wrong or nothing can be told from here."""
+    """Why the checkpoint cannot be used, in words; None if it is fine or cannot be checked from here."""
     if checkpoints.configured(job.cluster_id) is None:
         return _problem_here(job, step)
     stored = _in_store(job)
@@ -37,7 +37,7 @@ def problem_with(job: Job, step: int) -> str | None:
 
 
 def _in_store(job: Job) -> list[int] | None:
-    """Steps of the job's complete checkpoints there, as of a few seconds ago; None where it does not answer."""
+    """Steps of the job's complete checkpoints in the store, at most a few seconds old; None if it does not answer."""
     key = f"checkpoint-store:{job.pk}"
     found: dict[str, list[int] | None] | None = cache.get(key)
     if found is None:
@@ -51,7 +51,7 @@ def _in_store(job: Job) -> list[int] | None:
 
 
 def _problem_here(job: Job, step: int, absent: str | None = None) -> str | None:
-    """`absent`: what is wrong where the job has no files on this machine."""
+    """`absent`: the problem if the job has no files on this machine."""
     with open_directory(files_of(job.cluster_id), ("jobs", str(job.pk))) as files:
         if files is None:
             return absent

@@ -1,6 +1,6 @@
-"""The checkpoint store as the portal uses it: what a launch is told, what is there, and removing and moving it.
+"""The portal's use of the checkpoint store: options for launches, listing, removing and moving checkpoints.
 
-Every question goes to a process of its own that is ended when it takes too long (evenkeel.store.carrier).
+Every call runs in a separate process that is killed if it takes too long (evenkeel.store.carrier).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from portal.jobs.clusters import NoEngine, engine_of
 from portal.jobs.models import Job, Run
 from scheduling.executors.base import CheckpointStore, Secret
 
-ASK_S = 15.0  # of somebody who waits for a page
+ASK_S = 15.0  # for a person who waits for a page
 REMOVE_S = 120.0
 REMOVE_AT_ONCE = 200
-MOVE_S = 240.0  # copies within the store; less than a task may take
+MOVE_S = 240.0  # copies within the store; less than a task's time limit
 PROBE_BYTES = 8 << 20
 PROBE_S = 60.0
 MOST = 100
 
 
 def configured(cluster_id: int) -> StoreSettings | None:
-    """Of a retired cluster, none: its checkpoints stay where they are."""
+    """None for a retired cluster: its checkpoints stay where they are."""
     try:
         return engine_of(cluster_id).checkpoint_store
     except NoEngine:
@@ -58,7 +58,7 @@ def of_run(run: Run) -> CheckpointStore | None:
 
 
 def secrets(cluster_id: int) -> tuple[Secret, ...]:
-    """The driver's options on their way to the runner, by the way of all secrets."""
+    """The driver's options, which reach the runner like all secrets."""
     store = configured(cluster_id)
     if store is None:
         return ()
@@ -67,24 +67,24 @@ def secrets(cluster_id: int) -> tuple[Secret, ...]:
 
 
 def steps_of(job: Job) -> Sequence[int]:
-    """Of the newest complete checkpoints in the store, newest first. Raises StoreError."""
+    """Steps of the newest complete checkpoints in the store, newest first. Raises StoreError."""
     return list(_ask(job.cluster_id, prefix_of(job.project.key, job.pk), ASK_S, "list", most=MOST)["steps"])
 
 
 def remove(cluster_id: int, checkpoints: Iterable[tuple[str, UUID, int]]) -> None:
-    """Each as project, job and step, REMOVE_AT_ONCE of them at most. Raises StoreError; then some may be gone. What is
-    not there is no error."""
+    """Each as project, job and step, at most REMOVE_AT_ONCE of them. Raises StoreError; some may be gone then. A
+    missing one is not an error."""
     named = [(prefix_of(project_key, job_id), step) for project_key, job_id, step in checkpoints]
     _ask(cluster_id, "", REMOVE_S, "remove", checkpoints=named)
 
 
 def hand_over(cluster_id: int, project_key: str, job_id: UUID) -> None:
-    """What other projects' prefixes hold of the job comes below this one's. Raises StoreError."""
+    """Move the job's checkpoints from other projects' prefixes to this one's. Raises StoreError."""
     _ask(cluster_id, prefix_of(project_key, job_id), MOVE_S, "bring_here", name=str(job_id))
 
 
 def probe(cluster_id: int) -> dict[str, float]:
-    """Bytes a second of writing and reading a small object. Raises StoreError."""
+    """Bytes per second of writing and reading a small object. Raises StoreError."""
     answer = _ask(cluster_id, "", PROBE_S, "probe", size=PROBE_BYTES)
     return {name: float(answer[name]) for name in ("write", "read")}
 

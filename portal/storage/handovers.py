@@ -1,4 +1,4 @@
-"""Files of moved jobs on their way to the new project's account. The rows make sure that none is forgotten."""
+"""Files of moved jobs on their way to the new project's account. Rows ensure that none is forgotten."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _BATCH = 1_000
 
 
 def ask_for_handover(job: Job, now: datetime) -> None:
-    """In the transaction that moves the job: its files follow once that is committed."""
+    """In the transaction that moves the job: its files follow after the commit."""
     again = {"asked_at": now, "attempts": 0, "next_attempt_at": now, "error": ""}
     Handover.objects.update_or_create(job=job, defaults=again)
     transaction.on_commit(lambda: wake.hand_over(job.pk))
 
 
 def due_handovers(now: datetime) -> list[UUID]:
-    """Those that were not carried out at once, and are still tried."""
+    """Handovers that did not succeed at once, and are still retried."""
     due = Handover.objects.filter(attempts__lt=MAX_ATTEMPTS, next_attempt_at__lte=now)
     return list(due.order_by("next_attempt_at").values_list("job_id", flat=True)[:_BATCH])
 
 
 def claim_handover(job_id: UUID, now: datetime) -> Handover | None:
-    """For one worker at a time; None where nothing is left to do now."""
+    """For one worker at a time; None if nothing is left to do now."""
     found = Handover.objects.select_related("job__cluster").filter(pk=job_id, attempts__lt=MAX_ATTEMPTS).first()
     if found is None or found.next_attempt_at > now:
         return None
@@ -42,13 +42,13 @@ def claim_handover(job_id: UUID, now: datetime) -> Handover | None:
 
 
 def finish_handover(handover: Handover) -> None:
-    """Unless the job was moved once more meanwhile."""
+    """Unless the job was moved again meanwhile."""
     Handover.objects.filter(pk=handover.pk, asked_at=handover.asked_at).delete()
 
 
 @transaction.atomic
 def note_failed_handover(handover: Handover, error: str, now: datetime) -> None:
-    """It is tried again; after the last time people are told."""
+    """It is retried; after the last attempt people are notified."""
     Handover.objects.filter(pk=handover.pk, asked_at=handover.asked_at).update(error=error[:2_000])
     if handover.attempts + 1 >= MAX_ATTEMPTS:
         text = f"#{handover.job.number}: its files are still its former project's: {error[:400]}"

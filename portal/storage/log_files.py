@@ -1,10 +1,10 @@
-"""Bounded reads of what workers wrote: DATA/jobs/<job>/runs/<run>/<epoch>/logs/rank<k>.log, with its rotated parts.
+"""Bounded reads of workers' logs: DATA/jobs/<job>/runs/<run>/<epoch>/logs/rank<k>.log, with its rotated parts.
 
-Everything below jobs/<job> belongs to the project's account, so nothing there is trusted: no link is followed,
-only plain files with one name are read, and nothing read is larger than was asked for.
+Everything below jobs/<job> belongs to the project's account, so nothing there is trusted: no link is followed, only
+plain files with one name are read, and no read is larger than requested.
 
-Offsets count bytes over all launches of the run in their order, oldest part first. When rotation drops the
-oldest part, what is left moves towards 0.
+Offsets count bytes over all launches of the run in their order, oldest part first. When rotation drops the oldest part,
+the offsets of the rest decrease.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from portal.storage.log_text import Chunk, chunk_of, search_of, search_tail_of, 
 MAX_BYTES = 1024 * 1024
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MAX_AGE = 9  # of a rotated part, which its name ends with
-#: Of a run's launches, the newest; and of names that are looked through to find them.
+_MAX_AGE = 9  # of a rotated part's suffix
+#: The newest launches of a run that are read, and the most names that are searched for them.
 MAX_LAUNCHES, MAX_NAMES = 100, 1_000
-#: Of a run that has held no GPU as far as is known.
+#: For a run without known GPUs.
 DEFAULT_WORKERS, MAX_WORKERS = 64, 4_096
 
 
@@ -43,7 +43,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Which files a run can have written: of so many launches (0: not known), so many workers each."""
+    """Which files a run can have written: launches (0: unknown), and workers of each."""
 
     launches: int = 0
     workers: int = DEFAULT_WORKERS
@@ -57,7 +57,7 @@ def written_by(run_id: UUID) -> Written:
 
 
 class RunLog:
-    """The log of one rank of a run, as it is now. `written`: by what its row says, how many files there can be."""
+    """The present log of one rank of a run. `written`: how many files there can be, by the run's row."""
 
     def __init__(self, files: Path, job_id: UUID, run_id: UUID, rank: int, written: Written | None = None) -> None:
         self._files = files
@@ -76,7 +76,7 @@ class RunLog:
         self.size = sum(part.size for part in self.parts)
 
     def _epochs(self, run: int | None) -> list[int]:
-        """Newest first. Of the directory itself, where anybody may make more, only where the row knows none."""
+        """Newest first. The directory, in which jobs may create more, is only listed if the row has no number."""
         if last := self._written.launches:
             return list(range(last, max(0, last - MAX_LAUNCHES), -1))
         found = {int(name) for name in _names(run, MAX_NAMES) if name.isascii() and name.isdecimal() and len(name) < 10}
@@ -90,7 +90,7 @@ class RunLog:
         return [Part(epoch, name, status.st_size, status.st_ino) for name, status in named if status is not None]
 
     def read(self, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`; less at the end, or where a part has just been rotated away."""
+        """Up to `limit` bytes from `offset`; fewer at the end, or if a part has just been rotated away."""
         data, start = b"", 0
         for part in self.parts:
             wanted = min(limit - len(data), start + part.size - max(offset, start))
@@ -100,7 +100,7 @@ class RunLog:
         return data
 
     def open_part(self, part: Part) -> int | None:
-        """A descriptor of the part, under whichever name it has by now; None where it is gone."""
+        """A descriptor of the part, under its present name; None if it is gone."""
         with open_directory(self._files, (*self._where, str(part.epoch), "logs")) as logs:
             for name in (part.name, *_part_names(self.rank)):
                 file = open_file(logs, name)
@@ -120,25 +120,25 @@ class RunLog:
             os.close(file)
 
     def chunk(self, offset: int, limit: int, *, growing: bool = False) -> Chunk:
-        """A range as text; of one that grows without a character that is written in part."""
+        """A range as text, without an incomplete last character of a growing log."""
         return chunk_of(self.read, whole_size(self.read, self.size) if growing else self.size, offset, limit)
 
     def tail(self, lines: int, limit: int, *, growing: bool = False) -> Chunk:
-        """The last lines, as far as they fit into the limit."""
+        """The last lines that fit into the limit."""
         return tail_of(self.read, whole_size(self.read, self.size) if growing else self.size, lines, limit)
 
     def search(self, wanted: str, offset: int, limit: int) -> Chunk:
-        """Lines with `wanted` in them, any case; `next_offset` is how far was looked."""
+        """Lines that contain `wanted`, ignoring case; `next_offset` is where the search stopped."""
         return search_of(self.read, self.size, wanted, offset, limit)
 
     def search_tail(self, wanted: str, lines: int, limit: int) -> Chunk:
-        """The last matching lines of what was written latest."""
+        """The newest matching lines."""
         return search_tail_of(self.read, self.size, wanted, lines, limit)
 
 
 @contextmanager
 def open_directory(files: Path, names: tuple[str, ...]) -> Iterator[int | None]:
-    """A descriptor reached from a cluster's folder without following a link; None where there is no such directory."""
+    """A descriptor reached from a cluster's folder without following links; None if there is no such directory."""
     try:
         base = os.open(files, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:  # nothing has run there yet

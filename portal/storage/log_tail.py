@@ -1,7 +1,7 @@
-"""Reads a rank's log on as it is written, across rotation.
+"""Follows a rank's log while it is written, across rotation.
 
-The part that is being read is kept open: renamed it is still the same file, removed it can still be read to its end,
-and no new part can be mistaken for it.
+The part that is being read stays open: it survives renaming, can be read to its end after removal, and cannot be
+confused with a new part.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from portal.storage.log_files import Part, RunLog
 
 
 class Follower:
-    """Where a reader is in the log of one rank of a run."""
+    """A reader's position in the log of one rank of a run."""
 
     def __init__(self) -> None:
         self._file: int | None = None
         self._epoch, self._inode, self._at = -1, -1, 0
 
     def start(self, log: RunLog, offset: int) -> None:
-        """Begin `offset` bytes after the beginning of what there is now."""
+        """Start `offset` bytes after the beginning of the present log."""
         for part in log.parts:
             if offset < part.size or part is log.parts[-1]:
                 self._enter(log, part, min(offset, part.size))
@@ -27,9 +27,10 @@ class Follower:
             offset -= part.size
 
     def read(self, log: RunLog, limit: int) -> bytes:
-        """What comes next; nothing where there is no more yet. `log` is a fresh look at the parts."""
+        """The next bytes; empty if there are none yet. `log` is a fresh listing of the parts."""
         while True:
-            following = self._following(log)  # looked up first: what is read to its end below cannot have grown since
+            # looked up first: the part that is read to its end below cannot have grown since
+            following = self._following(log)
             data = self._read(limit)
             if data or following is None or not self._enter(log, following, 0):
                 return data
@@ -47,7 +48,7 @@ class Follower:
         return data
 
     def _following(self, log: RunLog) -> Part | None:
-        """The part after ours; the oldest that is left of our launch, or of a later one, where ours was removed."""
+        """The part after ours; if ours was removed, the oldest one left of our launch, or of a later one."""
         places = [number for number, part in enumerate(log.parts) if part.inode == self._inode]
         if places and self._file is not None:
             later = log.parts[places[0] + 1 :]
@@ -56,7 +57,7 @@ class Follower:
         return later[0] if later else None
 
     def _enter(self, log: RunLog, part: Part, at: int) -> bool:
-        """False where the part was removed since `log` was made: a fresh look says what is next."""
+        """False if the part was removed since `log` was listed: a fresh listing tells what is next."""
         file = log.open_part(part)
         self.close()
         self._file, self._epoch, self._inode, self._at = file, part.epoch, part.inode, at

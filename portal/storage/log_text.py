@@ -1,8 +1,8 @@
-"""Lines of a log that lies in a file or in several: its end, a range, and what is found in it.
+"""Text of a log in one or several files: its end, a range, and search.
 
-Lines are as a terminal shows them (evenkeel.program_output): a line feed alone ends one, and of the states of a
-progress bar the last counts. Work is bounded by bytes, whatever the lines: a call reads SCAN_BYTES and little more,
-and a search always goes on by as much.
+Lines are as a terminal shows them (evenkeel.program_output): only a line feed ends one, and the last state of a
+progress bar counts. Work is bounded by bytes, however long lines are: a call reads little more than SCAN_BYTES, and a
+search advances by as much.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from itertools import accumulate
 from evenkeel.program_output import last_state, split_lines, unfinished_bytes
 
 SCAN_BYTES = 8 * 1024 * 1024
-#: Of one line in an answer; the rest is left out and said to be.
+#: Length of a line in an answer; the rest is cut, which the answer shows.
 LINE_BYTES = 16 * 1024
-#: Read on to the end of the line that a scan ends in; a longer one is searched in pieces.
+#: Reading continues to the end of the line in which a scan ends; a longer line is searched in pieces.
 _AHEAD_BYTES = 64 * 1024
-#: Of a long line, before what was looked for.
+#: Part of a long line shown before the match.
 _BEFORE_CHARACTERS = 400
 _LEAST_BYTES = 1_000
 
-#: (offset, at most so many bytes) -> bytes; fewer at the end.
+#: (offset, at most this many bytes) -> bytes; fewer at the end.
 Read = Callable[[int, int], bytes]
 
 
@@ -36,7 +36,7 @@ class Chunk:
 
 
 def whole_size(read: Read, size: int) -> int:
-    """Without a character at the end of which a part is still to be written."""
+    """Without an incomplete last character."""
     end = read(max(0, size - 4), 4)
     return size - unfinished_bytes(end)
 
@@ -51,7 +51,7 @@ def chunk_of(read: Read, size: int, offset: int, limit: int) -> Chunk:
 
 
 def tail_of(read: Read, size: int, lines: int, limit: int) -> Chunk:
-    """The last lines, as far as they fit into the limit; of very long ones the beginning."""
+    """The last lines that fit into the limit; the beginning of very long ones."""
     found: list[bytes] = []
     for span in (limit, SCAN_BYTES):
         start = max(0, size - span)
@@ -72,7 +72,7 @@ def tail_of(read: Read, size: int, lines: int, limit: int) -> Chunk:
 
 
 def search_of(read: Read, size: int, wanted: str, offset: int, limit: int) -> Chunk:
-    """Lines with `wanted` in them, any case; `next_offset` is how far was looked."""
+    """Lines that contain `wanted`, ignoring case; `next_offset` is where the search stopped."""
     offset = min(offset, size)
     data = read(offset, min(SCAN_BYTES, size - offset))
     ends_at, again = offset + len(data), 0
@@ -80,7 +80,7 @@ def search_of(read: Read, size: int, wanted: str, offset: int, limit: int) -> Ch
         ahead = read(ends_at, min(_AHEAD_BYTES, size - ends_at))
         rest = ahead[: ahead.find(b"\n") + 1]
         data, ends_at = data + rest, ends_at + len(rest)
-        if not rest and len(data) == SCAN_BYTES:  # a very long line: what begins here may end in the next piece
+        if not rest and len(data) == SCAN_BYTES:  # a very long line: a match that begins here may end in the next piece
             again = min(4 * len(wanted) + 4, len(data) // 2)
     matching: list[str] = []
     word, length, at = fold(wanted), 0, offset
@@ -96,7 +96,7 @@ def search_of(read: Read, size: int, wanted: str, offset: int, limit: int) -> Ch
 
 
 def search_tail_of(read: Read, size: int, wanted: str, lines: int, limit: int) -> Chunk:
-    """The last matching lines of what was written latest."""
+    """The newest matching lines."""
     start = max(0, size - SCAN_BYTES)
     matching: list[str] = []
     word, length = fold(wanted), 0
@@ -110,17 +110,17 @@ def search_tail_of(read: Read, size: int, wanted: str, lines: int, limit: int) -
 
 
 def fold(text: str) -> str:
-    """As texts are compared: without case, in one normal form."""
+    """For comparison: without case, in one normal form."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFC", text).casefold()
 
 
 def _lines_if_there(data: bytes, word: str) -> list[bytes]:
-    """None where no line has the word: one look at all of them takes a tenth of one at each."""
+    """None if no line matches: one search of all text takes a tenth of a search in each line."""
     return split_lines(data) if word in fold(data.decode(errors="replace")) else []
 
 
 def _matching_state(line: bytes, word: str, limit: int) -> str | None:
-    """What is shown of a line in which the word is: its last state, or the last one that has the word."""
+    """The displayed state of a matching line: its last state, or the last one that matches."""
     whole = line.decode(errors="replace")
     if word not in fold(whole):
         return None
@@ -132,7 +132,7 @@ def _matching_state(line: bytes, word: str, limit: int) -> str | None:
 
 
 def _states(line: str) -> Iterator[str]:
-    """The last first."""
+    """Last one first."""
     end = len(line)
     while end >= 0:
         start = line.rfind("\r", 0, end) + 1
@@ -141,7 +141,7 @@ def _states(line: str) -> Iterator[str]:
 
 
 def _place(text: str, at: int) -> int:
-    """Where in the text the character stands that is at `at` of what it is compared as."""
+    """The position in the text of the character at `at` of the folded text."""
     if text.isascii():
         return at
     ends = accumulate(len(fold(character)) for character in text)
@@ -149,7 +149,7 @@ def _place(text: str, at: int) -> int:
 
 
 def _cut(text: str, at: int, limit: int, line_bytes: int) -> str:
-    """The line, or where it is longer than the limit what is around `at` of it."""
+    """The line or, if it is longer than the limit, the part around `at`."""
     if len(text) <= limit and len(text.encode()) <= limit:
         return text
     end = "\n" if text.endswith("\n") else ""
@@ -157,7 +157,7 @@ def _cut(text: str, at: int, limit: int, line_bytes: int) -> str:
     head = "…" if start else ""
     said = f"… [cut: a line of {line_bytes:,} bytes]"
     room = limit - len((head + said + end).encode())
-    if room < _LEAST_BYTES:  # no room for words about it
+    if room < _LEAST_BYTES:  # no room for a note about it
         head, said, room = "", "", max(1, limit - len(end))
     part = text[start : start + room].removesuffix("\n").encode()[:room].decode(errors="ignore")
     return f"{head}{part or '…'}{said}{end}"

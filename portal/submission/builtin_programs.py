@@ -1,4 +1,4 @@
-"""The programs that come with the portal, and what their accelerators cost unless an administrator says otherwise."""
+"""The programs that come with the portal, and prices of their accelerators until an administrator sets others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROGRAMS = (
     Program("inception_v3", "Inception v3", "Inception v3 of adjustable width on small images.", 90),
 )
 
-#: Accelerator type -> price of a GPU-hour in millionths of the currency: a start, to be set to what yours cost.
+#: Accelerator type -> price of a GPU-hour in millionths of the currency: initial values, to be replaced by real costs.
 DEFAULT_RATES = {
     "titan_xp": 600_000,
     "v100": 1_200_000,

@@ -1,4 +1,4 @@
-"""Change a job after its submission: what was asked for, as far as it may still be asked for otherwise."""
+"""Changes a job after its submission, as far as its request may still change."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from portal.lifecycle.locking import JobConflict, NotAllowed, audit_for_others, 
 from portal.lifecycle.suspend import has_cost_its_limit, hold_first, lift_hold
 from scheduling.lifecycle import LIVE, WAITING, State
 
-#: What describes a job may be changed at any time; the rest only says how it is to run.
+#: Descriptive keys may be changed at any time; the others only affect how the job runs.
 _AT_ANY_TIME = frozenset({"name", "labels"})
 
 
 def patch_job(*, actor: User, job: Job, patch: JobPatch) -> Job:
-    """Apply the keys that `patch` sets, all or none. Raises Problems, JobConflict and NotAllowed by field."""
+    """Apply the keys in `patch`, all or none. Raises Problems, JobConflict and NotAllowed by field."""
     now = timezone.now()
     with transaction.atomic():
         job, run = lock_job_and_run(job.pk)
@@ -118,7 +118,7 @@ def _store(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
 
 
 def _fit_partition(job: Job, spec: dict[str, Any], changed: dict[str, Any]) -> None:
-    """Within the limits of the partition that it has, or will have; of its GPUs nothing changes in the one it has."""
+    """Within the limits of its present or new partition; within its present one its GPUs do not change."""
     if "partition" in changed:
         job.partition = choose_partition(job.project, job.cluster, changed["partition"])
     file = parse_job_file(spec)
@@ -145,6 +145,6 @@ def _word(value: Any) -> str:
 
 
 def _after(actor: User, job: Job, run: Run, changed: dict[str, Any], now: datetime) -> None:
-    """A job parked for what it cost goes on as soon as it may cost more."""
+    """A job suspended because of its max_cost continues as soon as it may cost more."""
     if "max_cost" in changed and job.hold_kind == HoldKind.COST and not has_cost_its_limit(job, now):
         lift_hold(job, run, text=f"Released: {actor} raised max_cost.", now=now)

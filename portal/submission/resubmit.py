@@ -1,4 +1,4 @@
-"""A job once more, with changes: a new job that is linked to the old one."""
+"""Submits a job again, with changes: a new job that is linked to the old one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_priority(actor: User, job_file: JobFile) -> None:
 def changed_job_file(actor: User, job: Job, changes: Any) -> JobFile:
     """The job's file with `changes` as a JSON merge patch (RFC 7386), validated as a whole.
 
-    `resume_from` may be `latest`, or name only a step: then it means the job itself.
+    `resume_from` may be `latest`, or only a step: then it refers to the job itself.
     """
     if not isinstance(changes, dict):
         raise Problems([FieldProblem("job file", "must be a mapping of keys to values", "type")])
@@ -32,7 +32,7 @@ def changed_job_file(actor: User, job: Job, changes: Any) -> JobFile:
         changes["resume_from"] = _of_this_job(job, changes["resume_from"])
     base = dict(job.spec)
     if not actor.is_superuser:
-        base["priority"] = min(0, base.get("priority", 0))  # what an administrator gave was for that job
+        base["priority"] = min(0, base.get("priority", 0))  # what an administrator granted was for that job
     if changes.get("command"):
         base.pop("model_type", None)
     if changes.get("model_type"):
@@ -44,7 +44,7 @@ def _of_this_job(job: Job, given: Any) -> Any:
     if given == LATEST:
         return {"job": job.number, "step": None}
     if isinstance(given, dict):
-        # Whole, not merged: the old job's own start has nothing to say here.
+        # replaced, not merged: the old job's own start does not matter here
         step = None if given.get("step") == LATEST else given.get("step")
         return {"job": job.number, **given, "step": step}
     return given
@@ -64,7 +64,8 @@ def _merged(before: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 def resubmit_job(
     *, actor: User, job: Job, changes: Any, idempotency_key: str | None = None, source: str = "api"
 ) -> tuple[Job, bool]:
-    """(new job, created). Raises what submitting raises; the caller may read `job`, and must be allowed to submit."""
+    """(new job, created). Raises what submitting raises. The caller may read `job` and has checked the right to
+    submit."""
     job_file = changed_job_file(actor, job, changes)
     check_priority(actor, job_file)
     made, created = submit_job(

@@ -1,4 +1,4 @@
-"""What people keep for later: views of the list of jobs, and job files to begin with."""
+"""Items that people save: views of the list of jobs, and job templates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_TEMPLATES = 100
 
 
 class SavedConflict(Problems):
-    """Well-formed, but what is saved already leaves no room for it."""
+    """The request is valid, but conflicts with what is saved already."""
 
     @classmethod
     def of(cls, message: str, code: str) -> SavedConflict:
@@ -29,10 +29,10 @@ class SavedConflict(Problems):
 
 
 def _save(row: Model, others: QuerySet[Any], of_whom: QuerySet[Any], most: int, noun: str) -> None:
-    """Store a row. `others`: all of the same; whoever they are of is locked, so that two do not pass `most`."""
+    """Store a row. `others`: all of the same kind; their owner is locked, so that two requests do not exceed `most`."""
     with transaction.atomic():
         of_whom.select_for_update(no_key=True).get()
-        if row.pk is not None:  # ... DoesNotExist where it was removed meanwhile
+        if row.pk is not None:  # ... DoesNotExist if it was removed meanwhile
             others.only("pk").get(pk=row.pk)
         if row.pk is None and others.count() >= most:
             raise SavedConflict.of(
@@ -48,7 +48,7 @@ def _save(row: Model, others: QuerySet[Any], of_whom: QuerySet[Any], most: int, 
 
 
 def save_view(*, view: SavedView) -> SavedView:
-    """A new one, or one that was changed. Raises SavedConflict."""
+    """A new view, or a changed one. Raises SavedConflict."""
     view.changed_at = timezone.now()
     whose = User.objects.filter(pk=view.owner_id)
     _save(view, SavedView.objects.filter(owner=view.owner_id), whose, MOST_VIEWS, "view")
@@ -56,14 +56,14 @@ def save_view(*, view: SavedView) -> SavedView:
 
 
 def visible_templates(user: User) -> QuerySet[JobTemplate]:
-    """One's own, and those of one's projects."""
+    """The user's own, and those of their projects."""
     rows = JobTemplate.objects.select_related("project", "author")
     shared = Q(project__in=visible_projects(user))
     return rows.filter(shared if bound_to_project(user) else Q(owner=user) | shared)
 
 
 def bound_to_project(user: User) -> bool:
-    """A token that is bound to a project reaches nothing outside of it, and what is one's own belongs to none."""
+    """A token that is bound to a project gives access to nothing outside of it; personal items belong to no project."""
     return user.acting_token is not None and user.acting_token.project_id is not None
 
 
@@ -74,7 +74,8 @@ def own_views(user: User) -> QuerySet[SavedView]:
 
 @dataclass(frozen=True)
 class MayChange:
-    """Whose templates somebody may change: their own, those they wrote where they may write, and where they manage."""
+    """Which templates a user may change: their own, those they wrote in projects where they may write, and those of
+    projects they manage."""
 
     user: User
     written: frozenset[int]
@@ -99,7 +100,7 @@ class MayChange:
 
 
 def template_to_change(user: User, pk: int) -> JobTemplate:
-    """JobTemplate.DoesNotExist where the user may not see it, PermissionError where only others change it."""
+    """JobTemplate.DoesNotExist if the user may not see it, PermissionError if only others may change it."""
     row = visible_templates(user).get(pk=pk)
     if not MayChange.of(user, [row])(row):
         assert row.project is not None
@@ -114,7 +115,7 @@ def check_unbound(user: User, what: str) -> None:
 
 
 def new_template(*, user: User, project: Project | None) -> JobTemplate:
-    """Not stored yet. Raises PermissionError where the user may only look."""
+    """Not stored yet. Raises PermissionError if the user may only read."""
     if project is None:
         check_unbound(user, "a template of your own")
         return JobTemplate(owner=user, author=user)
@@ -124,7 +125,7 @@ def new_template(*, user: User, project: Project | None) -> JobTemplate:
 
 
 def save_template(*, actor: User, template: JobTemplate) -> JobTemplate:
-    """A new one, or one that was changed. Raises SavedConflict. What a project shares is audited."""
+    """A new template, or a changed one. Raises SavedConflict. Templates of projects are audited."""
     action = "template.create" if template.pk is None else "template.change"
     shared = template.project is not None
     whose: QuerySet[Any] = (Project if shared else User).objects.filter(pk=template.project_id or actor.pk)

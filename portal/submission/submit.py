@@ -39,10 +39,11 @@ def submit_job(
 ) -> tuple[Job, bool]:
     """Store a job, or all of an array, and wake the scheduler: (job or the array's first, created).
 
-    Raises Problems naming the fields, QuotaExceeded naming the limits, IdempotencyConflict where the key already
-    stands for another body.
+    Raises Problems naming the fields, QuotaExceeded naming the limits, IdempotencyConflict if the key was used for
+    another body.
     """
-    from portal.forecasts.choose_cluster import choose  # it looks at rounds, which end and start jobs by this module
+    # imported here: it uses rounds, which start and end jobs through this module
+    from portal.forecasts.choose_cluster import choose
 
     digest = body_digest(job_file)
     if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
@@ -56,10 +57,10 @@ def submit_job(
                     IdempotencyKey.objects.create(user=user, key=idempotency_key, body_digest=digest, job=job)
             break
         except (IntegrityError, QuotaExceeded) as error:
-            # A parallel request with the same key was first: its job is the answer, and what a limit may have counted.
+            # A concurrent request with the same key was first: its job is the answer, and a limit may have counted it.
             if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
                 return known, False
-            # Its partition or level was removed meanwhile: what that makes of it is understood anew.
+            # Its partition or QoS was removed meanwhile: validate the draft again.
             if attempt == 2 or not isinstance(error.__cause__, ForeignKeyViolation):
                 raise
     return job, True
@@ -88,7 +89,7 @@ def _create(wish: ResolvedDraft, source: str, resubmit_of: Job | None) -> list[J
     array, places = _places(wish.job_file)
     jobs = wish.jobs(places, now, array=array, source=source, resubmit_of=resubmit_of)
     runs = [job.run for job in jobs if job.run]
-    Job.objects.bulk_create(jobs)  # the database looks at the commit whether their runs are there
+    Job.objects.bulk_create(jobs)  # the database checks at commit that their runs exist
     Run.objects.bulk_create(runs)
     claims.note_runs(jobs[0], runs)
     said = ((job, f"#{job.number} {job.name} submitted by {wish.user}") for job in jobs)

@@ -1,4 +1,4 @@
-"""A job moved to another project: what was spent stays where it was spent, what comes is the new project's."""
+"""Moves a job to another project: past costs stay with the old project, future ones belong to the new one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from scheduling.lifecycle import LIVE, State
 
 
 def move_job(*, actor: User, job: Job, key: str) -> Job:
-    """The caller may change the job. Raises Problems, JobConflict, and PermissionError for who may not give it away."""
+    """The caller has checked the right to change the job. Raises Problems, JobConflict, and PermissionError if the user
+    may not move it."""
     now = timezone.now()
     with transaction.atomic():
         job, run = lock_job_and_run(job.pk)

@@ -1,4 +1,4 @@
-"""One process of the control plane (web, worker, beat): a session of its own, a log, a note of its pid."""
+"""One process of the control plane (web, worker, beat), with its own session, log and pid file."""
 
 import contextlib
 import os
@@ -54,15 +54,15 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches the supervisor only, which then stops things in order
+                start_new_session=True,  # Ctrl-C only reaches the supervisor, which then stops everything in order
             )
-        fresh = self._note.with_suffix(".new")  # nobody finds half a note, whenever we are killed
+        fresh = self._note.with_suffix(".new")  # no partial file is visible, even if we are killed
         fresh.write_text(f"{self._process.pid} {self._process.create_time()}")
         fresh.replace(self._note)
         self._stand_back()
 
     def _stand_back(self) -> None:
-        """`nice` weighs processes within a session only where the kernel groups by session (sched(7), autogroup)."""
+        """`nice` applies within a session only if the kernel groups by session (sched(7), autogroup)."""
         if self._nice and self._process is not None:
             with contextlib.suppress(psutil.Error, OSError):
                 self._process.nice(max(self._nice, self._process.nice()))
@@ -80,7 +80,7 @@ class Child:
         self._process = None
 
     def clear_leftovers(self) -> int:
-        """Kill what an earlier start left behind: the process itself and those of its session."""
+        """Kill leftovers of an earlier start: the process itself and those of its session."""
         try:
             pid, created = self._note.read_text().split()
         except (FileNotFoundError, ValueError):
@@ -95,7 +95,7 @@ class Child:
         return len(doomed)
 
     def rotate_log(self) -> None:
-        """Copy and truncate: the process keeps its open file, which appends."""
+        """Copy and truncate: the process keeps its open file, to which it appends."""
         if not self.log.exists() or self.log.stat().st_size < LOG_LIMIT_BYTES:
             return
         for number in range(LOGS_KEPT - 1, 0, -1):
@@ -117,7 +117,7 @@ def _session(pid: int, created: float) -> Iterator[psutil.Process]:
     """The members of the session that process `pid`, started at `created`, opened."""
     with contextlib.suppress(psutil.NoSuchProcess):
         if abs(psutil.Process(pid).create_time() - created) > 1:
-            return  # the number belongs to somebody else by now
+            return  # the pid belongs to another process by now
     for member in psutil.process_iter():
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
             if os.getsid(member.pid) == pid and process.alive(member):
@@ -126,13 +126,14 @@ def _session(pid: int, created: float) -> Iterator[psutil.Process]:
 
 @contextlib.contextmanager
 def stop_signals_raise() -> Iterator[Callable[[], None]]:
-    """SIGTERM, SIGINT and a closed terminal become one KeyboardInterrupt; what is yielded ignores them from then on."""
+    """SIGTERM, SIGINT and a closed terminal raise one KeyboardInterrupt; the yielded function ignores them from then
+    on."""
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
         numbers.append(signal.SIGHUP)
 
     def ignore() -> None:
-        for number in numbers:  # not SIG_IGN: for one that waits already Python would print a traceback
+        for number in numbers:  # not SIG_IGN: Python would print a traceback for a pending one
             signal.signal(number, lambda number, frame: None)
 
     def interrupt(number: int, frame: object) -> None:
@@ -148,7 +149,7 @@ def stop_signals_raise() -> Iterator[Callable[[], None]]:
 
 
 class Backoff:
-    """When to try again: soon at first, then ever more patiently, never not at all."""
+    """Delay before the next attempt: short at first, then growing up to a maximum."""
 
     first_s, longest_s, forget_after_s = 0.2, 10.0, 30.0
 

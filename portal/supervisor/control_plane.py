@@ -1,4 +1,4 @@
-"""What `manage.py up` starts, step by step, one line each."""
+"""The steps of `manage.py up`, one line each."""
 
 import io
 import json
@@ -40,22 +40,22 @@ logger = logging.getLogger("evenkeel.supervisor")
 READY_TIMEOUT_S = 90
 QUEUES = "rounds,live,celery"
 PROCESSES = 4
-#: A project's processes may keep four of them waiting (PROJECT_SLOTS), so that others' commands find one.
+#: A project's processes may occupy four of them (PROJECT_SLOTS), so that others' commands find one.
 COMMAND_PROCESSES = 8
 #: For each further cluster: a round, and two commands may wait for an engine that does not answer (ENGINE_SLOTS).
 PROCESSES_PER_CLUSTER, COMMAND_PROCESSES_PER_CLUSTER = 1, 2
-#: Everything else goes before expected starts.
+#: Everything else precedes expected starts.
 FORECASTS_NICE = 15
-#: What a candidate policy would decide is nobody's hurry.
+#: Shadow evaluations are never urgent.
 SHADOW_NICE = 10
-#: Simulations take minutes of two cores: rounds and pages go before them.
+#: Simulations use two cores for minutes: rounds and pages precede them.
 LAB_NICE = 10
 
 
 @dataclass(frozen=True)
 class Administrator:
     email: str
-    password: str | None  # None: was created earlier
+    password: str | None  # None: created earlier
 
 
 class ControlPlane:
@@ -125,12 +125,12 @@ class ControlPlane:
         processes = str(COMMAND_PROCESSES + COMMAND_PROCESSES_PER_CLUSTER * further)
         commands = ["worker", "-Q", "commands", "--concurrency", processes, "--hostname", "commands@%h"]
         commands += ["--loglevel", "INFO", "--without-gossip", "--without-mingle"]
-        # Expected starts have a process of their own, behind all others: they may take a second of a core.
+        # Expected starts have a separate process, behind all others: they may take a second of a core.
         forecasts = ["worker", "-Q", "forecasts", "--pool", "solo", "--hostname", "forecasts@%h", "--loglevel", "INFO"]
         forecasts += ["--without-gossip", "--without-mingle"]
         lab = ["worker", "-Q", "lab", "--pool", "solo", "--hostname", "lab@%h", "--loglevel", "INFO"]
         lab += ["--without-gossip", "--without-mingle"]
-        # A process under it plans, so that one that takes too long can be ended.
+        # Planning happens in a child process, so that a plan that takes too long can be killed.
         shadow = ["worker", "-Q", "shadow", "--concurrency", "1", "--hostname", "shadow@%h", "--loglevel", "INFO"]
         shadow += ["--without-gossip", "--without-mingle"]
         schedule = str(self._layout.run / "beat-schedule")
@@ -147,7 +147,7 @@ class ControlPlane:
     def _child(self, name: str, command: list[str], nice: int = 0, **defaults: str) -> Child:
         shared = {key: value for key, value in os.environ.items() if key != "EVENKEEL_DB_POOL" or key in defaults}
         env = {**defaults, **shared, "EVENKEEL_DATA": str(self._layout.data), "PYTHONUNBUFFERED": "1"}
-        env.pop("EVENKEEL_OWNER_DATABASE_URL", None)  # the start's alone
+        env.pop("EVENKEEL_OWNER_DATABASE_URL", None)  # only for the start
         layout = self._layout
         return Child(name, command, env=env, cwd=settings.BASE_DIR, run=layout.run, logs=layout.logs, nice=nice)
 
@@ -169,7 +169,7 @@ def check_port(host: str, port: int) -> None:
 
 
 def check_engines() -> None:
-    """Raises SetupError where jobs of an engine could become the portal, or root."""
+    """Raises SetupError if jobs of an engine could gain the portal's rights, or root."""
     clusters: dict[str, Engine] = settings.EVENKEEL_CLUSTERS
     for name, engine in clusters.items() or (("", environment_engine()),):
         for refusal in refusals(engine):
@@ -177,7 +177,7 @@ def check_engines() -> None:
 
 
 def check_accounts(engines: Iterable[Engine]) -> None:
-    """Raises SetupError where the accounts of this data directory's jobs are another portal's."""
+    """Raises SetupError if the accounts of this data directory's jobs belong to another portal."""
     for engine in engines:
         if engine.executor == "local":
             try:
@@ -195,7 +195,7 @@ def web_is_ready() -> bool:
 
 
 def serve(when_ready: Callable[[Supervisor], None] | None = None, *, interrupted: int = 0) -> int:
-    """Run the portal until it is told to stop; the exit status."""
+    """Run the portal until it is stopped; returns the exit status."""
     layout = Layout(settings.EVENKEEL_DATA)
 
     def start(supervisor: Supervisor) -> None:
@@ -204,7 +204,7 @@ def serve(when_ready: Callable[[Supervisor], None] | None = None, *, interrupted
             when_ready(supervisor)
 
     try:
-        check_engines()  # before root makes anything
+        check_engines()  # before root creates anything
         layout.prepare()
         _speak_up(layout)
         return Supervisor(layout).run(start, interrupted=interrupted)
@@ -214,7 +214,7 @@ def serve(when_ready: Callable[[Supervisor], None] | None = None, *, interrupted
 
 
 class PrivateLog(logging.handlers.RotatingFileHandler):
-    """Its owner's alone after it was rotated, too."""
+    """Readable by its owner only, also after rotation."""
 
     def _open(self) -> TextIOWrapper:
         return open(self.baseFilename, "a", opener=_opened_privately)

@@ -1,4 +1,4 @@
-"""The sample workload: what the F-scheduling paper ran (spec/f-scheduling.md), submitted through the REST API."""
+"""The sample workload: the one of the F-scheduling paper (spec/f-scheduling.md), submitted through the REST API."""
 
 import json
 import logging
@@ -49,7 +49,7 @@ def fitting_speedup(cores: int) -> float:
 
 @dataclass(frozen=True)
 class Options:
-    """What a benchmark changes of the demo."""
+    """Options of the demo for benchmarks."""
 
     policy: str = ""  # NAME[:key=value,...]; empty: the one in force
     steps: int = 0  # 0: as many as fit the speed-up
@@ -58,7 +58,7 @@ class Options:
 
 @dataclass
 class Demo:
-    """Submits each job when it is due and says what happens to them."""
+    """Submits each job when it is due and reports its progress."""
 
     api: httpx.Client
     speedup: float
@@ -70,7 +70,7 @@ class Demo:
     _next_summary: float = 0.0
 
     def run(self) -> list[dict[str, Any]]:
-        """The jobs as they ended."""
+        """Returns the ended jobs."""
         waiting = list(WORKLOAD)
         if self._take_up_earlier():
             waiting.clear()
@@ -145,7 +145,7 @@ class Demo:
 
 
 def demonstrate(finish: Callable[[int], None] | None, options: Options) -> None:
-    """Run the workload, print the table and, where asked to, end the portal with the verdict as exit status."""
+    """Run the workload, print the table and, if requested, end the portal with the verdict as exit status."""
     exit_code = 1
     try:
         exit_code = _demonstrate(options)
@@ -195,7 +195,7 @@ def verdict(jobs: list[dict[str, Any]], *, elastic: bool = True) -> int:
 
 @contextmanager
 def _signed_in(scopes: Iterable[Scope]) -> Iterator[httpx.Client]:
-    """The API as the first administrator, with a token that ends with it."""
+    """The API as the first administrator, with a token that is revoked at the end."""
     administrator = User.objects.filter(is_superuser=True, is_active=True).earliest("pk")
     name = f"demo {timezone.now():%H:%M}"
     token, text = create_token(user=administrator, name=name, expires_in_days=1, scopes=tuple(scopes))
@@ -207,6 +207,6 @@ def _signed_in(scopes: Iterable[Scope]) -> Iterator[httpx.Client]:
         ) as api:
             yield api
     finally:
-        with suppress(DatabaseError):  # the portal may be on its way down
+        with suppress(DatabaseError):  # the portal may be shutting down
             revoke_token(actor=administrator, token=token)
             connection.close()

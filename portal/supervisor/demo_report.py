@@ -28,7 +28,7 @@ def report(jobs: list[dict[str, Any]], timeline: dict[str, Any], *, variance: fl
 
 
 def utilisation(timeline: dict[str, Any], began: datetime, ended: datetime) -> float:
-    """The share of GPU time that was held."""
+    """The fraction of GPU time that was occupied."""
     gpus = sum(node["gpus"] for node in timeline["nodes"])
     held_s = 0.0
     for hold in timeline["holds"]:

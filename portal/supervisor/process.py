@@ -1,4 +1,5 @@
-"""Processes that may be somebody else's children: known by pid and start time, so a reused pid is never touched."""
+"""Processes that may be other processes' children: identified by pid and start time, so a reused pid is never
+touched."""
 
 import contextlib
 import time
@@ -14,7 +15,7 @@ def alive(process: psutil.Process | None) -> bool:
     if process is None:
         return False
     if isinstance(process, psutil.Popen):
-        return process.poll() is None  # and so our own dead children are collected
+        return process.poll() is None  # also collects our own dead children
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -22,7 +23,7 @@ def alive(process: psutil.Process | None) -> bool:
 
 
 def find(pid: int, *, program: str) -> psutil.Process | None:
-    """The running process of that number, if it is the program we expect."""
+    """The running process with that pid, if it is the expected program."""
     with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
         process = psutil.Process(pid)
         if alive(process) and process.name() == program:

@@ -1,5 +1,5 @@
-"""Starts the parts in order, starts again what dies, stops them in reverse. Training runners are not its children:
-they outlive it and are found again by the executor."""
+"""Starts the parts in order, restarts those that die, and stops them in reverse. Training runners are not its children:
+they outlive it, and the executor finds them again."""
 
 import contextlib
 import logging
@@ -35,7 +35,7 @@ class Server(Part, Protocol):
 
 
 class Kept:
-    """A part and when it may be started again."""
+    """A part, and when it may be restarted."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
@@ -72,7 +72,7 @@ class Supervisor:
         self._space_low = False
 
     def run(self, start: Callable[["Supervisor"], None], *, interrupted: int = 0) -> int:
-        """Hold the directory, do `start`, watch until a signal or `finish`, stop everything. The exit status,
+        """Lock the directory, call `start`, watch until a signal or `finish`, stop everything. Returns the exit status,
         which is `interrupted` after a signal."""
         self._layout.prepare()
         previous = self._lock.acquire()
@@ -92,11 +92,11 @@ class Supervisor:
         return self._exit_code or 0
 
     def finish(self, exit_code: int) -> None:
-        """Ask, from any thread, for an orderly end."""
+        """Request an orderly shutdown, from any thread."""
         self._exit_code = exit_code
 
     def bring_up(self, server: Server) -> str:
-        """A server that was left running is taken over as it is."""
+        """A server that is still running is adopted as it is."""
         began = time.monotonic()
         adopted = server.adopt()
         self._kept.append(Kept(server))
@@ -113,7 +113,7 @@ class Supervisor:
             kept.tend()
 
     def wait_for(self, child: Child, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Until `ready`, starting again what dies meanwhile, within reason."""
+        """Wait for `ready`, and restart what dies meanwhile, a limited number of times."""
         deadline = time.monotonic() + timeout_s
         failures = next(kept.backoff for kept in self._kept if kept.part is child)
         while not ready():

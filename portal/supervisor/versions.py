@@ -1,4 +1,4 @@
-"""Code that is older than the database would start, and fail later where the two do not fit."""
+"""Code that is older than the database would start, and fail later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from portal.config.setup_errors import SetupError
 
 
 def check_not_newer() -> None:
-    """Raises SetupError where the database has migrations of ours that this code does not have."""
+    """Raises SetupError if the database has migrations that this code lacks."""
     loader = MigrationLoader(connection, ignore_no_migrations=True)
     known = set(loader.disk_migrations)
     known.update(*(migration.replaces for migration in loader.disk_migrations.values()))

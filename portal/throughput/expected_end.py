@@ -1,4 +1,4 @@
-"""When a job ends if it keeps what it has."""
+"""When a job ends if it keeps its GPUs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from portal.throughput.slowdown import source_at, steps_per_s_at
 from scheduling.lifecycle import LIVE, TRAINING, WAITING, State
 from scheduling.throughput.curves import Profile
 
-#: An estimate's range: how far measured ends were off.
+#: Range of an estimate: how far measured ends deviated.
 SPREAD = {"measured": 0.05, "user": 0.15, "catalogue": 0.15, "estimated": 0.3, "trial": 0.5}
-#: "Until I cancel it": an end so far away is none (and no date can hold it).
+#: "Until I cancel it": an end this far away counts as none (and no date can hold it).
 _NO_END_IN_SIGHT_S = 50 * 365 * 86_400.0
 
 
 @dataclass(frozen=True)
 class EndFacts:
-    """What the ends of some jobs follow from, at one moment."""
+    """Data from which the ends of some jobs follow, at one moment."""
 
     now: datetime
     types: dict[int, dict[str, int]]  # by cluster
@@ -34,7 +34,7 @@ class EndFacts:
 
 def end_facts(jobs: Iterable[Job], now: datetime) -> EndFacts:
     jobs = list(jobs)
-    # Of a job that was only just submitted there is nothing else to find.
+    # a newly submitted job has nothing else
     touched = [job for job in jobs if job.run is None or job.run.has_a_past]
     live = [job for job in jobs if job.run and State(job.run.state) in LIVE]
     types = {cluster_id: cluster_types(cluster_id) for cluster_id in {job.cluster_id for job in jobs}}
@@ -51,7 +51,7 @@ def _planned(jobs: list[Job]) -> dict[UUID, list[Accelerator]]:
 
 
 def _totals(jobs: list[Job]) -> dict[UUID, dict[str, float]]:
-    """Times and rescales over all attempts of each job; earlier ones are read where there are any."""
+    """Times and rescales over all attempts of each job; earlier attempts are read if there are any."""
     totals: dict[UUID, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     names = ("queueing_s", "launching_s", "running_s", "rescales")
     rows = [job.run for job in jobs if job.run]
@@ -74,7 +74,8 @@ def _profiles(jobs: list[Job], types: Mapping[int, Mapping[str, int]]) -> dict[U
 def expected_end(
     job: Job, run: Run, steps_per_s: float | None, source: str, now: datetime, left_s: float | None = None
 ) -> tuple[datetime | None, datetime | None, datetime | None]:
-    """It, and its range: remaining steps at its throughput, or `left_s` in training, after what is left of a launch."""
+    """The end, and its range: remaining steps at its throughput, or `left_s` in training, after the rest of a
+    launch."""
     state = State(run.state)
     if not steps_per_s or state not in LIVE or state in WAITING:
         return None, None, None
@@ -90,7 +91,7 @@ def expected_end(
 
 
 def settled_times(job: Job, facts: EndFacts) -> dict[str, float]:
-    """Until it got into its present state: these do not grow with the clock."""
+    """Times until it entered its present state: these do not grow with the clock."""
     totals = facts.totals[job.pk]
     return {name: round(totals[name], 3) for name in ("queueing_s", "launching_s", "running_s")}
 
@@ -106,7 +107,7 @@ def times_of(job: Job, run: Run, facts: EndFacts) -> dict[str, float]:
 def predicted_speed(
     job: Job, gpus: list[Accelerator], facts: EndFacts
 ) -> tuple[float | None, str | None, float | None, int]:
-    """Steps/s on the GPUs that the job has, with what that rests on: source, age, samples."""
+    """Steps/s on the job's GPUs, with the basis: source, age, samples."""
     profile = facts.profiles.get(job.pk, {}).get(gpus[0].node.accelerator_type) if gpus else None
     if profile is None:
         return None, None, None, 0
@@ -118,7 +119,7 @@ def predicted_speed(
 
 
 def expected_end_of(job: Job, facts: EndFacts, left_s: float | None = None) -> datetime | None:
-    """When the job ends if it keeps what it has, after `left_s` in training at most; None where nothing is known."""
+    """When the job ends if it keeps its GPUs, after at most `left_s` in training; None if nothing is known."""
     run = job.run
     assert run is not None
     predicted, source, _, _ = predicted_speed(job, facts.gpus.get(run.pk, []), facts)
@@ -127,7 +128,7 @@ def expected_end_of(job: Job, facts: EndFacts, left_s: float | None = None) -> d
 
 
 def time_left_s(job: Job, run: Run, facts: EndFacts) -> float | None:
-    """What its max_duration leaves it in training."""
+    """Training time that its max_duration leaves."""
     return (
         max(0.0, job.max_duration_s - times_of(job, run, facts)["running_s"])
         if job.max_duration_s is not None

@@ -23,13 +23,13 @@ def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[st
         try:
             known[job.pk] = profiles.profiles_of(job, types, measured)
         except Exception:
-            # One job's unreadable curves must stop neither the rounds nor the streams of all others.
+            # One job's unreadable curves must not stop the rounds and streams of all others.
             logger.exception("the throughput of job %s cannot be read", job.pk, extra=job_log.of_job(job))
             known[job.pk] = {}
     return known
 
 
 def _measured(jobs: list[Job]) -> dict[tuple[str, int, str], dict[int, Number]]:
-    """All jobs are of one cluster."""
+    """All jobs belong to one cluster."""
     names = {name for job in jobs for name in profiles.workloads_of(job)}
     return profiles.measured_numbers(names, jobs[0].cluster_id) if jobs else {}

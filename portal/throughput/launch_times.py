@@ -1,4 +1,4 @@
-"""How long a launch is expected to train, for engines that plan by it."""
+"""How long a launch is expected to train, for engines that use it for planning."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from portal.jobs.models import Job, Run
 from portal.throughput import profiles
 from portal.throughput.expected_end import SPREAD
 
-#: An engine's limit is so many spreads beyond the expected end.
+#: An engine's limit is this many spreads beyond the expected end.
 _SPREADS = 2.0
 
 
 def stands_a_limit(job: Job, run: Run) -> bool:
-    """It goes on from a checkpoint where its engine ends it too early: it is known to use the SDK."""
+    """The job resumes from a checkpoint if its engine ends it too early: it is known to use the SDK."""
     uses_sdk = job.model_type_id is not None if run.uses_sdk is None else run.uses_sdk
     return bool(uses_sdk) and job.can_restart(run)
 
 
 def expected_s(run: Run, accelerator_type: str, count: int) -> float | None:
-    """From its checkpoint to its end on these GPUs, with a margin; None where that is not known, or where ending it too
-    early would cost it work."""
+    """From its checkpoint to its end on these GPUs, with a margin; None if unknown, or if ending it too early would
+    lose work."""
     job = run.job
     if not stands_a_limit(job, run):
         return None

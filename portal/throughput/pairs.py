@@ -1,4 +1,4 @@
-"""Throughputs of jobs that share a GPU: estimated, until they were measured beside each other."""
+"""Throughputs of jobs that share a GPU: estimated, until they are measured together."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from portal.jobs.models import PairSample
 from scheduling import domain
 from scheduling.throughput.colocation import Pairs, pairs_of
 
-#: The newest samples that a measured number rests on, and all that are read in one round.
+#: The number of newest samples behind a measurement, and the most that are read in one round.
 _NEWEST, _MOST_ROWS = 50, 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a number is of: a workload's part of a GPU beside another's on one type of device."""
+    """What a number refers to: a workload's GPU share beside another's on one type of device."""
 
     workload: str
     share_percent: int
@@ -47,7 +47,7 @@ class Measured:
 def measured_pairs(
     workloads: Iterable[str], cluster_id: int, others: Iterable[str] | None = None
 ) -> dict[Beside, Measured]:
-    """Of the newest samples the median, in one query. `others`: those beside, where not the same."""
+    """The median of the newest samples, in one query. `others`: the workloads beside, if not the same."""
     names = set(workloads)
     if not names:
         return {}
@@ -66,8 +66,8 @@ def measured_pairs(
 
 
 def pairs_for(jobs: Sequence[domain.Job], types: Iterable[str], cluster_id: int) -> Pairs:
-    """What `Snapshot.pairs` says: what was measured of two that together fill a GPU stands in the place of the
-    estimate, and is the fingerprint by which a workload's other pairs are estimated."""
+    """The value of `Snapshot.pairs`. Measurements of two jobs that together fill a GPU replace the estimate, and are
+    the fingerprint from which a workload's other pairs are estimated."""
     kinds = list(types)
     measured = _filling((job.workload for job in jobs), cluster_id)
     found = pairs_of(jobs, kinds, _fingerprints(jobs, measured))
@@ -85,7 +85,7 @@ def pairs_for(jobs: Sequence[domain.Job], types: Iterable[str], cluster_id: int)
 
 
 def _filling(workloads: Iterable[str], cluster_id: int) -> dict[Beside, Measured]:
-    """Those that fill a GPU; the halves last, which stand above other shares."""
+    """Pairs that fill a GPU; halves last, so that they override other shares."""
     measured = [(key, found) for key, found in measured_pairs(workloads, cluster_id).items() if key.fills]
     return dict(sorted(measured, key=lambda one: -abs(one[0].share_percent - one[0].other_percent)))
 
@@ -93,7 +93,7 @@ def _filling(workloads: Iterable[str], cluster_id: int) -> dict[Beside, Measured
 def _fingerprints(
     jobs: Sequence[domain.Job], measured: Mapping[Beside, Measured]
 ) -> dict[str, dict[tuple[str, str], float]]:
-    """By workload: what it kept of its throughput alone beside each other."""
+    """By workload: the fraction of its throughput that it kept beside each other one."""
     alone: dict[tuple[str, str], float] = {}
     for job in jobs:
         for kind, curve in job.curves.items():

@@ -1,4 +1,4 @@
-"""What is known of a job's throughput, per accelerator type and count, from every source."""
+"""A job's throughput per accelerator type and count, combined from every source."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ from scheduling.throughput.curves import Number, Profile, catalogue, make_curve,
 from scheduling.throughput.estimates import estimate
 from scheduling.throughput.published import published_by_slug
 
-#: The newest sample rows that a measured number rests on.
+#: The number of newest sample rows behind a measurement.
 _NEWEST = 50
-#: Gangs up to this one are compared between types.
+#: Gangs up to this size are compared between types.
 _LARGEST_GANG = 8
 
 
 def workload_of(job: Job) -> str:
-    """What measurements are filed under: the catalogue program, or the job itself for a command."""
+    """The key of measurements: the catalogue program, or the job itself for a command."""
     return job.model_type.name if job.model_type_id and job.model_type else own_workload(job)
 
 
 def own_workload(job: Job) -> str:
-    """What is filed under this is used for this job alone."""
+    """The key of measurements that apply to this job alone."""
     return f"job:{job.pk}"
 
 
 def policy_workload(job: Job) -> str:
-    """As policies see it; jobs of one are alike: a catalogue program with its batch size, or a command."""
+    """The workload that policies see; jobs of one workload are equivalent: a catalogue program with its batch size, or
+    a command."""
     name, program = workload_of(job), job.model_type
     return name if program is None or job.batch_size == program.default_batch_size else f"{name} ({job.batch_size})"
 
 
 def of_share(workload: str, job: Job) -> str:
-    """What a job with a part of a GPU makes beside others says nothing of whole ones, and is filed apart."""
+    """Throughput of a fractional job beside others says nothing about whole GPUs, and has a separate key."""
     return workload if job.gpu_share_percent == WHOLE_PERCENT else f"{workload}@{job.gpu_share_percent}%"
 
 
 def workloads_of(job: Job) -> set[str]:
-    """Under what measurements of it, and of whole GPUs, may be found."""
+    """The keys of its measurements, including those on whole GPUs."""
     wholes = _whole_workloads(job)
     return wholes | {of_share(name, job) for name in wholes}
 
@@ -59,8 +60,8 @@ def _whole_workloads(job: Job) -> set[str]:
 def measured_numbers(workloads: Iterable[str], cluster_id: int | None) -> dict[tuple[str, int, str], dict[int, Number]]:
     """(workload, batch, type) -> count -> measured number: one query.
 
-    From real devices; as long as the cluster's are emulated also how fast a job of which nothing is known runs there,
-    which no pace was given: that is its own trial and says nothing of other jobs.
+    From real devices. On emulated ones also the speed of a job without known throughput, which runs there without a
+    pace: that is its own trial and says nothing about other jobs.
     """
     names = list(workloads)
     if not names:
@@ -88,7 +89,7 @@ def measured_numbers(workloads: Iterable[str], cluster_id: int | None) -> dict[t
 
 
 def catalogue_curves(name: str, own: Mapping[str, Any]) -> dict[str, Curve]:
-    """Published curves of a program; what an administrator entered for a type replaces them."""
+    """Published curves of a program; an administrator's entries for a type replace them."""
     curves = dict(catalogue().get(name) or published_by_slug().get(name) or {})
     for kind, entry in own.items():
         points = dict(enumerate(entry["steps_per_s"], 1))
@@ -101,9 +102,9 @@ def profiles_of(
 ) -> dict[str, Profile]:
     """The job's curve per accelerator type of the cluster (`types`: GPUs of each), with each number's source.
 
-    On a type where the job is not known but elsewhere it is, an estimate stands until it is measured there. A type of
-    which nothing can be said gets a trial curve: the job runs there on its minimum until measured. A job with a part of
-    a GPU makes that part of the steps that a whole one makes.
+    If the job is known on other types only, an estimate is used until it is measured here. A type without any estimate
+    gets a trial curve: the job runs there on its minimum until measured. A fractional job makes the same fraction of a
+    whole GPU's steps.
     """
     published = catalogue_curves(job.model_type.name, job.model_type.curves) if job.model_type else {}
     user = {
@@ -129,7 +130,7 @@ def _known(
     curves: Iterable[Mapping[str, Curve]],
     measured: Mapping[tuple[str, int, str], Mapping[int, Number]],
 ) -> dict[str, list[dict[int, Number]]]:
-    """By type, what each source says; types of which none says anything have an empty list."""
+    """By type, the numbers of each source; empty lists for types without any."""
     share = job.gpu_share_percent / WHOLE_PERCENT
     factor, wholes = speedup(job.cluster_id) * share, _whole_workloads(job)
     known = {}
@@ -149,7 +150,7 @@ def _times(numbers: Mapping[int, Number], factor: float) -> dict[int, Number]:
 def _estimated(
     known: Mapping[str, list[dict[int, Number]]], missing: Mapping[str, int]
 ) -> dict[str, dict[int, Number]]:
-    """Numbers on the types of `missing`, from those on the other types."""
+    """Numbers on the types of `missing`, estimated from those on the other types."""
     points = {
         kind: {count: number.steps_per_s for count, number in merge(sources, limit=_LARGEST_GANG).numbers.items()}
         for kind, sources in known.items()

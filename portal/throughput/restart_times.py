@@ -1,4 +1,4 @@
-"""What restarts cost here, as measured."""
+"""Measured durations of restarts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RestartTimes:
 
 
 def restart_times(cluster: Cluster) -> RestartTimes | None:
-    """Medians over the newest runs; None where none was launched yet."""
+    """Medians over the newest runs; None if none was launched yet."""
     newest = Run.objects.filter(job__cluster=cluster, launch_s__gt=0).order_by("-created_at")
     measured = list(newest.values_list("launch_s", "checkpoint_s")[:_NEWEST])
     if not measured:

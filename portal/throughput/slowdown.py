@@ -1,4 +1,4 @@
-"""How fast a job is beside what it would be alone: S = f(R) / f(U), and its slowdown when all is done."""
+"""A job's speed compared with running alone: S = f(R) / f(U), and its final slowdown."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from scheduling.throughput.curves import Profile
 
 
 def alone_steps_per_s(known: Mapping[str, Profile], types: Mapping[str, int], max_gpus: int | None) -> float:
-    """f_M(U): the best single-type gang that the cluster could give the job, which takes no more than `max_gpus`."""
+    """f_M(U): the best single-type gang that the cluster could give to the job, up to its `max_gpus`."""
     most = {kind: min(types.get(kind, 0), max_gpus or types.get(kind, 0)) for kind in known}
     return max((p.curve.at(most[kind]) for kind, p in known.items()), default=0.0)
 
 
 def source_at(profile: Profile, count: int) -> str:
-    """What is known of a job on so many GPUs rests on this."""
+    """The source of the job's throughput on this many GPUs."""
     number = profile.numbers.get(count)
     return number.source if number else profile.curve.source
 
 
 def steps_per_s_at(profile: Profile | None, count: int) -> float | None:
-    """None where it is on trial there: nothing is known."""
+    """None during its trial there: nothing is known."""
     if profile is None or source_at(profile, count) == "trial":
         return None
     return profile.curve.at(count) or None
@@ -31,7 +31,7 @@ def steps_per_s_at(profile: Profile | None, count: int) -> float | None:
 def relative_throughput(
     steps_per_s: float | None, known: Mapping[str, Profile], types: Mapping[str, int], max_gpus: int | None
 ) -> float | None:
-    """1: as fast as alone. None where it is not known how fast it is, or would be."""
+    """1: as fast as alone. None if one of the two speeds is unknown."""
     alone = alone_steps_per_s(known, types, max_gpus)
     if not steps_per_s or not alone or _on_trial(known):
         return None
@@ -45,9 +45,9 @@ def _on_trial(known: Mapping[str, Profile]) -> bool:
 def final_slowdown(
     job: Job, known: Mapping[str, Profile], types: Mapping[str, int], ended_at: datetime
 ) -> float | None:
-    """From when it could have started to its end, over its steps at the speed that it would have alone.
+    """Time from when it could have started to its end, over its steps at the speed that it would have alone.
 
-    As simulations have it. None where that speed is not known.
+    As in simulations. None if that speed is unknown.
     """
     alone, since = alone_steps_per_s(known, types, job.max_gpus), _since(job)
     steps = job.total_steps - (job.resume_step or 0)
@@ -57,10 +57,10 @@ def final_slowdown(
 
 
 def _since(job: Job) -> datetime | None:
-    """Its submission; time in which it was held, or waited for other jobs to end, is nobody's unfairness.
+    """Its submission; time on hold, or waiting for dependencies, does not count as unfair.
 
-    None for one that ran alone among those of its name, or that was held and waited for others: when it could have
-    started is kept nowhere.
+    None for a job that ran alone among those of its name, or that was both on hold and waiting for dependencies: its
+    earliest start is not stored.
     """
     waited_for = list(job.dependencies.values_list("kind", "on__run__ended_at"))
     if any(kind == Dependency.Kind.SINGLETON for kind, _ in waited_for) or (waited_for and job.eligible_at):

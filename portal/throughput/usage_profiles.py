@@ -1,4 +1,4 @@
-"""What was recorded of applications' use of GPUs, as policies read it."""
+"""Recorded GPU use of applications, as policies read it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from portal.throughput.profiles import workload_of
 from scheduling import domain
 from scheduling.domain.usage_history import ResourceHistory
 
-#: Applications whose histories are read in one round, those recorded last.
+#: Most applications whose histories are read in one round, the last recorded first.
 MOST_PROFILES = 2_000
 Key = tuple[str, int, int, int]  # workload, batch size, GPUs, share in percent
 
 
 def with_histories(views: tuple[domain.Job, ...], jobs: Sequence[Job]) -> tuple[domain.Job, ...]:
-    """`jobs` are the rows of `views`, in their order. On the type on which the application was recorded last, of those
-    that the job may have; whoever was never recorded has none."""
+    """`jobs` are the rows of `views`, in their order. Histories are those of the allowed type on which the application
+    was recorded last; an application without records has none."""
     known = _recorded({workload_of(job) for job in jobs}, jobs[0].cluster_id) if jobs else {}
     return tuple(_with_history(view, known.get(_key(job), {})) for view, job in zip(views, jobs, strict=True))
 

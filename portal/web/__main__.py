@@ -10,7 +10,7 @@ from django.conf import settings
 
 from portal.web.listening import CannotListen, listen
 
-#: Live streams are cut after so long when the portal ends; browsers come back by themselves.
+#: Live streams are closed after this time when the portal shuts down; browsers reconnect by themselves.
 GRACE_S = 3
 
 
@@ -20,7 +20,7 @@ def main() -> int:
     except CannotListen as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    # uvicorn's default believes what this machine says of addresses, and jobs run there.
+    # uvicorn by default trusts addresses forwarded by this machine, on which jobs run
     proxies = settings.FORWARDED_ALLOW_IPS
     config = uvicorn.Config(
         "portal.asgi:application",

@@ -1,4 +1,4 @@
-"""Bounds request bodies before the framework takes them in: it would put any length on disk first."""
+"""Limits request bodies before the framework reads them: it would write any length to disk first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UPLOAD = re.compile(r"/api/v1/(projects/[^/]+/bundles|simulation-traces)")
 
 
 class BodyLimit:
-    """Answers 413 to a body that says it is too large, or turns out to be; uploads of code and traces may be larger."""
+    """Answers 413 to a body whose declared or actual length is too large; uploads of code and traces may be larger."""
 
     def __init__(self, application: object, *, limit: int, upload_limit: int) -> None:
         self._application = cast("ASGI3Application", application)
@@ -37,8 +37,8 @@ def _declared(scope: HTTPScope) -> int:
 
 
 class _Body:
-    """What comes in, up to a limit. Beyond it the framework is told that the client went away: it then gives back what
-    it has taken in, and answers nothing."""
+    """The incoming body, up to a limit. Beyond it the framework sees a disconnect: it then frees what it has read, and
+    sends no answer."""
 
     def __init__(self, receive: ASGIReceiveCallable, limit: int) -> None:
         self._receive, self._left = receive, limit

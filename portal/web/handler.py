@@ -1,4 +1,4 @@
-"""Django's ASGI handler for views and middleware that are all synchronous."""
+"""Django's ASGI handler for synchronous views and middleware."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from django.http.response import HttpResponseBase
 
 
 class SynchronousHandler(ASGIHandler):
-    """One thread takes a request through middleware and view.
+    """One thread runs a request through middleware and view.
 
-    Most of Django's middleware can do without a thread, and for its sake the usual handler goes from the event loop to
-    the thread and back for each of them.
+    Most of Django's middleware needs no thread, and the usual handler therefore switches between the event loop and the
+    thread for each of them.
     """
 
     def load_middleware(self, is_async: bool = False) -> None:

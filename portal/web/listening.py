@@ -1,7 +1,7 @@
-"""Where the web process listens: on an address, and on what else browsers take for the same place.
+"""The web process's sockets: its address, and others that browsers treat as the same host.
 
-A name such as `localhost` has an IPv4 and an IPv6 address, and browsers try both. A job that listens on the one which
-the portal has left free would be sent the sessions of people who mean the portal.
+A name such as `localhost` has an IPv4 and an IPv6 address, and browsers try both. A job that listens on the other one
+would receive the sessions of the portal's users.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Address = tuple[socket.AddressFamily, str]
 
 
 class CannotListen(Exception):
-    """Somebody else listens there, or there is no such address."""
+    """The address is in use, or does not exist."""
 
     def __init__(self, address: str, port: int, error: OSError) -> None:
         self.address, self.in_use = address, error.errno == errno.EADDRINUSE
@@ -28,7 +28,7 @@ class CannotListen(Exception):
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen, one for each address. Raises CannotListen, with nothing left open."""
+    """Listening sockets, one for each address. Raises CannotListen, with nothing left open."""
     with contextlib.ExitStack() as opened:
         sockets = [opened.enter_context(one) for one in _open(host, port)]
         opened.pop_all()
@@ -46,7 +46,7 @@ def _open(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _addresses(host: str, port: int) -> list[Address]:
-    """What the host means, and its counterpart of the other family."""
+    """The host's addresses, and the counterpart in the other family."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:

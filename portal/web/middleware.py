@@ -1,4 +1,4 @@
-"""What every answer carries."""
+"""Middleware: headers of every answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils.deprecation import MiddlewareMixin
 
 from portal.api.http.rates import Standing
 
-#: The administration's own pages evaluate attributes as scripts (Alpine); only staff reach them.
+#: The Django admin's pages evaluate attributes as scripts (Alpine); only staff can open them.
 _ADMINISTRATION = {"script-src": [SELF, UNSAFE_INLINE, UNSAFE_EVAL]}
 
 
@@ -25,7 +25,7 @@ class ContentPolicy(CSPMiddleware):
 
 
 class NoStore(MiddlewareMixin):
-    """No browser and no proxy keeps what the API answers: errors, exports and downloads too."""
+    """Answers of the API are never cached by browsers or proxies: errors, exports and downloads included."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if request.path_info.startswith("/api/"):
@@ -34,7 +34,7 @@ class NoStore(MiddlewareMixin):
 
 
 class NoNulInPaths(MiddlewareMixin):
-    """PostgreSQL stores no text with it, so nothing has such a name."""
+    """PostgreSQL stores no text with NUL, so nothing has such a name."""
 
     def process_request(self, request: HttpRequest) -> None:
         if "\0" in request.path_info:
@@ -42,7 +42,7 @@ class NoNulInPaths(MiddlewareMixin):
 
 
 class RateLimitHeaders(MiddlewareMixin):
-    """Where a request was counted, its answer says how that count stands."""
+    """If a request was counted, its answer contains the state of that count."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         standing: Standing | None = getattr(request, "rate_standing", None)

@@ -1,7 +1,7 @@
 """`/metrics` for Prometheus.
 
-Every figure is read from the database at the scrape, so it is the same whichever of several web processes is asked, and
-no counter begins anew with one.
+Every figure is read from the database at the scrape, so all web processes return the same, and no counter restarts with
+a process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from portal.jobs.models import Accelerator, CheckState, Cluster, Command, Failur
 from portal.snapshot.engine_jobs import taken_gpus
 from scheduling.lifecycle import LIVE, TERMINAL, WAITING, State, coarse_state
 
-#: Waits are those of jobs that started within so long.
+#: Waits are those of jobs that started within this time.
 _WINDOW = timedelta(hours=1)
 _QUANTILES = (0.5, 0.9, 0.99)
 _BY = ["cluster"]
@@ -99,8 +99,8 @@ def _waits() -> Metric:
 
 
 def _accelerators(names: Sequence[str]) -> Iterator[Metric]:
-    """Each is in one state, `others` where the engine's other jobs have it; one whose node is lost, drained or withheld
-    by its check counts there even while held."""
+    """Each has one state, `others` if the engine's other jobs have it; if its node is lost, drained or withheld by its
+    check, that counts even while it is occupied."""
     labels = [*_BY, "type", "state"]
     gauge = GaugeMetricFamily("evenkeel_gpus", "Accelerators, by type and state.", labels=labels)
     held = set(Hold.objects.filter(during__upper_inf=True).values_list("accelerator", flat=True))
@@ -180,7 +180,7 @@ def _rounds() -> Iterator[Metric]:
 
 
 def _commands(names: Sequence[str]) -> Iterator[Metric]:
-    """What executors were told and have not been seen to do."""
+    """Commands that executors have not been observed to carry out."""
     said = "Commands to executors that are not done."
     gauge = GaugeMetricFamily("evenkeel_open_commands", said, labels=[*_BY, "verb"])
     opened = Command.objects.filter(closed_at=None).order_by()
@@ -197,7 +197,7 @@ def _commands(names: Sequence[str]) -> Iterator[Metric]:
 
 
 def _failures(names: Sequence[str]) -> Iterator[Metric]:
-    """Of loops over more than one cluster the label `cluster` is empty."""
+    """For loops over more than one cluster the label `cluster` is empty."""
     labels = ["loop", *_BY]
     said = "Failures of single items (jobs, runs, nodes, files) in loops of the control plane."
     counter = CounterMetricFamily("evenkeel_item_failures", said, labels=labels)
@@ -220,7 +220,7 @@ def has_metrics_token(request: HttpRequest) -> bool:
 
 
 class MetricsView(APIView):
-    """For holders of the token of `EVENKEEL_METRICS_TOKEN`, and for administrators."""
+    """For holders of the token in `EVENKEEL_METRICS_TOKEN`, and for administrators."""
 
     schema = None
 

@@ -1,4 +1,4 @@
-"""Sockets are opened by the portal's own pages: a browser sends its cookies along with those of any other page, too."""
+"""Only the portal's own pages may open sockets: a browser sends its cookies with those of any other page, too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from portal.core.own_address import is_own_origin
 
 
 class OwnOrigin:
-    """Refuses sockets of other origins: another scheme, host or port. Without an origin none is opened either."""
+    """Refuses sockets from other origins: another scheme, host or port, or none."""
 
     def __init__(self, application: object) -> None:
         self._application = cast("ASGI3Application", application)
@@ -32,7 +32,7 @@ def _is_own(scope: WebSocketScope) -> bool:
 
 
 def _is_secure(scope: WebSocketScope, headers: dict[bytes, str]) -> bool:
-    """As for pages: by the proxy's word where EVENKEEL_HTTPS says that there is one."""
+    """As for pages: by the proxy's header if EVENKEEL_HTTPS says that there is one."""
     if settings.SECURE_PROXY_SSL_HEADER is None:
         return scope.get("scheme") == "wss"
     name, value = settings.SECURE_PROXY_SSL_HEADER

@@ -1,4 +1,4 @@
-"""The page that holds the front end, and what load balancers and supervisors ask."""
+"""The page with the front end, and health checks for load balancers and supervisors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +33,7 @@ def index(request: HttpRequest) -> HttpResponseBase:
 @require_safe
 @ensure_csrf_cookie
 def api_docs(request: HttpRequest) -> HttpResponse:
-    """The API's description to read and to try, all of it served from here."""
+    """The API's interactive documentation, served entirely from here."""
     return render(request, "docs/api.html", {"single_trust_mode": single_trust_mode(active_clusters().first())})
 
 
@@ -47,7 +47,8 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def readyz(request: HttpRequest) -> HttpResponse:
-    """This process and what it needs answer. An engine that does not keeps no page from being served: it is named."""
+    """This process and what it needs answer. An engine that does not answer is named, but does not make the portal
+    unready."""
     checks = {"database": _says(_ask_database), "redis": _says(_ask_redis)}
     ready = all(answer == "ok" for answer in checks.values())
     engines = {one.name: _engine(one) for one in active_clusters()} if ready else {}

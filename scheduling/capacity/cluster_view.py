@@ -1,4 +1,4 @@
-"""A snapshot as the integer-count policies see it: who takes part, who is fixed, what is free."""
+"""A snapshot as the integer-count policies see it: candidates, pinned jobs, and free capacity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduling.throughput.curves import effective, trial_curve
 
 @dataclass(frozen=True, slots=True)
 class SizeRange:
-    """What a job may hold of one type, and what it is worth: `steps_per_s[n]`, constant beyond its end."""
+    """The counts of one type that a job may hold, and their throughput: `steps_per_s[n]`, constant beyond its end."""
 
     low: int
     high: int
@@ -28,9 +28,9 @@ class SizeRange:
 
 
 class Spans(dict[str, SizeRange]):
-    """By type, in name order. `least`: GPUs of the smallest gang of any; 0 where nothing can run the job. `row`: its
-    speeds as a ledger of time compares them, once asked for. `smallest`, `largest`: the ends of each span as gangs.
-    `alone`: what the best gang brings. `memo`: what policies make of them."""
+    """Size ranges by type, in name order. `least`: GPUs of the smallest gang of any type; 0 if no type can run the job.
+    `row`: its throughputs as time sharing compares them, made on demand. `smallest`, `largest`: the ends of each range
+    as gangs. `alone`: throughput of the best gang. `memo`: values that policies derive from them."""
 
     least = 0
     alone = 0.0
@@ -41,12 +41,12 @@ class Spans(dict[str, SizeRange]):
 
 
 class Known:
-    """What rounds found of jobs in a cluster of one shape."""
+    """What rounds found out about jobs, for clusters of one shape."""
 
     def __init__(self, most: int = 16384) -> None:
         self.spans = CurveCache[Spans](most)
-        self.takes_part = Seen(most)  # whatever the time is
-        self.trains_on_least = Seen(most)  # something here does on its `min_gpus`, or nothing on any
+        self.takes_part = Seen(most)  # independent of the time
+        self.trains_on_least = Seen(most)  # some type runs on its `min_gpus`, or none on any count
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +54,20 @@ class RoundView:
     types: tuple[str, ...]
     total: Mapping[str, int]  # schedulable GPUs: U
     largest: Mapping[str, int]  # the largest node
-    free: dict[str, int]  # what the jobs that take part may share, with what they hold now
+    free: dict[str, int]  # what candidates may share, including what they hold now
     running: tuple[Job, ...]  # may be resized, never dropped; in queue order
     queued: tuple[Job, ...]  # may start; in queue order
     candidates: tuple[Job, ...]  # both, in queue order
-    pinned: tuple[Job, ...]  # keep what they have: protected, moving, rigid, held by their owner
-    reasons: dict[str, Reason]  # of jobs that take no part
+    pinned: tuple[Job, ...]  # keep their GPUs: protected, moving, rigid, on hold
+    reasons: dict[str, Reason]  # of jobs that are not candidates
     multi_node: bool
     limits: Mapping[str, Limit]
-    allowance: dict[str, int]  # what each limit leaves to the jobs that take part: GPUs, or jobs
-    shape: tuple[object, ...] = ()  # all that spans depend on beside the job
+    allowance: dict[str, int]  # what each limit leaves to the candidates: GPUs, or jobs
+    shape: tuple[object, ...] = ()  # everything except the job that size ranges depend on
     known: Known = field(default_factory=lambda: Known(0), compare=False, repr=False)
 
     def spans(self, job: Job) -> Spans:
-        """The types that can run the job, in name order. Until it is measured a job has a trial curve."""
+        """The types that can run the job, in name order. An unmeasured job has a trial curve."""
         return self.known.spans.get(job, self._spans)
 
     def _spans(self, job: Job) -> Spans:
@@ -96,7 +96,7 @@ class RoundView:
         return SizeRange(low, high, values) if low <= high else None
 
     def alone(self, job: Job) -> float:
-        """f_M(U): the best gang of one type that the whole cluster could give the job."""
+        """f_M(U): the best gang of one type that the whole cluster could give to the job."""
         return self.spans(job).alone
 
     def steps_per_s(self, job: Job, gang: Gang | None) -> float:
@@ -109,7 +109,7 @@ class RoundView:
         return effective(curve, gang.count, self.largest.get(gang.type, gang.count))[-1] if curve else 0.0
 
     def relative(self, job: Job, gang: Gang | None) -> float:
-        """S_M of a gang; at most 1 even where a drained node makes U smaller than what is held."""
+        """S_M of a gang; at most 1 even if a drained node makes U smaller than the gang."""
         alone = self.alone(job)
         return min(1.0, self.steps_per_s(job, gang) / alone) if alone > 0 else 0.0
 
@@ -120,7 +120,7 @@ def _known_of(shape: tuple[object, ...]) -> Known:
 
 
 def queue_key(job: Job) -> tuple[int, float, int, str]:
-    """Priority, then submission time, then id (the short number orders as the id does for people)."""
+    """Priority, then submission time, then id (which sorts like the short number that people see)."""
     return (-job.priority, job.submitted_at, job.number, job.id)
 
 
@@ -129,7 +129,7 @@ _BY_ARRIVAL = attrgetter("submitted_at", "number", "id")
 
 
 def in_queue_order(jobs: Iterable[Job]) -> list[Job]:
-    """By `queue_key`, and several times as fast."""
+    """Same order as `queue_key`, several times as fast."""
     queue = sorted(jobs, key=_BY_TIME)
     if len({job.submitted_at for job in queue}) < len(queue):
         queue.sort(key=_BY_ARRIVAL)
@@ -138,32 +138,32 @@ def in_queue_order(jobs: Iterable[Job]) -> list[Job]:
 
 
 def queue_of(snapshot: Snapshot) -> tuple[Job, ...]:
-    """All its jobs in queue order."""
+    """All jobs of the snapshot in queue order."""
     return _queues.of(snapshot)
 
 
 def is_pinned(job: Job) -> bool:
-    """Its GPUs are not schedulable and it may get no others (spec, application states)."""
+    """Its GPUs cannot be rescheduled and it may get no others (spec, application states)."""
     if job.state in LOCKED:
         return True
     return job.state is State.RUNNING and (job.held or not (job.restartable and job.resizable))
 
 
 def present_gang(job: Job, type_of: Mapping[int, str]) -> Gang | None:
-    """The job's gang; made from its GPUs where the snapshot names only those."""
+    """The job's gang; derived from its GPUs where the snapshot names only those."""
     if job.gang is not None or not job.gpu_ids:
         return job.gang
     return Gang(type_of.get(job.gpu_ids[0], ""), len(job.gpu_ids))
 
 
 def pinned_gangs(snapshot: Snapshot, field: RoundView) -> dict[str, Gang]:
-    """What the jobs that keep what they have hold."""
+    """The gangs of the pinned jobs."""
     type_of = cluster_index(snapshot.nodes).every_type
     return {job.id: gang for job in field.pinned if (gang := present_gang(job, type_of))}
 
 
 def view(snapshot: Snapshot) -> RoundView:
-    """Made once for each snapshot."""
+    """The view of a snapshot, computed once."""
     return _views.of(snapshot)
 
 
@@ -175,10 +175,10 @@ def _view(snapshot: Snapshot) -> RoundView:
     none = (), (), (), ()
     base = RoundView(types, total, largest, {}, *none, {}, multi_node, snapshot.limits, {}, shape, _known_of(shape))
     jobs = queue_of(snapshot)
-    reasons = _absences(base, jobs, snapshot.now)
+    reasons = _not_candidates(base, jobs, snapshot.now)
     if snapshot.limits:
         queue = [job for job in jobs if job.state in QUEUED and job.id not in reasons]
-        reasons |= _kept_waiting(snapshot.limits, queue)
+        reasons |= _over_queue_limits(snapshot.limits, queue)
     fixed = tuple([job for job in jobs if job.id in reasons and (job.gpu_ids or job.gang)])
     part: Sequence[Job] = [job for job in jobs if job.id not in reasons] if reasons else jobs
     running = tuple([job for job in part if job.state is State.RUNNING])
@@ -199,14 +199,14 @@ _views = Newest(_view)
 
 
 def limited(limit: Limit, gang: Gang) -> int:
-    """How much of a limit a gang takes: GPUs, or one job."""
+    """How much of a limit a gang uses: GPUs, or one job."""
     if limit.kind == "running_jobs":
         return 1
     return gang.count if limit.type in (None, plain_type(gang.type)) else 0
 
 
 def _allowance(snapshot: Snapshot, fixed: tuple[Job, ...], running: tuple[Job, ...]) -> dict[str, int]:
-    """What each limit leaves beside the jobs that keep what they have. A spent one leaves what is held now."""
+    """What each limit leaves beside the pinned jobs. A spent limit leaves what is held now."""
     left = {key: limit.most for key, limit in snapshot.limits.items() if limit.kind in ("gpus", "running_jobs")}
     left |= {key: 0 for key, limit in snapshot.limits.items() if limit.kind == "spent"}
     if not left:
@@ -222,8 +222,8 @@ def _allowance(snapshot: Snapshot, fixed: tuple[Job, ...], running: tuple[Job, .
     return left
 
 
-def _kept_waiting(limits: Mapping[str, Limit], queue: list[Job]) -> dict[str, Reason]:
-    """Queued jobs whose budget is spent, and those behind as many as their queue limits let a round look at."""
+def _over_queue_limits(limits: Mapping[str, Limit], queue: list[Job]) -> dict[str, Reason]:
+    """Queued jobs whose budget is used up, and those beyond the number that their queue limits let a round consider."""
     left = {key: limit.most for key, limit in limits.items() if limit.kind == "queued_jobs"}
     reasons: dict[str, Reason] = {}
     for job in queue:
@@ -247,7 +247,7 @@ def _kept_waiting(limits: Mapping[str, Limit], queue: list[Job]) -> dict[str, Re
 
 
 def name_of(limit: Limit) -> str:
-    """As people know it."""
+    """The level of the limit as people know it."""
     names = {"gpus": "GPUs at once", "running_jobs": "running jobs", "queued_jobs": "queued jobs", "spent": "budget"}
     return f"{limit.type} {names[limit.kind]}" if limit.type else names[limit.kind]
 
@@ -257,8 +257,8 @@ def spent_reason(limit: Limit) -> Reason:
     return Reason(ReasonCode.QUOTA_PERIOD, limit.text, detail)
 
 
-def _stuck(field: RoundView, job: Job) -> bool:
-    """A running job that its own limits or curves no longer allow what it holds; it keeps that."""
+def _limited_reason(field: RoundView, job: Job) -> bool:
+    """A running job that its own limits or curves no longer allow its GPUs; it keeps them."""
     gang = job.gang
     if gang is None:
         return True
@@ -266,12 +266,12 @@ def _stuck(field: RoundView, job: Job) -> bool:
     return span is None or gang.count < span.low
 
 
-def _absences(field: RoundView, jobs: Iterable[Job], now: float) -> dict[str, Reason]:
+def _not_candidates(field: RoundView, jobs: Iterable[Job], now: float) -> dict[str, Reason]:
     reasons: dict[str, Reason] = {}
     known = field.known.takes_part
     for job in jobs:
         if known.jobs.get(job.id) is not job:
-            reason = _absent(field, job, now)
+            reason = _not_candidate(field, job, now)
             if reason is not None:
                 reasons[job.id] = reason
             elif job.not_before is None:
@@ -279,13 +279,13 @@ def _absences(field: RoundView, jobs: Iterable[Job], now: float) -> dict[str, Re
     return reasons
 
 
-def _absent(field: RoundView, job: Job, now: float) -> Reason | None:
-    """Why a job takes no part in this decision, if it does not."""
+def _not_candidate(field: RoundView, job: Job, now: float) -> Reason | None:
+    """Why a job is not a candidate in this round, if it is not."""
     if job.state in QUEUED:
-        return _kept_back(job, now)
+        return _hold_reason(job, now)
     if is_pinned(job):
         return _pinned_reason(job, now)
-    if job.state is State.RUNNING and _stuck(field, job):
+    if job.state is State.RUNNING and _limited_reason(field, job):
         text = "Nothing is known of its speed on other counts of GPUs, so it keeps what it has until that is measured."
         return Reason(ReasonCode.NOT_RESIZABLE, text)
     if job.state is State.WAITING_FOR_INITIAL_CONTACT:
@@ -293,7 +293,7 @@ def _absent(field: RoundView, job: Job, now: float) -> Reason | None:
     return None
 
 
-def _kept_back(job: Job, now: float) -> Reason | None:
+def _hold_reason(job: Job, now: float) -> Reason | None:
     if job.held:
         return Reason(ReasonCode.ON_HOLD, "The job is held; it queues again when released.")
     if job.waits_for:

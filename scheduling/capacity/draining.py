@@ -1,8 +1,8 @@
-"""Who leaves a node that is drained by a deadline, and when.
+"""Which jobs leave a node that is drained by a deadline, and when.
 
-Whoever is expected to be through by then stays as it is. Whoever is not moves by checkpoint when there is room
-elsewhere, and so long before the deadline as a checkpoint takes at the latest, to the queue where there is none. What
-cannot write checkpoints trains until the deadline, and is stopped then.
+A job that is expected to end by then stays. Any other job moves with a checkpoint once there is room elsewhere, or
+returns to the queue just in time to write its checkpoint before the deadline. A job that cannot be checkpointed trains
+until the deadline, and is stopped then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scheduling.domain.reason_codes import ReasonCode
 from scheduling.domain.wording import span
 from scheduling.lifecycle import State
 
-#: For a round to come by and for processes to stop, beside what the job's checkpoints were measured to take.
+#: Time for a round to start and for processes to stop, added to the measured time of the job's checkpoints.
 MARGIN_S = 30.0
 Outlook = Literal["ends", "moves", "lost"]
 _MOVABLE = frozenset({State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING})
@@ -26,18 +26,18 @@ _MOVABLE = frozenset({State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING})
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """What a round does with jobs that are on drained nodes alone."""
+    """What a round does with jobs that are only on drained nodes."""
 
     drains: Mapping[str, Drain] = field(default_factory=dict)
     may: frozenset[str] = frozenset()  # leave when there is room elsewhere
     due: frozenset[str] = frozenset()  # leave now
     staying: frozenset[str] = frozenset()
-    stopped: Mapping[str, Reason] = field(default_factory=dict)  # for good
-    told: Mapping[str, Reason] = field(default_factory=dict)  # of who goes on where it is
+    stopped: Mapping[str, Reason] = field(default_factory=dict)  # stop for good
+    told: Mapping[str, Reason] = field(default_factory=dict)  # reasons of jobs that stay
 
 
 class Drains:
-    """Of a snapshot's nodes, by accelerator."""
+    """The drains of a snapshot's nodes, by accelerator."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._of_gpu = {gpu: node for node in nodes if node.drain is not None for gpu in node.gpu_ids}
@@ -47,7 +47,7 @@ class Drains:
         return bool(self._of_gpu)
 
     def of(self, job: Job) -> Drain | None:
-        """The first that comes due of those on its nodes."""
+        """The drain of the job's nodes with the earliest deadline."""
         drains = [drain for gpu in job.gpu_ids if gpu in self._of_gpu and (drain := self._of_gpu[gpu].drain)]
         return min(drains, key=lambda one: math.inf if one.deadline is None else one.deadline, default=None)
 
@@ -57,7 +57,7 @@ class Drains:
 
 
 def expected_end(job: Job, now: float, *, spans: bool = False) -> float:
-    """When it is through on the GPUs that it has; infinite where nothing says when."""
+    """When the job ends on its present GPUs; infinite if that is unknown."""
     speed = _steps_per_s(job, spans=spans)
     steps_s = job.remaining_steps / speed if speed > 0 else math.inf
     return now + min(steps_s, math.inf if job.time_limit_s is None else job.time_limit_s)
@@ -74,12 +74,12 @@ def _steps_per_s(job: Job, *, spans: bool) -> float:
 
 
 def leaves_by(job: Job, deadline: float) -> float:
-    """When it has to begin its checkpoint."""
+    """When the job must begin its checkpoint."""
     return deadline - MARGIN_S - job.checkpoint_s
 
 
 def outlook(job: Job, drain: Drain, now: float, end: float) -> Outlook:
-    """What becomes of a job that runs on a drained node and is expected to end at `end`."""
+    """What happens to a job that runs on a drained node and is expected to end at `end`."""
     if drain.deadline is None:
         return "moves" if job.restartable else "ends"
     if now < drain.deadline and end <= drain.deadline:
@@ -88,7 +88,7 @@ def outlook(job: Job, drain: Drain, now: float, end: float) -> Outlook:
 
 
 def leave(jobs: Iterable[Job], snapshot: Snapshot) -> Leaving:
-    """`jobs`: those that hold GPUs on drained or withheld nodes. Whose nodes are only withheld stay."""
+    """`jobs`: those that hold GPUs on drained or withheld nodes. Jobs whose nodes are only withheld stay."""
     drains, now = Drains(snapshot.nodes), snapshot.now
     withheld = {gpu: node for node in snapshot.nodes if node.withheld and node.drain is None for gpu in node.gpu_ids}
     of: dict[str, Drain] = {}
@@ -129,7 +129,7 @@ def moments(snapshot: Snapshot) -> Iterator[float]:
             yield drain.deadline
 
 
-# Words ---------------------------------------------------------------------------------------------
+# Sentences -----------------------------------------------------------------------------------------
 
 
 def moves(drain: Drain) -> Reason:
@@ -149,7 +149,7 @@ def is_due(drain: Drain, *, placed: bool) -> Reason:
 
 
 def sentence(number: int, drain: Drain, what: Outlook, end: float) -> str:
-    """What is to be said of a job that runs on a node before it is drained, or while it is."""
+    """What to show for a job that runs on a node that is about to be drained, or being drained."""
     if drain.deadline is None:
         if what == "moves":
             return f"#{number} moves by checkpoint when enough GPUs elsewhere are free."

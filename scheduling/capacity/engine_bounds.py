@@ -1,7 +1,7 @@
-"""What an engine's limits by account, QOS, partition and user leave to a job: from the table of them that its executor
-gives (scheduling.executors.slurm.limits makes that of Slurm), to which also the web pages' forecasts come.
+"""What an engine's limits by account, QOS, partition and user leave to a job. Rounds and forecasts of the web pages
+read them from a table that the executor provides (scheduling.executors.slurm.limits for Slurm).
 
-In the order in which Slurm has them: a partition's QOS before the job's, and both before associations.
+Precedence is as in Slurm: a partition's QOS before the job's, and both before associations.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MOST_LEVELS = 50
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """GPUs (or jobs, by `kind`) that jobs with the same key may hold together; `used` of them were held at the moment
-    of the table, ours included. `says`: "QOS gold allows 8 GPUs at a time"."""
+    """GPUs (or jobs, by `kind`) that jobs with the same key may hold together; `used` of them were held when the table
+    was read, ours included. `says`: "QOS gold allows 8 GPUs at a time"."""
 
     key: str
     says: str
@@ -27,14 +27,14 @@ class Shared:
     most: int
     used: int
     type: str | None
-    word: str  # Slurm's, of a job that waits for it
+    word: str  # Slurm's reason for a job that waits for it
     kind: Literal["gpus", "running_jobs"] = "gpus"
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What binds a job. `gpus`: the most that it may have, with whose words that is; None: there is no such limit.
-    `least`: the fewest."""
+    """The bounds of a job. `gpus`: the most that it may have, and whose limit that is; None: no limit. `least`: the
+    fewest."""
 
     nodes: NodeBounds | None = None
     gpus: int | None = None
@@ -49,7 +49,7 @@ NO_BOUNDS = Bounds()
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Slurm's, for jobs that wait for a limit on the number of jobs."""
+    """Slurm's reasons for jobs that wait for a limit on the number of jobs."""
 
     qos: str
     user: str
@@ -79,17 +79,17 @@ _JOBS = (
 
 
 def bounds_of(table: Mapping[str, Any], names: Mapping[str, str], user: str) -> Bounds:
-    """`names`: account, QOS and partition as the engine is given them; `user`: the account of UNIX that sends it."""
+    """`names`: account, QOS and partition as passed to the engine; `user`: the Unix account that submits the job."""
     return _Asker(table, names, user).bounds()
 
 
 class _Asker:
-    """A job, as the table knows it."""
+    """The limits of one job in the table."""
 
     def __init__(self, table: Mapping[str, Any], names: Mapping[str, str], user: str) -> None:
         self.partition, self.user = names.get("partition", ""), user
         every, levels = table.get("partitions", {}), table.get("qos", {})
-        # Of several partitions the engine takes one: what one of them allows is allowed.
+        # The engine picks one of several partitions: what any of them allows is allowed.
         self.rules = [every.get(name, {}) for name in self.partition.split(",")]
         first = self.rules[0].get("qos", "") if len(self.rules) == 1 else ""
         self.account = names.get("account", "") or table.get("defaults", {}).get(user, "")
@@ -105,7 +105,7 @@ class _Asker:
         for sort, one in (*self._shared(), *self._jobs()):
             if (sort, one.type or "") not in said:
                 shared.append(one)
-            if one.key.startswith("slurm-qos"):  # takes the place of what follows; associations count at every level
+            if one.key.startswith("slurm-qos"):  # overrides what follows; associations count at every level
                 said.add((sort, one.type or ""))
         most = next(((who, one[""]) for who, one in each if "" in one), None)
         says = f"{most[0]} allows {_counted(most[1], '')} a job" if most else ""
@@ -114,14 +114,14 @@ class _Asker:
         return Bounds(self._nodes(each), most[1] if most else None, says, least, fewest, tuple(shared))
 
     def _nearest(self, key: str) -> list[tuple[str, Mapping[str, int]]]:
-        """Of associations the nearest one counts: the user's, then the account's, then those above."""
+        """The nearest association that sets the key: the user's, then the account's, then those above."""
         nearest = [one[key] for one in (self.own, *(one for _, one in self.above)) if key in one]
         found = [(who, one[key]) for who, one, _ in self.levels if key in one]
         return found + [(f"account {self.account}", one) for one in nearest[:1]]
 
     def _jobs(self) -> Iterator[tuple[str, Shared]]:
-        """How many launches there may be: those that run, and those that Slurm has at all. Plans send none that would
-        wait there, so both bound the same jobs."""
+        """Limits on the number of launches: running ones, and all that Slurm has. Plans send no launch that would wait
+        there, so both bound the same jobs."""
         for key, what, words in _JOBS:
             of_each = False
             for who, one, name in self.levels:
@@ -155,7 +155,7 @@ class _Asker:
         return NodeBounds(where, most, least, *((of_node[1], of_node[0]) if of_node else ()))
 
     def _shared(self) -> Iterator[tuple[str, Shared]]:
-        """With what kind of limit each is."""
+        """Shared limits with the kind of each."""
         for who, one, name in self.levels:
             for kind, (most, used) in one.get("gpus", {}).items():
                 yield "all", _one(f"qos-{name}", who, "", most, used, kind, "QOSGrpGRES")
@@ -203,8 +203,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]*|[&|()\[\]]")
 
 
 def nodes_with(constraint: str, features: Mapping[str, Collection[str]]) -> frozenset[str] | None:
-    """Nodes that have what `sbatch --constraint` asks for; None where that is not understood (numbers of nodes, as
-    `a*2`). Of `[a|b]`, which all nodes of a job have alike, the one that most nodes have."""
+    """Nodes that meet `sbatch --constraint`; None if the expression is not supported (node counts, as `a*2`). For
+    `[a|b]`, which all nodes of a job must match alike, the feature that most nodes have."""
     tokens = _TOKEN.findall(constraint)
     if "".join(tokens) != constraint or len(tokens) > 100:
         return None
@@ -216,7 +216,7 @@ def nodes_with(constraint: str, features: Mapping[str, Collection[str]]) -> froz
 
 
 def _either(tokens: Sequence[str], features: Mapping[str, Collection[str]]) -> tuple[frozenset[str], Sequence[str]]:
-    """From left to right, as Slurm reads it."""
+    """Evaluated from left to right, as Slurm does."""
     found, tokens = _one_of(tokens, features)
     while tokens and tokens[0] in "&|":
         other, rest = _one_of(tokens[1:], features)

@@ -1,4 +1,4 @@
-"""What is left to give where nobody is resized: free GPUs per type, and what limits still allow."""
+"""Free capacity if no job is resized: free GPUs per type, and quota headroom."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from scheduling.domain.wording import words
 
 
 class FreeCapacity:
-    """Starts with every job that holds GPUs keeping them."""
+    """Every job that holds GPUs keeps them."""
 
     def __init__(self, snapshot: Snapshot, field: RoundView) -> None:
-        self.field, self.free, self.rooms = field, dict(field.free), QuotaHeadroom(field)
+        self.field, self.free, self.headroom = field, dict(field.free), QuotaHeadroom(field)
         self.counts: dict[str, Gang] = pinned_gangs(snapshot, field)
         self._type_of = cluster_index(snapshot.nodes).type_of
         for job in field.running:
-            assert job.gang is not None  # whoever runs without one takes no part
+            assert job.gang is not None  # a running job without a gang is not a candidate
             self.give(job, job.gang)
 
     def give(self, job: Job, gang: Gang) -> None:
@@ -30,23 +30,23 @@ class FreeCapacity:
 
     def _book(self, job: Job, gang: Gang) -> None:
         self.free[gang.type] = self.free.get(gang.type, 0) - gang.count
-        self.rooms.book(job, gang)
+        self.headroom.book(job, gang)
 
     def held(self, job: Job) -> Mapping[str, int]:
-        """GPUs that would be free if the job left, by type; of several where it lies in more than one pool."""
+        """GPUs that would be free if the job left, by type; several types if its gang spans pools."""
         if job.resizable:
             return {job.gang.type: job.gang.count} if job.gang else {}
         return Counter(kind for gpu in job.gpu_ids if (kind := self._type_of.get(gpu)) is not None)
 
     def allows(self, job: Job, gang: Gang) -> bool:
-        return self.rooms.over(job, gang) is None
+        return self.headroom.over(job, gang) is None
 
     def over_limit(self, job: Job, needs: Mapping[str, int]) -> Reason | None:
-        """A reason where limits allow none of the gangs that the job needs, by type."""
-        return self.rooms.reason(job, [Gang(name, count) for name, count in needs.items()])
+        """A reason if limits allow none of the gangs that the job needs, by type."""
+        return self.headroom.reason(job, [Gang(name, count) for name, count in needs.items()])
 
     def no_room(self, job: Job, needs: Mapping[str, int]) -> Reason:
-        """Why nothing fits: cause, number, way out. `needs`: GPUs per type that can run the job."""
+        """Why nothing fits: cause, number, what would change it. `needs`: GPUs per type that can run the job."""
         if not needs:
             return no_type(job)
         name = min(needs, key=lambda kind: (needs[kind] - self.free[kind], kind))

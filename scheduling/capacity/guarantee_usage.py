@@ -1,7 +1,7 @@
-"""Who uses what projects are guaranteed, by level of the project tree.
+"""Which jobs use the guarantees of projects, by level of the project tree.
 
 A job runs *within* a guarantee of its project, or of one above it, as long as the jobs before it, by priority and then
-by how long they have held GPUs, leave room for it there. Whoever runs within none has borrowed.
+by how long they have held GPUs, leave room for it there. A job that runs within no guarantee is a borrower.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GuaranteeUsage:
                         self.within[job.id].add(level)
 
     def chain(self, project: str) -> tuple[str, ...]:
-        """Its ancestors and itself, outermost first."""
+        """The project's ancestors and the project itself, outermost first."""
         known = self._chains.get(project)
         if known is None:
             found: list[str] = []
@@ -56,10 +56,10 @@ class GuaranteeUsage:
         return [row for row in self.rows.get(level, ()) if row.type in (None, plain_type(gang.type))]
 
     def claim(self, job: Job, gang: Gang, others: Collection[str] = ()) -> Guarantee | None:
-        """The guarantee by which the job may have the gang against somebody whose levels are `others`.
+        """The guarantee under which the job may reclaim the gang from a job whose levels are `others`.
 
-        What counts is the outermost guaranteed level that the two do not share: where that has all it is guaranteed,
-        levels further in have no claim outside it.
+        The outermost guaranteed level that the two do not share counts: once that level has all its guaranteed GPUs,
+        inner levels have no claim outside it.
         """
         for level in self.chain(job.project):
             rows = self.covering(level, gang) if level not in others else []
@@ -68,7 +68,7 @@ class GuaranteeUsage:
         return None
 
     def has_room(self, job: Job, gang: Gang) -> bool:
-        """Whether a guarantee of any of its levels is large enough for the gang beside what is used of it."""
+        """Whether a guarantee of any of the job's levels has room for the gang."""
         rows = (row for level in self.chain(job.project) for row in self.covering(level, gang))
         return any(self._fits(row, job, gang) for row in rows)
 
@@ -79,7 +79,7 @@ class GuaranteeUsage:
         return [row for level in self.chain(job.project) for row in self.rows.get(level, ())]
 
     def is_safe(self, job: Job, from_job: Job) -> bool:
-        """Whether it runs within a guarantee of a level that the other does not belong to."""
+        """Whether the job runs within a guarantee of a level that the other job does not belong to."""
         return bool(self.within.get(job.id, set()).difference(self.chain(from_job.project)))
 
     def book(self, job: Job, gang: Gang, sign: int = 1) -> None:
@@ -88,7 +88,7 @@ class GuaranteeUsage:
                 self.used[row] += sign * _milli(job, gang)
 
     def outermost(self) -> list[Guarantee]:
-        """Guarantees of levels that lie within no other guaranteed one."""
+        """Guarantees of levels that are inside no other guaranteed level."""
         return [
             row
             for level, rows in self.rows.items()

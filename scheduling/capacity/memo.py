@@ -1,7 +1,7 @@
-"""What has been worked out before, found again by the identity of what it was worked out from.
+"""Results memoised by the identity of their inputs.
 
-Rounds see the same curves and the same nodes again and again. Entries hold what they were made from, so that an
-identity means the same object while it is here.
+Rounds see the same curves and the same nodes again and again. Entries keep their inputs alive, so an identity stands
+for the same object as long as the entry exists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class CurveCache(Generic[T]):
-    """By a job's curves and the gangs that it allows; first by the job itself, as many rounds are shown the same."""
+    """Memo by a job's curves and allowed gangs; first by the job object itself, which most rounds see again."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -49,15 +49,15 @@ class CurveCache(Generic[T]):
 
 
 class Latest(Generic[T]):
-    """One value that the next round starts from. Threads may replace it at any time, as one."""
+    """One value from which the next round starts. Any thread may replace it, atomically."""
 
     def __init__(self, value: T) -> None:
         self.value = value
 
 
 class Newest(Generic[K, T]):
-    """The answer for the newest key, by its identity: within a round the policy and the round itself look at one
-    snapshot. Threads may replace it at any time, so it is read and written as one."""
+    """The result for the newest key, by identity: within a round the policy and the round use one snapshot. Any thread
+    may replace it, so key and result are read and written as one."""
 
     def __init__(self, make: Callable[[K], T]) -> None:
         self._make = make
@@ -71,7 +71,7 @@ class Newest(Generic[K, T]):
 
 
 class ShapeCache(Generic[T]):
-    """The same for each of a few shapes: all else that values depend on."""
+    """One memo for each of a few shapes, where the shape is everything else that the values depend on."""
 
     def __init__(self, most: int, shapes: int = 8) -> None:
         self._known: Callable[[Hashable], CurveCache[T]] = lru_cache(shapes)(lambda _: CurveCache(most))
@@ -81,11 +81,11 @@ class ShapeCache(Generic[T]):
 
 
 class Seen:
-    """Jobs of which something was found that holds while rounds are shown the same object."""
+    """Jobs with a property that holds as long as rounds see the same object."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self.jobs: dict[str, Job] = {}  # for loops in which a call a job would be the most of the work
+        self.jobs: dict[str, Job] = {}  # for loops in which one call per job would dominate the run time
 
     def add(self, job: Job) -> None:
         if len(self.jobs) >= self._most:
@@ -95,21 +95,23 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class ClusterIndex:
-    """Nodes, counted. All but `every_type` and `present` is of those that may be scheduled."""
+    """Totals over nodes. Except `every_type` and `present`, they count schedulable nodes only."""
 
     types: tuple[str, ...]
     total: Mapping[str, int]  # GPUs
     largest: Mapping[str, int]  # GPUs of the largest node
     type_of: Mapping[int, str]
     every_type: Mapping[int, str]
-    present: Mapping[str, int]  # GPUs that are not lost, drained ones among them; of plain types
+    present: Mapping[str, int]  # GPUs of nodes that are not lost, drained ones included; by plain type
     usable: tuple[Node, ...]
-    node_of: Mapping[int, int]  # GPU -> place of its node among these
-    seated: Seen = field(default_factory=lambda: Seen(16_384), compare=False, repr=False)  # holds no GPU but of these
+    node_of: Mapping[int, int]  # GPU -> index of its node
+    seated: Seen = field(
+        default_factory=lambda: Seen(16_384), compare=False, repr=False
+    )  # jobs that hold GPUs of these nodes only
 
 
-#: Clusters larger than this are remembered one by one, so that what the portal reads anew each time is soon forgotten;
-#: excerpts are small, and many.
+#: Larger clusters are kept one at a time, so that those that the portal reads anew each time are soon dropped; small
+#: excerpts are kept in large numbers.
 _LARGE = 64
 
 
@@ -118,7 +120,7 @@ def cluster_index(nodes: tuple[Node, ...]) -> ClusterIndex:
 
 
 class _Same:
-    """Nodes by identity."""
+    """Compares nodes by identity."""
 
     __slots__ = ("nodes",)
 

@@ -1,8 +1,8 @@
-"""Nodes as packing policies see them: what is free of each device, processor and memory, in arrays.
+"""Nodes as packing policies see them: free devices, CPUs and memory, in arrays.
 
-Rows are nodes that may be scheduled, in the snapshot's order; columns of `gpu` their accelerators in index order. A
-capacity that is not known is UNBOUNDED. A demand fits a node where its processors, its memory and enough single devices
-suffice: four quarters on four devices are no whole one (spec: genetic-packing, "Problem").
+Rows are schedulable nodes, in the snapshot's order; columns of `gpu` their accelerators in index order. An unknown
+capacity is UNBOUNDED. A demand fits a node if the node's CPUs, memory and enough single devices suffice: four quarters
+on four devices are no whole one (spec: genetic-packing, "Problem").
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNBOUNDED = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a job takes: `count` devices, `milli` and `gpu_memory` of each, and `cpu` and `memory` of each node."""
+    """What a job requests: `count` devices, `milli` and `gpu_memory` of each, and `cpu` and `memory` of each node."""
 
     count: int
     milli: int
@@ -32,32 +32,32 @@ class Demand:
     cpu: int
     memory: int
     types: tuple[str, ...]  # empty: any
-    excluded: tuple[int, ...] = ()  # devices that it may not have
+    excluded: tuple[int, ...] = ()  # devices that it may not get
 
     @classmethod
     def of(cls, job: Job) -> Demand:
-        """Whatever it holds or is about to, all jobs of a kind alike."""
+        """The job's request, whatever it holds now; equal for all jobs of a kind."""
         types = tuple(sorted(job.types or job.curves))
         return cls(job.min_gpus, job.gpu_milli, job.gpu_memory_mib, job.cpu_milli, job.memory_mib, types)
 
     @property
     def total(self) -> Ints:
-        """(processors, memory, thousandths of GPUs), as `Yard.free`."""
+        """(CPUs, memory, thousandths of GPUs), as `NodeCapacity.free`."""
         return np.array([self.cpu, self.memory, self.count * self.milli])
 
 
 class NodeCapacity:
-    """Free capacities; `book` takes from them."""
+    """Free capacity of nodes; `book` takes from it."""
 
     def __init__(self, snapshot: Snapshot, holding: Iterable[Job]) -> None:
-        """`holding`: jobs that keep what they have. GPUs that are still occupied by what leaves are nobody's."""
+        """`holding`: jobs that keep their GPUs. GPUs that exiting processes occupy are not free."""
         ground = _grounds.of(cluster_index(snapshot.nodes))
         self.nodes, self.types, self.kind, self.size = ground.nodes, ground.types, ground.kind, ground.size
         self.capacity, self.place, self.of_each = ground.capacity, ground.place, ground.of_each
         self.multi_node = snapshot.multi_node
         self.cpu, self.memory = ground.capacity[:, 0].copy(), ground.capacity[:, 1].copy()
         self.gpu, self.gpu_memory = ground.gpu.copy(), ground.gpu_memory.copy()
-        self.booked: list[int] = []  # rows, in the order in which something was booked there
+        self.booked: list[int] = []  # rows in the order of booking
         for row, taken_cpu, taken_memory in ground.shared:
             self.cpu[row] -= taken_cpu
             self.memory[row] -= taken_memory
@@ -80,7 +80,7 @@ class NodeCapacity:
     def _takes(
         self, gpus: Sequence[int], milli: int, gpu_memory: int, cpu: int, memory: int
     ) -> Iterator[tuple[int, int, int, int, int, int]]:
-        """(row, column, parts and memory of the device, processors, memory), the last two once of each node."""
+        """(row, column, thousandths and memory of the device, CPUs, memory), the last two once for each node."""
         places = [self.place[gpu] for gpu in gpus if gpu in self.place]
         rows = [row for row, _ in places]
         for number, (row, column) in enumerate(places):
@@ -88,14 +88,14 @@ class NodeCapacity:
             yield row, column, milli, gpu_memory, cpu if first else 0, memory if first else 0
 
     def copy(self) -> NodeCapacity:
-        """What is booked in it is not booked here."""
+        """Bookings in the copy do not change the original."""
         other = copy(self)
         other.gpu, other.gpu_memory = self.gpu.copy(), self.gpu_memory.copy()
         other.cpu, other.memory, other.booked = self.cpu.copy(), self.memory.copy(), []
         return other
 
     def book(self, demand: Demand, gpus: Sequence[int]) -> None:
-        """Take it."""
+        """Take the demand from these devices."""
         every = self._takes(gpus, demand.milli, demand.gpu_memory, demand.cpu, demand.memory)
         for row, column, milli, gpu_memory, cpu, memory in every:
             self.booked.append(row)
@@ -105,7 +105,7 @@ class NodeCapacity:
             self.memory[row] -= memory
 
     def keep(self, demand: Demand, gpus: Sequence[int]) -> None:
-        """Nobody else gets these devices of one node, nor what the demand asks for of that, as far as it is there."""
+        """Reserve these devices of one node completely, and the demand's CPUs and memory as far as they are free."""
         for gpu in gpus:
             self.gpu[self.place[gpu]] = 0
         row, _ = self.place[gpus[0]]
@@ -113,16 +113,16 @@ class NodeCapacity:
         self.memory[row] -= min(demand.memory, max(int(self.memory[row]), 0))
 
     def free(self, rows: Ints) -> Ints:
-        """[row, (processors, memory, thousandths of GPUs)]."""
+        """[row, (CPUs, memory, thousandths of GPUs)]."""
         return np.stack((self.cpu[rows], self.memory[rows], self.gpu[rows].sum(axis=1)), axis=1)
 
     def ground_memory(self, rows: Ints) -> NDArray[np.float64]:
-        """MiB of each of the nodes' devices when empty; infinite where it is not known."""
+        """MiB of each of the nodes' devices when empty; infinite if unknown."""
         of_each = self.of_each[rows]
         return np.where(of_each >= UNBOUNDED, np.inf, of_each).astype(float)
 
     def devices(self, demand: Demand) -> Mask:
-        """[node, device]: where one device has enough."""
+        """[node, device]: whether one device has enough."""
         enough = np.asarray((self.gpu >= demand.milli) & (self.gpu_memory >= demand.gpu_memory))
         for gpu in demand.excluded:
             if gpu in self.place:
@@ -130,18 +130,18 @@ class NodeCapacity:
         return enough
 
     def fitting(self, demand: Demand) -> Ints:
-        """Rows of the nodes on which it fits now."""
+        """Rows of the nodes on which the demand fits now."""
         enough = self.devices(demand).sum(axis=1) >= demand.count
         enough &= (self.cpu >= demand.cpu) & (self.memory >= demand.memory)
         return np.flatnonzero(enough & self.allowed(demand))
 
     def holds_when_empty(self, demand: Demand) -> Mask:
-        """By node: whether it is large enough in all but its type and how many devices it has."""
+        """By node: whether it is large enough, ignoring its type and number of devices."""
         cpu, memory = (self.capacity[:, n] for n in (0, 1))
         return np.asarray((cpu >= demand.cpu) & (memory >= demand.memory) & (self.of_each >= demand.gpu_memory))
 
     def has_room(self, demand: Demand, gpus: Sequence[int]) -> bool:
-        """On these devices; processors and memory apart."""
+        """Whether these devices have room; CPUs and memory are not checked."""
         devices = self.devices(demand)
         return all(devices[self.place[gpu]] for gpu in gpus)
 
@@ -153,8 +153,8 @@ class NodeCapacity:
         return np.isin(self.kind, kinds)
 
     def across(self, demand: Demand) -> tuple[int, ...] | None:
-        """Ids of devices on several nodes of one type, as few as can be; None where a node is large enough, if it were
-        empty, where there is no room, or where no gang may be on several."""
+        """Ids of devices on as few nodes of one type as possible. None if one empty node would be large enough, if
+        there is no room, or if gangs may not span nodes."""
         if not self.multi_node:
             return None
         allowed = self.allowed(demand) & self.holds_when_empty(demand)
@@ -179,7 +179,7 @@ class NodeCapacity:
         return tuple(found)
 
     def tightest(self, row: int, demand: Demand) -> tuple[int, ...]:
-        """Ids of devices of the node: those with the least left that suffice, the first of equals."""
+        """Ids of devices of the node: the fullest ones that suffice, the first among equals."""
         fits = np.flatnonzero(self.devices(demand)[row])
         chosen = fits[np.argsort(self.gpu[row, fits], kind="stable")][: demand.count]
         return tuple(sorted(self.nodes[row].gpu_ids[column] for column in chosen.tolist()))
@@ -192,18 +192,18 @@ class NodeCapacity:
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """Nodes without anybody on them."""
+    """Nodes without any jobs."""
 
     nodes: Sequence[Node]
     types: tuple[str, ...]
     kind: Ints
     size: Ints  # GPUs
-    capacity: Ints  # [node, (processors, memory, thousandths of GPUs)]
+    capacity: Ints  # [node, (CPUs, memory, thousandths of GPUs)]
     gpu: Ints
     gpu_memory: Ints
     of_each: Ints  # memory of each of a node's devices
     place: Mapping[int, tuple[int, int]]  # GPU -> row, column
-    shared: Sequence[tuple[int, int, int]]  # row, processors and memory that jobs have which are not ours
+    shared: Sequence[tuple[int, int, int]]  # row, CPUs and memory of jobs outside the portal
 
 
 def _survey(known: ClusterIndex) -> _Ground:
@@ -232,7 +232,7 @@ def _survey(known: ClusterIndex) -> _Ground:
     )
 
 
-#: Rounds mostly see the nodes of the round before.
+#: Most rounds see the nodes of the previous round.
 _grounds = Newest(_survey)
 
 

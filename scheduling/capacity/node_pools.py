@@ -1,10 +1,10 @@
-"""Which nodes each job may be given GPUs on: those of its partition that have what it asks of them, and none with a
-window that it would run into.
+"""Which nodes each job may use: those of its partition that meet its constraint, and none with a window that it would
+run into.
 
-Nodes of one accelerator type that lie in the same partitions and windows and meet the same constraints are a pool;
-windows that begin after all jobs that could use their nodes have ended do not count. Policies see each pool as a type
-of its own, and a job has curves for the pools that it may use and for no others. So whatever a policy optimises, its
-capacities are right, and no policy knows of any of this. Without partitions, windows and constraints nothing is done.
+Nodes of one accelerator type that are in the same partitions and windows and meet the same constraints form a pool.
+Windows that begin after the end of all jobs that could use their nodes do not count. Policies see each pool as a
+separate type, and a job has curves only for the pools that it may use. So the capacities are right for every policy,
+and no policy needs to know about pools. Without partitions, windows and constraints nothing is done.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TypeVar
 from scheduling.domain import POOL_MARK, Curve, Gang, Job, Node, Snapshot, Window
 
 V = TypeVar("V")
-#: A launch, a checkpoint and a stop take at least so long together, where they were not measured to take longer.
+#: Least time assumed for a launch, a checkpoint and a stop together.
 OVERHEAD_S = 30.0
 #: A type that no node has.
 _NOWHERE = POOL_MARK * 2
@@ -25,16 +25,16 @@ _NOWHERE = POOL_MARK * 2
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Nodes of one type that are alike to every job."""
+    """Nodes of one type that are equivalent for every job."""
 
     name: str
     type: str
     partitions: frozenset[str]
     windows: tuple[Window, ...]
-    constraints: frozenset[str] = frozenset()  # that its nodes meet
+    constraints: frozenset[str] = frozenset()  # constraints that its nodes meet
 
     def is_for(self, job: Job) -> bool:
-        """Its partition, and what it asks of nodes."""
+        """Whether the pool matches the job's partition and constraint."""
         return self.is_in(job.partition) and (not job.constraint or job.constraint in self.constraints)
 
     def is_in(self, partition: str) -> bool:
@@ -44,7 +44,7 @@ class Pool:
         return any(window.start <= now and window.kind == "maintenance" for window in self.windows)
 
     def barred_by(self, job: Job, now: float) -> Window | None:
-        """The first window that is not for the job and in force, or that it would run into if it started now."""
+        """The first active window that excludes the job, or that it would run into if it started now."""
         others = [window for window in self.windows if not window.admits(job)]
         if not others:
             return None
@@ -52,14 +52,14 @@ class Pool:
         return next((window for window in others if window.start <= now or window.start < end), None)
 
     def closed_to(self, job: Job, now: float) -> Window | None:
-        """A window in force that is not for the job."""
+        """An active window that excludes the job."""
         return next((w for w in self.windows if w.start <= now and not w.admits(job)), None)
 
 
 def latest_end(job: Job, kind: str, now: float) -> float:
-    """When training would be over on any gang of a type that the job may get; infinite where nothing says when.
+    """When training would end at the latest on any gang of a type that the job may get; infinite if unknown.
 
-    By its steps at the speed of its least gang, spread over nodes, or by its time limit, whichever is sooner.
+    The earlier of two: its steps at the speed of its least gang, spread over nodes, and its time limit.
     """
     steps_s = math.inf
     curve = job.curves.get(kind)
@@ -79,7 +79,7 @@ def _slowest(curve: Curve, least: int) -> float:
 
 @dataclass
 class Pools:
-    """The pools of a snapshot, and its jobs against them."""
+    """The pools of a snapshot, and which jobs may use them."""
 
     snapshot: Snapshot
     every: list[Pool] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Pools:
         self._usable: dict[tuple[str, tuple[str, ...], str], list[Pool]] = {}
 
     def usable(self, job: Job) -> list[Pool]:
-        """Those of its partition and types, windows apart."""
+        """Pools of the job's partition and types, ignoring windows."""
         key = (job.partition, job.types, job.constraint)
         found = self._usable.get(key)
         if found is None:
@@ -122,20 +122,20 @@ class Pools:
         return found
 
     def open_to(self, job: Job) -> list[Pool]:
-        """Where it may start now."""
+        """Pools in which the job may start now."""
         return [pool for pool in self.usable(job) if pool.barred_by(job, self.snapshot.now) is None]
 
     def held(self, job: Job) -> set[Pool]:
         return {self.of_gpu[gpu] for gpu in job.gpu_ids if gpu in self.of_gpu}
 
     def sends_away(self, job: Job) -> bool:
-        """It holds GPUs on nodes that it has to leave."""
+        """The job holds GPUs on nodes that it must leave."""
         closed = not self.closed_gpus.isdisjoint(job.gpu_ids)
         return closed or any(pool.closed_to(job, self.snapshot.now) for pool in self.held(job))
 
     def stays_in(self, job: Job) -> Pool | None:
-        """Where a job that holds GPUs may go on and be resized: the one pool that they are all of, whatever is to
-        come there."""
+        """The pool in which a running job may continue and be resized: the only one that holds all its GPUs, whatever
+        windows are ahead."""
         held = self.held(job)
         if len(held) != 1:
             return None
@@ -155,35 +155,35 @@ class _Jobs:
         mine = [pool for pool in self.pools.open_to(job) if not job.curves or pool.type in job.curves]
         own = self.pools.of_gpu.get(job.gpu_ids[0]) if job.gpu_ids else None
         gang = job.gang if job.gang is None or own is None else Gang(own.name, job.gang.count)
-        if not job.gpu_ids or self.pools.sends_away(job):  # it starts, here or elsewhere
+        if not job.gpu_ids or self.pools.sends_away(job):  # may start, here or elsewhere
             return replace(job, curves=self._of(job, mine), types=_names(mine), gang=gang)
         stays = self.pools.stays_in(job) is not None
         known = mine if own is None or own in mine else [*mine, own]
-        allowed = known if stays else mine  # where it may be given GPUs, once all that it has were taken from it
+        allowed = known if stays else mine  # where it may get GPUs once all of its GPUs were taken
         return replace(
             job, curves=self._of(job, known), types=_names(allowed), gang=gang, resizable=stays and job.resizable
         )
 
     def _of(self, job: Job, pools: Sequence[Pool]) -> dict[str, Curve]:
-        """Of jobs that share their curves one mapping, since much is remembered by its identity."""
+        """Jobs that share their curves share one mapping, since memos compare by identity."""
         key = id(job.curves), tuple(pool.name for pool in pools)
         found = self._curves.get(key)
         if found is None:
             found = {pool.name: job.curves[pool.type] for pool in pools if pool.type in job.curves}
             if job.curves and not found:
-                found = {_NOWHERE: Curve(())}  # no curves at all would mean that nothing is known of its speed
+                found = {_NOWHERE: Curve(())}  # an empty mapping would mean that all throughputs are unknown
             self._curves[key] = found
         return found
 
 
 def _names(pools: Sequence[Pool]) -> tuple[str, ...]:
-    """As a job's types, of which none would mean any."""
+    """The pools as a job's types; an empty tuple would mean any type."""
     return tuple(pool.name for pool in pools) or (_NOWHERE,)
 
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """What policies see, with the pools behind it (none: nothing is divided)."""
+    """What policies see, and the pools behind it (None: nothing is divided)."""
 
     snapshot: Snapshot
     pools: Pools | None = None
@@ -208,12 +208,12 @@ def divide(snapshot: Snapshot) -> Divided:
 
 
 def _as_seen(node: Node, pool: Pool, now: float) -> Node:
-    """With its pool for a type, and closed while it is maintained."""
+    """With its pool as type, and closed during maintenance."""
     return replace(node, type=pool.name, schedulable=node.schedulable and not pool.is_maintained(now))
 
 
 def _reached(snapshot: Snapshot, parts: Mapping[str, Sequence[str]]) -> list[Window]:
-    """Windows in force, and those that some job which they are not for may run into, on nodes that it may use."""
+    """Active windows, and those that some excluded job may run into on nodes that it may use."""
     late = [window for window in snapshot.windows if window.start > snapshot.now]
     found = [window for window in snapshot.windows if window.start <= snapshot.now]
     if not late:
@@ -228,7 +228,7 @@ def _reached(snapshot: Snapshot, parts: Mapping[str, Sequence[str]]) -> list[Win
 
 
 def _latest_ends(snapshot: Snapshot) -> dict[tuple[str, str], list[tuple[float, Job]]]:
-    """Of the jobs that may use nodes of a partition and type, the last first."""
+    """The latest end of any job that may use nodes of a partition and type."""
     types = {node.type for node in snapshot.nodes}
     found: dict[tuple[str, str], list[tuple[float, Job]]] = {}
     for job in snapshot.jobs:
@@ -250,7 +250,7 @@ def _reaches(window: Window, ends: Sequence[tuple[float, Job]]) -> bool:
 
 
 def _by_node(sets: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:
-    """{node: keys of the sets that it is in}, in the order of the sets."""
+    """{node: keys of the sets that contain it}, in the order of the sets."""
     found: dict[str, list[str]] = {}
     for key, nodes in sets.items():
         for node in nodes:

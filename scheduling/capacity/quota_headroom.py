@@ -1,4 +1,4 @@
-"""What limits leave while a plan is made, and plans cut down to them."""
+"""Quota headroom while a plan is made, and trimming of plans to quotas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_LIMIT = 2**40
 
 
 class QuotaHeadroom:
-    """GPUs and jobs that may still be given, by limit. What a job holds has to be booked like anything else."""
+    """GPUs and jobs that each limit still allows. GPUs that a job holds must be booked like all others."""
 
     def __init__(self, field: RoundView) -> None:
         self.limits, self.left = field.limits, dict(field.allowance)
@@ -24,7 +24,7 @@ class QuotaHeadroom:
                 self.left[key] -= sign * limited(self.limits[key], gang)
 
     def over(self, job: Job, gang: Gang) -> str | None:
-        """The first limit, outermost level first, that has no room for the gang."""
+        """The first limit, outermost level first, without room for the gang."""
         return next(self.all_over(job, gang), None) if job.limits else None
 
     def all_over(self, job: Job, gang: Gang) -> Iterator[str]:
@@ -32,7 +32,7 @@ class QuotaHeadroom:
         return (key for key in keys if 0 < limited(self.limits[key], gang) > self.left[key])
 
     def reason(self, job: Job, gangs: Iterable[Gang]) -> Reason | None:
-        """Why the job may have none of the gangs; None where it may have one of them, or where there are none."""
+        """Why the job may have none of the gangs; None if it may have one of them, or if there are none."""
         found: tuple[str, Gang] | None = None
         for gang in sorted(gangs, key=lambda gang: (gang.count, gang.type)):
             key = self.over(job, gang)
@@ -70,7 +70,7 @@ class QuotaHeadroom:
         return Reason(ReasonCode.QUOTA, text, detail)
 
     def most(self, job: Job, kind: str) -> int:
-        """GPUs of a type that the job may have."""
+        """The most GPUs of a type that the job may have."""
         keys = [key for key in job.limits if key in self.left and limited(self.limits[key], Gang(kind, 1))]
         jobs = any(self.limits[key].kind == "running_jobs" and self.left[key] < 1 for key in keys)
         gpus = [self.left[key] for key in keys if self.limits[key].kind != "running_jobs"]
@@ -78,7 +78,7 @@ class QuotaHeadroom:
 
 
 def exceeds_quota(field: RoundView, counts: Mapping[str, Gang]) -> bool:
-    """A limit is passed, and by more than it is already by what is held now."""
+    """Whether a limit is exceeded, and by more than present use exceeds it already."""
     after, before = QuotaHeadroom(field), QuotaHeadroom(field)
     for job in field.candidates:
         if job.id in counts:
@@ -89,9 +89,9 @@ def exceeds_quota(field: RoundView, counts: Mapping[str, Gang]) -> bool:
 
 
 def trim_to_quota(field: RoundView, counts: Mapping[str, Gang]) -> tuple[dict[str, Gang], dict[str, Reason]]:
-    """The answer of a policy that minds no limits, as far as they allow: nobody that runs loses what it would have
-    kept, then growth and starts in queue order. With it, the reasons of jobs that do not start."""
-    rooms, kept, reasons = QuotaHeadroom(field), dict(counts), dict[str, Reason]()
+    """Trim the answer of a policy that ignores limits. Running jobs keep what they would have kept; then growth and
+    starts are allowed in queue order. Also returns the reasons of jobs that do not start."""
+    headroom, kept, reasons = QuotaHeadroom(field), dict(counts), dict[str, Reason]()
     part = {job.id for job in field.candidates}
     for key in part:
         kept.pop(key, None)
@@ -100,20 +100,20 @@ def trim_to_quota(field: RoundView, counts: Mapping[str, Gang]) -> tuple[dict[st
         if planned is not None and present is not None:
             shrinks = planned.type == present.type and planned.count < present.count
             kept[job.id] = planned if shrinks else present
-            rooms.book(job, kept[job.id])
+            headroom.book(job, kept[job.id])
     for job in field.candidates:
         planned, have = counts.get(job.id), kept.get(job.id)
         if planned is None or planned == have:
             continue
         if have is not None:
-            rooms.book(job, have, -1)
-        count = min(planned.count, rooms.most(job, planned.type))
+            headroom.book(job, have, -1)
+        count = min(planned.count, headroom.most(job, planned.type))
         if count >= _least(field, job, planned, have):
             kept[job.id] = Gang(planned.type, count)
-        elif have is None and (why := rooms.reason(job, [Gang(planned.type, _least(field, job, planned, None))])):
+        elif have is None and (why := headroom.reason(job, [Gang(planned.type, _least(field, job, planned, None))])):
             reasons[job.id] = why
         if job.id in kept:
-            rooms.book(job, kept[job.id])
+            headroom.book(job, kept[job.id])
     return kept, reasons
 
 

@@ -1,4 +1,4 @@
-"""Which GPUs will be free when, as far as it can be foreseen."""
+"""When which GPUs are released, as far as it can be predicted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-#: Differences of times since 1970 are as exact as this.
+#: Times in seconds since 1970 are only this precise.
 _ROUNDING_S = 1e-6
 
 
@@ -26,16 +26,17 @@ class Timetable:
         moments = sorted(at.keys() - {now})
         self.times: Floats = np.array([now, *moments])
         self.free: Ints = free + np.cumsum([at.get(now, 0), *(at[moment] for moment in moments)], dtype=np.int64)
-        self._enough: dict[int, tuple[list[float], list[float]]] = {}  # until something is taken
+        self._enough: dict[int, tuple[list[float], list[float]]] = {}  # until GPUs are taken
 
     def earliest(self, count: int, duration_s: float) -> float:
-        """When so many GPUs are free together for so long; infinite where they never are."""
+        """When so many GPUs are free together for so long; infinite if never."""
         begins, longest = self._enough[count] if count in self._enough else self._stretches(count)
         place = bisect_left(longest, duration_s - _ROUNDING_S)
         return begins[place] if place < len(begins) else math.inf
 
     def _stretches(self, count: int) -> tuple[list[float], list[float]]:
-        """When so many are free begins, and the longest stretch until then: what fits into none yet fits nowhere."""
+        """Start times of stretches with so many free GPUs, and the longest stretch so far: what fits into none of them
+        fits nowhere."""
         enough = self.free >= count
         turns = np.flatnonzero(enough[1:] != enough[:-1]) + 1
         at: list[float] = [float(self.times[0]), *self.times[turns].tolist(), math.inf]
@@ -51,7 +52,7 @@ class Timetable:
         self._enough.clear()
 
     def _cut(self, at: float) -> int:
-        """The index of the step that begins then, which is made where there is none."""
+        """The index of the step that begins at this time; it is created if missing."""
         if math.isinf(at):
             return len(self.times)
         place = int(np.searchsorted(self.times, at))

@@ -20,7 +20,7 @@ _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Part(StrictNumbers):
-    """A misspelt key is refused: its default would be taken without a word."""
+    """A misspelt key is refused: otherwise its default would silently apply."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,7 +37,7 @@ class CaseJob(_Part):
     priority: int = 0
     entity: str = ""
     deadline_s: float | None = Field(None, allow_inf_nan=False)
-    num_steps: Any = None  # this and the next: notes of recorded cases
+    num_steps: Any = None  # this and the next field: notes of recorded cases
     duration_on_v100_s: Any = None
 
 
@@ -54,14 +54,14 @@ class CaseEntity(_Part):
 
 
 class CaseMemory(_Part):
-    """Of the policy's last answer: what it asked to be remembered, and {job: {type: share}}."""
+    """The policy's last answer: what it stored, and {job: {type: share}}."""
 
     policy: dict[str, Any] = {}
     shares: dict[str, dict[str, _Rate]] = {}
 
 
 class Case(_Part):
-    """Further keys are allowed here alone: files carry notes of where they come from."""
+    """Only here further keys are allowed: files carry notes about their origin."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -105,7 +105,7 @@ def _check_tree(path: Path, entities: Mapping[str, CaseEntity]) -> None:
 
 
 def _check_nodes(path: Path, case: Case) -> None:
-    """Types without any node are one node with all GPUs; the others have to be given in full."""
+    """A type without nodes becomes one node with all GPUs; the other types must list all their nodes."""
     given: Counter[str] = Counter()
     for node in case.nodes:
         given[node.type] += node.gpus * node.count
@@ -131,7 +131,7 @@ def snapshot_of(case: Case) -> Snapshot:
 
 
 def _nodes(case: Case) -> list[Node]:
-    """The nodes that are given, and for types without any one node with all of their GPUs."""
+    """The listed nodes, and for each type without nodes one node with all of its GPUs."""
     given = [(node.type, node.gpus) for node in case.nodes for _ in range(node.count)]
     named = {kind for kind, _ in given}
     given += [(kind, gpus) for kind, gpus in case.cluster_spec.items() if kind not in named and gpus]

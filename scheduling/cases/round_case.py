@@ -1,7 +1,8 @@
-"""A round's allocation problem as a `policy-case/1` document: what policies of fractions were, or would be, asked.
+"""A round's allocation problem as a `policy-case/1` document: the problem that a time-sharing policy was, or would be,
+asked to solve.
 
-Rounds ask such a policy only when something has changed, and not before jobs were taken off lost and drained nodes and
-nodes were split into pools; so the round is planned once more with a policy in its place that notes what it is shown.
+Rounds ask such a policy only when something has changed, and only after jobs were evicted from lost and drained nodes
+and nodes were divided into pools. So the round is planned again with a stand-in policy that records its input.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class _Shown(Exception):
 
 
 class _Witness:
-    """In the place of a policy of time shares: takes what it is shown and ends the round."""
+    """Stands in for a time-sharing policy: records its input and ends the round."""
 
     name = title = "witness"
     Parameters = Parameters
@@ -37,7 +38,7 @@ class _Witness:
 
 
 def problem_of(snapshot: Snapshot, policy: Policy) -> Snapshot | None:
-    """What the policy is asked in this round, if it is asked anew; None where nobody takes part."""
+    """The policy's input in this round, if the policy is asked; None if there is no candidate."""
     anew = {key: value for key, value in snapshot.memory.items() if key != MEMORY}
     try:
         plan_round(replace(snapshot, memory=anew), cast("Policy", _Witness(policy)))
@@ -47,7 +48,7 @@ def problem_of(snapshot: Snapshot, policy: Policy) -> Snapshot | None:
 
 
 def case_of(snapshot: Snapshot, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """`name` and its parameters: of the round; a policy of another kind has no part in the answer but its name."""
+    """`name` and its parameters are those of the round; of a policy of another kind only the name enters the answer."""
     timed = policy_class(name).capabilities.shares_time
     asked = load_policy(name, dict(parameters)) if timed else load_policy("max_min_fairness", {})
     problem = problem_of(snapshot, asked)
@@ -75,7 +76,7 @@ def case_of(snapshot: Snapshot, name: str, parameters: Mapping[str, Any]) -> dic
 
 
 def _plain(kind: str) -> str:
-    """A pool's name with a mark that can be read."""
+    """A pool's name with a readable mark."""
     return kind.replace(POOL_MARK, ":").rstrip(":/")
 
 
@@ -115,7 +116,7 @@ def _pairs(problem: Snapshot, jobs: Iterable[Job], kinds: Mapping[str, str]) -> 
 
 
 def _entities(problem: Snapshot, projects: set[str]) -> dict[str, Any]:
-    """Those that jobs are of, with all above them."""
+    """Projects of the jobs, and all projects above them."""
     found: dict[str, Any] = {}
     for project in sorted(projects):
         key: str | None = project
@@ -127,7 +128,7 @@ def _entities(problem: Snapshot, projects: set[str]) -> dict[str, Any]:
 
 
 def _memory(problem: Snapshot, numbers: Mapping[str, int], kinds: Mapping[str, str]) -> dict[str, Any]:
-    """What the policy remembers, by the jobs' numbers."""
+    """The policy's memory, by the jobs' numbers."""
     kept = problem.memory.get(MEMORY)
     if not kept:
         return {}
@@ -141,7 +142,7 @@ def _memory(problem: Snapshot, numbers: Mapping[str, int], kinds: Mapping[str, s
 
 
 def _left_out(problem: Snapshot, absent: int) -> list[str]:
-    """What such a case cannot say, in words."""
+    """Sentences on what such a case cannot express."""
     said = [f"{absent} jobs that take no part: they keep their GPUs, or may not start."] if absent else []
     if problem.limits:
         said.append(f"{len(problem.limits)} limits: rounds keep them whatever the fractions are.")

@@ -1,4 +1,4 @@
-"""What a round sees and what it answers: frozen values, no clock, no database.
+"""The input and output of a round: frozen values, no clock, no database.
 
 Times are POSIX seconds (float) on the caller's clock, throughputs training steps per second.
 """

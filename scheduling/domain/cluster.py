@@ -10,16 +10,16 @@ from scheduling.domain.job import Job
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Nothing new comes to a node, and whoever is there leaves: by `deadline`, or where there is none, when there is
-    room elsewhere."""
+    """No job starts on the node, and its jobs leave: by `deadline`, or without one as soon as there is room
+    elsewhere."""
 
     deadline: float | None = None
-    text: str = ""  # what it is for
+    text: str = ""  # the purpose
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What jobs that are not ours have of a node's processors and memory; until None: it is not known how long."""
+    """CPUs and memory of a node that jobs not managed by the portal use; until None: the end is unknown."""
 
     cpu_milli: int
     memory_mib: int
@@ -33,24 +33,24 @@ class Node:
     name: str
     type: str
     gpu_ids: tuple[int, ...]
-    schedulable: bool = True  # False: drained, lost or withheld; nothing new is placed here
-    lost: bool = False  # its jobs must be moved away now
+    schedulable: bool = True  # False: drained, lost or withheld; no job starts here
+    lost: bool = False  # its jobs must be evicted now
     emulated: bool = False
     drain: Drain | None = None
-    #: Why nothing new is placed here though it is neither drained nor lost, as "being checked"; who is there stays.
+    #: Why no job starts here although the node is neither drained nor lost, as "being checked"; running jobs stay.
     withheld: str = ""
-    #: What all that run on it share; None: not known, and nobody is refused for it.
+    #: Capacity for all jobs on the node; None: unknown, and no job is refused for it.
     cpu_milli: int | None = None
     memory_mib: int | None = None
     gpu_memory_mib: int | None = None  # of each accelerator
-    #: What of it the engine's jobs that are not ours have (see Others).
+    #: Use of the node by the engine's other jobs (see Others).
     others: tuple[Beside, ...] = ()
-    #: It is powered down: so long the first launch there waits for it.
+    #: The node is powered down: the first launch there waits this long for it.
     boot_s: float = 0.0
 
     @property
     def free_cpu_milli(self) -> int | None:
-        """What is left to ours."""
+        """CPUs for jobs of the portal."""
         return None if self.cpu_milli is None else self.cpu_milli - sum(one.cpu_milli for one in self.others)
 
     @property
@@ -60,8 +60,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What jobs of the engine that are not ours take from us: GPUs that nobody can be given now, and until when they
-    have them at the latest (None: not known). `engine`: its name, for people."""
+    """GPUs that the engine's jobs outside the portal use, and the latest end of each (None: unknown). `engine`: its
+    name, for people."""
 
     gpus: Mapping[int, float | None] = field(default_factory=dict)
     engine: str = ""
@@ -69,7 +69,7 @@ class Others:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A set of nodes, by name, that jobs name; its priority is against the other partitions'."""
+    """A named set of nodes that jobs ask for; its priority is relative to the other partitions."""
 
     nodes: frozenset[str] = frozenset()
     priority: int = 0
@@ -77,7 +77,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Nodes, by name, that from `start` until `end` are for some projects and users only, or for nobody."""
+    """Nodes that from `start` until `end` are for some projects and users only, or closed to all."""
 
     id: str
     nodes: frozenset[str]
@@ -85,7 +85,7 @@ class Window:
     end: float
     projects: frozenset[str] = frozenset()
     users: frozenset[str] = frozenset()
-    text: str = ""  # what it is for
+    text: str = ""  # the purpose
 
     @property
     def kind(self) -> str:

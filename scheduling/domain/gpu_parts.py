@@ -1,4 +1,4 @@
-"""Parts of devices: what jobs that share them take together."""
+"""Devices shared by fractional jobs: how much of each is taken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduling.domain.snapshot import Snapshot
 
 
 def taken(jobs: Iterable[Job], gpus: Mapping[str, tuple[int, ...]] | None = None) -> Counter[int]:
-    """Thousandths of each accelerator that the jobs take of what they hold, or of `gpus` by job."""
+    """Thousandths taken of each accelerator that the jobs hold, or of `gpus` by job."""
     found: Counter[int] = Counter()
     for job in jobs:
         for gpu in job.gpu_ids if gpus is None else gpus.get(job.id, ()):
@@ -21,7 +21,7 @@ def taken(jobs: Iterable[Job], gpus: Mapping[str, tuple[int, ...]] | None = None
 def overfull(
     snapshot: Snapshot, staying: Iterable[Job], part: Iterable[Job], gpus: Mapping[str, tuple[int, ...]]
 ) -> int | None:
-    """An accelerator that would be given away beyond what it has, beside jobs that stay where they are."""
+    """An accelerator that would be assigned beyond its capacity, beside jobs that stay where they are."""
     shares = taken(part, gpus)
     kept = taken(staying) + Counter(dict.fromkeys(snapshot.blocked_gpu_ids, WHOLE))
     return next((gpu for gpu, share in shares.items() if share + kept[gpu] > WHOLE), None)

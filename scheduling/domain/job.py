@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from scheduling.domain.usage_history import ResourceHistory
 from scheduling.lifecycle import State
 
-#: Thousandths of a GPU that is nobody else's.
+#: Thousandths of a whole GPU, which no other job shares.
 WHOLE = 1_000
 
-#: Around what tells a pool of nodes from others of its accelerator type, in the names that policies see.
+#: Separates the accelerator type from the node pool in the type names that policies see.
 POOL_MARK = "\x1f"
 
 
 def plain_type(kind: str) -> str:
-    """The accelerator type of a pool (scheduling.capacity.node_pools); of a type, itself."""
+    """The accelerator type of a pool (scheduling.capacity.node_pools); a plain type is returned as it is."""
     return kind.partition(POOL_MARK)[0]
 
 
@@ -32,9 +32,9 @@ class Gang:
 class Curve:
     """f_M on one accelerator type: `steps_per_s[n - 1]` is the best throughput on up to n GPUs.
 
-    Monotone (the envelope is taken where curves are made); beyond the last entry it is constant;
-    0.0 where n GPUs cannot run the job. `spread_factor` multiplies gangs that span nodes, `spread_factors[n - 1]`
-    those of n GPUs where it is known by count.
+    Monotone (curves are made as envelopes) and constant beyond the last entry; 0.0 if n GPUs cannot run the job.
+    `spread_factor` scales gangs that span nodes; `spread_factors[n - 1]` scales those of n GPUs where the factor is
+    known by count.
     """
 
     steps_per_s: tuple[float, ...]
@@ -43,7 +43,7 @@ class Curve:
     spread_factors: tuple[float, ...] = ()
 
     def spread_at(self, count: int) -> float:
-        """What is left of the throughput of `count` GPUs where they span nodes."""
+        """The factor on the throughput of `count` GPUs if they span nodes."""
         if not self.spread_factors:
             return self.spread_factor
         return self.spread_factors[min(count, len(self.spread_factors)) - 1]
@@ -56,8 +56,8 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class NodeBounds:
-    """On how many nodes a job may be, by the rules of `where`; `most` None: on any number. `of_each`: the most GPUs of
-    one node that it may have, by those of `of_each_where`."""
+    """How many nodes a job may span, by the rules of `where`; `most` None: any number. `of_each`: the most GPUs of one
+    node that it may have, by the rules of `of_each_where`."""
 
     where: str
     most: int | None = None
@@ -78,13 +78,13 @@ class NodeBounds:
         return " and ".join(found)
 
     def allow(self, counts: Collection[int]) -> bool:
-        """Of GPUs, of each node that a job would be on."""
+        """Whether the job may span nodes with these counts of its GPUs."""
         there = len(counts)
         few = self.of_each is None or max(counts, default=0) <= self.of_each
         return few and self.least <= there <= (there if self.most is None else self.most)
 
     def hold(self, gpus: int) -> int:
-        """How many GPUs of a node with so many it may have."""
+        """How many GPUs of a node of this size the job may hold."""
         return gpus if self.of_each is None else min(gpus, self.of_each)
 
 
@@ -101,41 +101,41 @@ class Job:
     priority: int = 0  # larger goes first
     min_gpus: int = 1
     max_gpus: int | None = None
-    types: tuple[str, ...] = ()  # allowed accelerator types; empty: any with a curve
+    types: tuple[str, ...] = ()  # allowed accelerator types; empty: every type with a curve
     remaining_steps: float = 0.0
     restartable: bool = True
-    resizable: bool = True  # False: keeps the GPUs that it has, unless all of them are taken from it
+    resizable: bool = True  # False: keeps its GPUs unless all of them are taken
     gpu_ids: tuple[int, ...] = ()  # assigned (STANDBY) or held
     gang: Gang | None = None
-    has_trained: bool = False  # a first step was run at some time
+    has_trained: bool = False  # a first step has been run
     launch_s: float = 0.0  # latest measured launch, 0 when none
     checkpoint_s: float = 0.0
     restart_cost_s: float = 0.0  # expected checkpoint + stop + launch of a rescale
     protected_until: float | None = None
-    not_before: float | None = None  # back-off of a retry; it does not queue earlier
-    held: bool = False  # takes no part
+    not_before: float | None = None  # back-off of a retry; the job does not queue earlier
+    held: bool = False  # on hold; not scheduled
     excluded_gpus: frozenset[int] = frozenset()
     weight: float = 1.0
-    workload: str = ""  # model type and batch size; jobs of one workload share what is known of co-location
+    workload: str = ""  # model type and batch size; jobs of one workload share co-location measurements
     done_steps: float = 0.0
     deadline: float | None = None
-    limits: tuple[str, ...] = ()  # keys of the snapshot's limits that bind it, outermost level first
-    user: str = ""  # whose it is, as `members` and `usage` of the snapshot have it
-    eligible_at: float | None = None  # since when it could have run; None: since its submission
-    ran_s: float = 0.0  # for how long it has trained
-    held_since: float | None = None  # since when it holds what it holds
-    time_limit_s: float | None = None  # training ends after so long, finished or not
+    limits: tuple[str, ...] = ()  # keys of the snapshot's limits that apply, outermost level first
+    user: str = ""  # the owner, as in `members` and `usage` of the snapshot
+    eligible_at: float | None = None  # since when it could have run; None: since submission
+    ran_s: float = 0.0  # how long it has trained
+    held_since: float | None = None  # since when it holds its GPUs
+    time_limit_s: float | None = None  # training stops after this time, finished or not
     qos: str = ""
-    waits_for: str = ""  # what has to happen before it queues, as a sentence; empty: nothing
-    nice: int = 0  # what its owner took off its priority, which is already less by it
-    partition: str = ""  # where the snapshot has partitions: the one it runs in; empty: on nodes that are in none
-    #: Thousandths of each of its GPUs; below WHOLE others may have the rest, and it has one GPU.
+    waits_for: str = ""  # what must happen before it queues, as a sentence; empty: nothing
+    nice: int = 0  # what its owner took off its priority, which is already reduced by it
+    partition: str = ""  # the partition it runs in, where the snapshot has any; empty: on nodes outside partitions
+    #: Thousandths of each of its GPUs; below WHOLE the job has one GPU and others may share it.
     gpu_milli: int = WHOLE
     gpu_memory_mib: int = 0  # on each of its GPUs
-    cpu_milli: int = 0  # of its node, with all that is below
+    cpu_milli: int = 0  # on each of its nodes, like memory_mib
     memory_mib: int = 0
-    #: On how many nodes it may be; None: on any number.
+    #: How many nodes it may span; None: any number.
     on_nodes: NodeBounds | None = None
-    constraint: str = ""  # of the snapshot's: on its nodes only
-    #: What it used of a GPU when it was recorded; None: not known.
+    constraint: str = ""  # a constraint of the snapshot: only on the nodes that meet it
+    #: Recorded use of a GPU; None: unknown.
     history: ResourceHistory | None = None

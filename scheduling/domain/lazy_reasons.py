@@ -1,4 +1,4 @@
-"""Reasons that are put into words when somebody reads them: of most rounds nobody reads most."""
+"""Reasons that are formatted when they are read, since most reasons of most rounds never are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scheduling.domain.plan import Reason
 
 
 class LazyReasons(Mapping[str, Reason]):
-    """`tell` must depend on nothing that changes afterwards."""
+    """`tell` must not depend on anything that changes later."""
 
     def __init__(self, keys: Iterable[str], tell: Callable[[str], Reason]) -> None:
         self._known: dict[str, Reason | None] = dict.fromkeys(keys)

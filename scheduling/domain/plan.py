@@ -1,4 +1,4 @@
-"""What a round answers: allocations, moves and their reasons."""
+"""The output of a round: allocations, moves and their reasons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduling.domain.job import Gang
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a job got what it got: a machine token, and a sentence for people."""
+    """Why a job got what it got: a reason code, and a sentence for people."""
 
     token: str
     text: str
@@ -20,11 +20,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A policy's answer. Exactly one of the three kinds is set; a job that is missing gets nothing.
+    """A policy's answer. Exactly one of the three kinds is set; a missing job gets nothing.
 
-    counts: whole GPUs per job (elastic policies).
-    shares: fraction of time per type, of one job or of two that share their GPUs (round policies).
-    placements: accelerator ids per job (packing policies).
+    counts: whole GPUs per job (elastic policies). shares: fraction of time per type, of one job or of two that share
+    their GPUs (round policies). placements: accelerator ids per job (packing policies).
     """
 
     counts: Mapping[str, Gang] | None = None
@@ -46,16 +45,16 @@ class Move:
     gang: Gang | None
     before: Gang | None
     reason: Reason
-    taken_by: tuple[str, ...] = ()  # who gets the GPUs that it leaves
+    taken_by: tuple[str, ...] = ()  # jobs that get the GPUs it leaves
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a round decided. Applied as a whole against the snapshot it came from."""
+    """The decisions of a round. Applied as a whole against the snapshot it came from."""
 
     moves: tuple[Move, ...] = ()
-    reasons: Mapping[str, Reason] = field(default_factory=dict)  # per live job, moved or not
+    reasons: Mapping[str, Reason] = field(default_factory=dict)  # for each live job, moved or not
     memory: Mapping[str, Any] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
     next_wake_at: float | None = None
-    rejected: str | None = None  # why the policy's plan was not applied (min_gain), in words
+    rejected: str | None = None  # why the policy's plan was not applied (min_gain), as a sentence

@@ -1,4 +1,4 @@
-"""Projects, levels of service, limits and guarantees as a round sees them."""
+"""Projects, QoS levels, limits and guarantees as a round sees them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A node of the project tree: its share of its parent's, and how it divides its own among jobs; its priority
-    against the other nodes' is that of its parent where it has none of its own."""
+    """A node of the project tree: its share of its parent's, and how it divides its own among jobs. Without a priority
+    it has its parent's."""
 
     parent: str | None = None
     weight: float = 1.0
@@ -19,41 +19,41 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A level of service: its priority among the others, and jobs of which levels it may put out."""
+    """A QoS: its priority among the others, and the levels whose jobs it may preempt."""
 
     priority: int = 0
     preempts: tuple[str, ...] = ()
-    #: Its own jobs end for good when they are put out, instead of queueing again.
+    #: Its own jobs end for good when they are preempted, instead of queueing again.
     cancelled_when_put_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A bound on what the jobs that name it may have together, on whatever level it sits.
+    """A bound on what the jobs that name it may hold together, at any level.
 
-    gpus: GPUs held at once, of `type` only where it is given; `text`, where it is
-    given, says so in whole words, as "QOS gold allows 8 GPUs at a time". running_jobs: jobs that hold GPUs.
-    queued_jobs: jobs that a round looks at, in queue order. spent: a period's budget is used up, so
-    none of its jobs starts and together they do not grow; `text` says so.
+    gpus: GPUs held at once, only of `type` if given; `text`, if given, is the sentence for people, as "QOS gold allows
+    8 GPUs at a time". running_jobs: jobs that hold GPUs. queued_jobs: jobs that a round considers, in queue order.
+    spent: a period's budget is used up: none of its jobs starts, and together they do not grow; `text` is the sentence
+    for people.
     """
 
     kind: Literal["gpus", "running_jobs", "queued_jobs", "spent"]
     most: int = 0
     type: str | None = None
-    level: str = ""  # where it sits, as "project Speech"
+    level: str = ""  # its level, as "project Speech"
     text: str = ""
-    beside: int = 0  # held by others than these jobs, and taken off `most`
-    word: str = ""  # Slurm's own, where it is one of Slurm's
-    parks: bool = False  # spent: whoever can write a checkpoint leaves its GPUs, too
+    beside: int = 0  # used by other jobs than these, and subtracted from `most`
+    word: str = ""  # Slurm's reason, if it is Slurm's limit
+    parks: bool = False  # spent: restartable jobs are suspended, too
     until: float | None = None  # spent: when the period ends
 
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """GPUs that the jobs of a project and of all below it get, where others have borrowed them, within a time."""
+    """GPUs that the jobs of a project and of its subprojects get back from borrowers within a time."""
 
     project: str
     gpus: int
-    type: str | None = None  # of this type only
+    type: str | None = None  # only of this type
     reclaim_within_s: float = 300.0
-    level: str = ""  # where it sits, as "project Speech"
+    level: str = ""  # its level, as "project Speech"

@@ -1,7 +1,7 @@
-"""Why a job has what it has: one table of all reason codes, as they stand in plans, in rows and in the API.
+"""One table of all reason codes, as they appear in plans, rows and the API.
 
-A code's string is stored, so it stays. Rows of earlier releases may hold others: `find_code` gives None for them, and
-they are in none of the sets below.
+A code's string is stored and never changes. Rows of earlier releases may hold other strings: `find_code` returns None
+for them, and the sets below do not contain them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from enum import StrEnum
 class Category(StrEnum):
     """What the reason explains."""
 
-    START = "start"  # the job gets GPUs, or other ones
+    START = "start"  # the job gets GPUs, or different ones
     WAIT = "wait"  # the job is pending
-    KEEP = "keep"  # the job keeps the GPUs that it has
+    KEEP = "keep"  # the job keeps its GPUs
     LEAVE = "leave"  # the job gave up GPUs and is pending again
-    END = "end"  # the run ended, or is on its way through its states
+    END = "end"  # the run ended, or changes its state
 
 
 class Cause(StrEnum):
@@ -50,9 +50,9 @@ class Row:
     cause: Cause | None = None
     #: Slurm's word for it; empty only where the job is not pending.
     slurm: str = ""
-    #: What would change it, to be formatted with the reason's detail.
+    #: What would change it; a format string for the reason's detail.
     way_out: str = ""
-    #: Slurm's words where the limit is a level's of service: over all of its jobs, and for each user.
+    #: Slurm's words if the limit belongs to a QoS: over all of its jobs, and for each user.
     slurm_of_qos: tuple[str, str] | None = None
     no_start: NoStart | None = None
 
@@ -401,7 +401,7 @@ _BY_TOKEN = {code.value: code for code in ReasonCode}
 
 
 def find_code(token: str) -> ReasonCode | None:
-    """None: a token that no table has any more."""
+    """None: a token that is in no table any more."""
     return _BY_TOKEN.get(token)
 
 
@@ -413,21 +413,21 @@ def _of_category(*categories: Category) -> frozenset[str]:
     return frozenset(code.value for code in ReasonCode if code.row.category in categories)
 
 
-#: A run that is pending can have them.
+#: Codes that a pending run can have.
 PENDING = _of_category(Category.WAIT, Category.LEAVE)
 SHORT_OF_GPUS = _of_cause(Cause.CAPACITY)
-#: Only a change of the cluster or of the job file lets it start.
+#: Only a change of the cluster or of the job file lets the job start.
 UNSCHEDULABLE = _of_cause(Cause.NEVER)
-#: The job does not compete for GPUs meanwhile.
+#: The job does not compete for GPUs.
 NO_CONTENDER = _of_cause(Cause.NEVER, Cause.HOLD, Cause.QUOTA, Cause.CONSTRAINT)
-#: Holds whatever node pools have free.
+#: Codes that do not depend on free GPUs of node pools.
 NOT_OF_POOLS = _of_category(Category.LEAVE) | _of_cause(Cause.HOLD, Cause.QUOTA, Cause.GUARANTEE, Cause.CONSTRAINT)
-#: The job left GPUs because of their node, not by a policy.
+#: The job left its GPUs because of their node, not because of a policy.
 LEFT_NODE = _of_category(Category.LEAVE, Category.END) & _of_cause(Cause.NODE)
-#: A budget's period has to end first.
+#: The period of a budget must end first.
 PERIODS = frozenset(code.value for code in ReasonCode if code.row.no_start is NoStart.PERIOD)
 WINDOWS = frozenset({ReasonCode.MAINTENANCE.value, ReasonCode.RESERVATION.value})
-#: They say no more of a retry than that the job is queued.
+#: Codes that say no more about a retry than that the job is queued.
 UNSPECIFIC = frozenset(
     code.value
     for code in (

@@ -1,7 +1,7 @@
-"""What a program used of its GPU while it ran alone: a series for each of four resources, sampled at one interval.
+"""GPU use of a program that ran alone: a series for each of four resources, sampled at one interval.
 
-Source: spec co-placement, "Profiles" (Sookmyung Women's University, 2019). Whoever has no history is taken to use its
-share and its memory, constantly.
+Source: spec co-placement, "Profiles" (Sookmyung Women's University, 2019). A job without a history is assumed to use
+its GPU share and its memory all the time.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 from scheduling.errors import InvalidInput
 from scheduling.validation import is_number
 
-#: In the order in which images have them.
+#: In the order of the images' channels.
 RESOURCES = ("gpu", "gpu_memory", "gpu_cores", "pcie")
 MOST_SAMPLES = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceHistory:
-    """Parts, 0 to 1, of one device: its time, memory, cores (SM occupancy) and PCIe throughput.
+    """Fractions, 0 to 1, of one device: its time, memory, cores (SM occupancy) and PCIe throughput.
 
-    Sample n is of the seconds from n to n + 1 times `interval_s`; all four series have the same length, at least 1.
+    Sample n covers the seconds from n to n + 1 times `interval_s`; all four series have the same length, at least 1.
     """
 
     interval_s: float
@@ -37,12 +37,12 @@ class ResourceHistory:
 
 
 def history_json(history: ResourceHistory) -> dict[str, Any]:
-    """As `parse_history` reads it."""
+    """The inverse of `parse_history`."""
     return {"interval_s": history.interval_s, **{name: list(getattr(history, name)) for name in RESOURCES}}
 
 
 def parse_history(value: Any, place: str = "history") -> ResourceHistory:
-    """Raises InvalidInput that names the field; `place` is what it begins with."""
+    """Raises InvalidInput that names the field; its message begins with `place`."""
     if not isinstance(value, Mapping):
         raise InvalidInput(f"{place}: it must be an object with interval_s, {', '.join(RESOURCES)}")
     unknown = sorted(set(value) - {"interval_s", *RESOURCES})

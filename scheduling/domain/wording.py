@@ -1,4 +1,4 @@
-"""Numbers, gangs and lists of jobs in the sentences of reasons."""
+"""Formats numbers, gangs and durations for the sentences of reasons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from scheduling.domain.job import Gang
 
 
 def span(seconds: float) -> str:
-    """For sentences: one unit."""
+    """A duration in one unit, for sentences."""
     for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f} {name}"

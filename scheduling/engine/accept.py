@@ -1,4 +1,5 @@
-"""Step 8: the placement is applied, or all jobs keep what they have: it must keep to limits and be worth its restarts.
+"""Step 8: applies the placement if it keeps to the limits and is worth its restarts; otherwise all jobs keep their
+GPUs.
 
 Spec: f-scheduling, "When a new plan is applied".
 """
@@ -22,20 +23,20 @@ def accept_or_keep(state: RoundState) -> RoundState:
 
 
 def present(field: RoundView) -> Placement:
-    """All jobs keep what they have, and none starts."""
+    """The present layout: all jobs keep their GPUs, and none starts."""
     holding = [job for job in field.running if job.gang is not None]
     return Placement({job.id: job.gpu_ids for job in holding}, {job.id: job.gang for job in holding if job.gang})
 
 
 def _beyond_limits(field: RoundView, placement: Placement) -> Reason | None:
-    """The last word on limits: what was placed on accelerators keeps them too, or no job moves."""
+    """Why the placement exceeds a limit, checked on concrete accelerators."""
     if not field.limits or not exceeds_quota(field, placement.gangs):
         return None
     return Reason(ReasonCode.LIMITS, "The plan of this round would have passed a limit, so GPUs stay where they are.")
 
 
 def _not_worth_it(snapshot: Snapshot, field: RoundView, policy: Policy, placement: Placement) -> Reason | None:
-    """The paper's rule: a plan raises throughput enough over the jobs that survive, or it starts a job."""
+    """The paper's rule: a plan must start a job, or raise the throughput of the jobs that survive by enough."""
     if not policy.capabilities.elastic:
         return None
     changed = [job for job in field.running if placement.gpus.get(job.id) != job.gpu_ids]
@@ -54,7 +55,7 @@ def _not_worth_it(snapshot: Snapshot, field: RoundView, policy: Policy, placemen
     if settings.min_gain_kind == "relative":
         least *= before
     else:
-        least *= float(snapshot.settings.get("speedup", 1.0))  # an emulated speed-up multiplies curves and min_gain
+        least *= float(snapshot.settings.get("speedup", 1.0))  # an emulated speed-up multiplies min_gain, too
     if gain >= least:
         return None
     text = (
@@ -67,7 +68,7 @@ def _not_worth_it(snapshot: Snapshot, field: RoundView, policy: Policy, placemen
 def _not_amortised(
     snapshot: Snapshot, field: RoundView, placement: Placement, changed: list[Job], gain: float
 ) -> Reason | None:
-    """Steps gained until the next expected event against the steps lost to restarts."""
+    """Compare the steps gained until the next expected event with the steps lost to restarts."""
     speeds = {job.id: field.steps_per_s(job, job.gang) for job in field.running}
     ends = [job.remaining_steps / speeds[job.id] for job in field.running if speeds[job.id] and job.remaining_steps]
     seconds = snapshot.next_event_s if snapshot.next_event_s is not None else min(ends, default=0.0)

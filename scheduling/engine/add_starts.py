@@ -1,4 +1,5 @@
-"""Step 9: starts beside the policy's answer: owners of guarantees, gangs across pools, partners on shared GPUs."""
+"""Step 9: adds starts to the policy's answer: jobs of guarantees' owners, gangs across pools, partners on shared
+GPUs."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ def add_starts(state: RoundState) -> RoundState:
 
 
 def _owners(state: RoundState) -> RoundState:
-    """Jobs that start on what their projects are guaranteed."""
-    grants = state.reclaimed.takings if state.reclaimed else ()
+    """Start jobs within their projects' guarantees."""
+    grants = state.reclaimed.grants if state.reclaimed else ()
     gpus = {grant.job.id: grant.gpus for grant in grants}
     gangs = {grant.job.id: grant.gang for grant in grants}
     return replace(state, placement=state.placement.with_starts(gpus, gangs))
 
 
 def _gangs_across_pools(state: RoundState) -> RoundState:
-    """Jobs whose gang no single node pool has room for."""
+    """Start jobs whose gang fits in no single node pool."""
     if state.pools is None:
         return state
     can, placement = state.policy.capabilities, state.placement
@@ -42,7 +43,7 @@ def _within_node_bounds(state: RoundState) -> RoundState:
 
 
 def _partners(state: RoundState) -> RoundState:
-    """Fractional jobs that start beside others."""
+    """Start fractional jobs on GPUs that other jobs share."""
     if state.shared is None:
         return state
     placement, reasons = state.shared.complete(state.placement, state.allocation.reasons)

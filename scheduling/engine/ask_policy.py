@@ -1,4 +1,4 @@
-"""Step 3: asks the policy, with a fallback where it fails."""
+"""Step 3: asks the policy, with a fallback if it fails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scheduling.capacity.cluster_view import view
 from scheduling.domain import Allocation, Reason, Snapshot
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.check_answer import check_answer
-from scheduling.engine.constraints.victim_protection import ask_sparing_guaranteed
+from scheduling.engine.constraints.victim_protection import ask_protecting_guarantees
 from scheduling.engine.state import RoundState
 from scheduling.engine.time_sharing.rounds import share_time, with_least_gangs
 from scheduling.errors import SolverError
@@ -17,8 +17,7 @@ from scheduling.policies.queue.fallback import start_minimums
 
 
 def ask_policy(state: RoundState) -> RoundState:
-    """A job that cannot leave a drained node yet stays there, and the policy is asked again around it; so it is where
-    it preempts a job that is never resized."""
+    """Ask again around jobs that cannot leave a drained node yet, and around preempted jobs that are never resized."""
     while True:
         try:
             allocation = _answer(state.snapshot, state.policy)
@@ -37,12 +36,13 @@ def ask_policy(state: RoundState) -> RoundState:
 
 def _answer(snapshot: Snapshot, policy: Policy) -> Allocation:
     if not policy.capabilities.shares_time:
-        return ask_sparing_guaranteed(snapshot, policy)
+        return ask_protecting_guarantees(snapshot, policy)
     snapshot = with_least_gangs(snapshot)
     return share_time(snapshot, view(snapshot), policy)
 
 
 def _preempted(snapshot: Snapshot, allocation: Allocation) -> dict[str, Reason]:
-    """Jobs that leave all their GPUs for a higher QoS though they are never resized: other jobs get these GPUs then."""
+    """Preempted jobs that are never resized. They leave all their GPUs to a higher QoS, so other jobs can have
+    these."""
     rigid = (job.id for job in snapshot.jobs if not job.resizable and job.id in allocation.reasons)
     return {key: reason for key in rigid if (reason := allocation.reasons[key]).token == ReasonCode.PREEMPTED}

@@ -1,4 +1,4 @@
-"""Whether a policy's answer can be carried out. One that cannot is treated like a failed solver."""
+"""Checks that a policy's answer can be carried out. An invalid answer is treated like a failed solver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduling.errors import SolverError
 
 
 def check_answer(snapshot: Snapshot, allocation: Allocation) -> Mapping[str, object]:
-    """The jobs that are given GPUs. Raises SolverError."""
+    """Return the ids of jobs that get GPUs. Raises SolverError."""
     if allocation.counts is not None:
         return allocation.counts
     if allocation.placements is None:

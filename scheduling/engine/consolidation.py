@@ -1,7 +1,7 @@
-"""Gangs that are slower because they span nodes are brought together, where that saves more time than restarts cost.
+"""Consolidates gangs that span nodes, if that saves more time than the restarts cost.
 
-A gang takes the node on which it needs the fewest GPUs of others: free ones first, then those of single-GPU jobs, which
-get GPUs of its own on other nodes for theirs.
+A gang moves to the node on which it needs the fewest occupied GPUs. It takes free GPUs first, then those of single-GPU
+jobs, which get the GPUs that the gang leaves on other nodes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from scheduling.engine.constraints.host_resources import requests_host_resources
 from scheduling.engine.placement import Board, Request
 
-#: What is saved has to be so many times what it costs.
+#: The time saved must be at least this many times the cost of the restarts.
 _MARGIN = 2.0
 
 
 def consolidate_gangs(board: Board, requests: Sequence[Request], placed: dict[str, tuple[int, ...]]) -> None:
-    """Change `placed`, the accelerators of jobs; the board has what is free beside them. Whoever asks for processors or
-    memory stays where it was laid out."""
+    """Change `placed`, the accelerators of jobs; the board has the free ones. Jobs that request CPUs or memory are not
+    moved."""
     requests = [request for request in requests if not requests_host_resources(request.job)]
     scattered = [request for request in requests if _lost_s(board, request, placed) > 0]
     for request in sorted(scattered, key=lambda one: (-_lost_s(board, one, placed), one.job.id)):
@@ -28,7 +28,7 @@ def consolidate_gangs(board: Board, requests: Sequence[Request], placed: dict[st
 
 
 def _lost_s(board: Board, request: Request, placed: Mapping[str, tuple[int, ...]]) -> float:
-    """By how much later the job ends for being on several nodes."""
+    """How much later the job ends because its gang spans nodes."""
     gpus, curve = placed.get(request.job.id, ()), request.job.curves.get(request.gang.type)
     if curve is None or len({board.node_of[gpu] for gpu in gpus}) < 2:
         return 0.0
@@ -41,7 +41,7 @@ def _lost_s(board: Board, request: Request, placed: Mapping[str, tuple[int, ...]
 def _singles(
     board: Board, requests: Sequence[Request], placed: Mapping[str, tuple[int, ...]]
 ) -> dict[int, list[Request]]:
-    """By node the jobs on one GPU, those first that lose nothing by moving."""
+    """Single-GPU jobs by node, those first that lose nothing by moving."""
     found: dict[int, list[Request]] = {}
     for request in sorted(requests, key=lambda one: (bool(one.held), one.job.id)):
         gpus = placed.get(request.job.id, ())
@@ -53,7 +53,7 @@ def _singles(
 def _nodes(
     board: Board, request: Request, placed: Mapping[str, tuple[int, ...]], singles: Mapping[int, list[Request]]
 ) -> list[int]:
-    """Those that can have the whole gang, by how many of others have to go."""
+    """Nodes that can hold the whole gang, those first from which the fewest jobs must move."""
     gpus = placed[request.job.id]
     found = []
     for index, node in enumerate(board.nodes):
@@ -69,7 +69,7 @@ def _nodes(
 def _move(
     board: Board, request: Request, placed: dict[str, tuple[int, ...]], node: int, singles: Sequence[Request]
 ) -> bool:
-    """Whether the gang was brought onto this node."""
+    """Move the gang onto this node; False if it does not fit or does not pay off."""
     gpus, key = placed[request.job.id], request.job.id
     own = [gpu for gpu in gpus if board.node_of[gpu] == node]
     away = [gpu for gpu in gpus if board.node_of[gpu] != node]

@@ -1,10 +1,10 @@
-"""Starts of gangs that fit on the nodes that a job may use, but in none of their pools alone.
+"""Starts gangs that span node pools, for jobs that fit in no single pool.
 
-Policies plan each pool for itself. So once they have, such a job gets its least gang of what is left, in the order of
-the queue, on whatever nodes it may use. It keeps that to its end: a gang in several pools is never resized.
+Policies plan each pool for itself. Afterwards such a job gets its least gang from the remaining GPUs of all nodes that
+it may use, in queue order. A gang in several pools is never resized.
 
-A job that some pool would be large enough for starts so where no pool has enough free for it now, unless it would take
-from pools on which a job ahead of it waits, or the policy gives fractions of time, which it would not give back.
+A job that would fit in a single pool also starts this way when no pool has enough free GPUs now. It does not if it
+would use pools for which a job ahead of it is pending, or under a time-sharing policy, as it would not return the GPUs.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def start_across_pools(
     *,
     only_wide: bool,
 ) -> tuple[dict[str, Gpus], dict[str, Gang]]:
-    """(GPUs, gangs) of those that start so, beside what was planned. `queue`: who waits, in the policy's order;
-    `only_wide`: whoever no pool could ever run alone."""
+    """(GPUs, gangs) of the jobs that start across pools, beside what was planned. `queue`: pending jobs in the policy's
+    order; `only_wide`: only jobs that fit in no single pool even if it is empty."""
     waiting = [job.id for job in queue if job.id not in gpus]
     if not waiting or not field.multi_node:
         return {}, {}
     spanning = _Spanning(pools, field, gpus, gangs)
     for key in waiting:
-        spanning.look_at(key, only_wide=only_wide)
+        spanning.consider(key, only_wide=only_wide)
     return spanning.placed, spanning.given
 
 
@@ -47,7 +47,7 @@ class _Spanning:
         self.pools, self.jobs = pools, {job.id: job for job in pools.snapshot.jobs}
         taken = {gpu for ids in gpus.values() for gpu in ids} | pools.snapshot.blocked_gpu_ids | pools.closed_gpus
         self.taken = taken | {gpu for job in pools.snapshot.jobs for gpu in job.gpu_ids}
-        # Of processors and memory of nodes: those who stay where they are, and those who are given GPUs.
+        # For CPUs and memory of nodes: jobs that stay where they are, and jobs that get GPUs.
         self.holding = [
             replace(job, gpu_ids=gpus.get(job.id, job.gpu_ids))
             for job in pools.snapshot.jobs
@@ -56,26 +56,26 @@ class _Spanning:
         self.free = dict.fromkeys(pools.every, 0)
         for gpu, pool in pools.of_gpu.items():
             self.free[pool] += gpu not in self.taken
-        self.rooms = QuotaHeadroom(field)
+        self.headroom = QuotaHeadroom(field)
         for job in field.candidates:
             if job.id in gangs:
-                self.rooms.book(job, gangs[job.id])
-        self.claimed = set[Pool]()  # where those wait that were looked at
+                self.headroom.book(job, gangs[job.id])
+        self.claimed = set[Pool]()  # pools of the jobs that were considered and still wait
         self.placed: dict[str, Gpus] = {}
         self.given: dict[str, Gang] = {}
 
-    def look_at(self, key: str, *, only_wide: bool) -> None:
+    def consider(self, key: str, *, only_wide: bool) -> None:
         job = self.jobs[key]
         kinds = by_type(self.pools, job)
         for kind, mine in sorted(kinds.items()):
             gang, wide = Gang(kind, job.min_gpus), is_wide(self.pools, job, mine)
             free = [self.free[pool] for pool in mine]
-            if max(free) >= job.min_gpus or sum(free) < job.min_gpus or self.rooms.over(job, gang) is not None:
-                continue  # in one pool the policy could have started it, in all nobody can
+            if max(free) >= job.min_gpus or sum(free) < job.min_gpus or self.headroom.over(job, gang) is not None:
+                continue  # in one pool the policy could have started it; in all of them there are too few
             if (wide or not (only_wide or self.claimed.intersection(mine))) and self._start(job, gang, mine):
                 return
         for kind, mine in kinds.items():
-            if self.rooms.over(job, Gang(kind, job.min_gpus)) is None:
+            if self.headroom.over(job, Gang(kind, job.min_gpus)) is None:
                 self.claimed.update(mine)
 
     def _start(self, job: Job, gang: Gang, mine: Sequence[Pool]) -> bool:
@@ -89,12 +89,12 @@ class _Spanning:
         self.taken |= set(found)
         for gpu in found:
             self.free[self.pools.of_gpu[gpu]] -= 1
-        self.rooms.book(job, gang)
+        self.headroom.book(job, gang)
         return True
 
 
 def by_type(pools: Pools, job: Job) -> dict[str, list[Pool]]:
-    """The pools that it may start on now, of types of which they are large enough for it together."""
+    """Pools in which the job may start now, by type, for types with enough GPUs in total."""
     found: dict[str, list[Pool]] = {}
     for pool in pools.open_to(job):
         found.setdefault(pool.type, []).append(pool)
@@ -107,5 +107,5 @@ def by_type(pools: Pools, job: Job) -> dict[str, list[Pool]]:
 
 
 def is_wide(pools: Pools, job: Job, mine: Sequence[Pool]) -> bool:
-    """No pool alone is ever large enough for it."""
+    """Whether no single pool is large enough, even if it is empty."""
     return max(pools.size[pool] for pool in mine) < job.min_gpus

@@ -1,4 +1,4 @@
-"""Step 6: no project and no person gets more than their limits allow, whatever the policy heeds."""
+"""Step 6: trims the answer to the quotas of projects and people, for policies that ignore them."""
 
 from __future__ import annotations
 

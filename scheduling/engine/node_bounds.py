@@ -1,4 +1,4 @@
-"""The last word on how many nodes a job may be on, for policies that name accelerators themselves."""
+"""Final check of how many nodes a job may span, for policies that name accelerators themselves."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from scheduling.engine.state import Placement
 
 
 def keep_to_nodes(snapshot: Snapshot, field: RoundView, placement: Placement) -> tuple[Placement, Reason | None]:
-    """Without starts on more nodes than their jobs may have, or on fewer; the reason where a job that runs would have
-    to change so: then nobody moves."""
+    """Drop starts that break their jobs' node bounds. A reason if a running job would have to break them: then no job
+    moves."""
     bounded = [job for job in field.candidates if job.on_nodes is not None and placement.gpus.get(job.id)]
     if not bounded:
         return placement, None
@@ -33,6 +33,6 @@ def keep_to_nodes(snapshot: Snapshot, field: RoundView, placement: Placement) ->
 
 
 def _breaks(job: Job, gpus: tuple[int, ...], node_of: Mapping[int, str]) -> bool:
-    """What it holds already is its own."""
+    """GPUs that the job holds already never break its bounds."""
     counts = Counter(node_of[gpu] for gpu in gpus if gpu in node_of)
     return gpus != job.gpu_ids and job.on_nodes is not None and not job.on_nodes.allow(counts.values())

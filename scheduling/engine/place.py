@@ -1,4 +1,4 @@
-"""Step 7: counts of GPUs become accelerators."""
+"""Step 7: turns counts of GPUs into accelerators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def place(state: RoundState) -> RoundState:
 
 
 def _lay_out(snapshot: Snapshot, field: RoundView, allocation: Allocation, *, consolidates: bool) -> Placement:
-    """`consolidates`: running jobs may be moved to bring gangs onto one node."""
+    """`consolidates`: running jobs may be moved to consolidate gangs."""
     if allocation.placements is not None:
         return _given(snapshot, field, allocation.placements)
     counts = allocation.counts or {}
@@ -29,7 +29,7 @@ def _lay_out(snapshot: Snapshot, field: RoundView, allocation: Allocation, *, co
         gang = counts.get(job.id)
         if gang is None or gang.count <= 0:
             continue
-        if gang is job.gang and gang.count == len(job.gpu_ids) and not consolidates:  # as most do
+        if gang is job.gang and gang.count == len(job.gpu_ids) and not consolidates:  # most policies return counts
             placed[job.id] = job.gpu_ids
             continue
         same = job.gang is not None and job.gang.type == gang.type
@@ -57,7 +57,7 @@ def _lay_out(snapshot: Snapshot, field: RoundView, allocation: Allocation, *, co
 
 
 def _given(snapshot: Snapshot, field: RoundView, placements: Mapping[str, tuple[int, ...]]) -> Placement:
-    """A packing policy names accelerators itself; pinned jobs stay out of its reach."""
+    """A packing policy names accelerators itself; it cannot change pinned jobs."""
     types, part = cluster_index(snapshot.nodes).type_of, {job.id for job in field.candidates}
     gpus = {key: tuple(ids) for key, ids in placements.items() if key in part and ids}
     return Placement(gpus, {key: Gang(types[ids[0]], len(ids)) for key, ids in gpus.items()})

@@ -1,4 +1,4 @@
-"""Counts to concrete accelerators: keep what is held, one node before several, few moves, little fragmentation."""
+"""Turns counts into accelerators: keep what is held, prefer one node to several, move and fragment little."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from scheduling.engine.constraints.host_resources import FreeHostResources, requ
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One job's gang to place. `held` is what it has now and may keep."""
+    """One job's gang to place. `held`: its present GPUs, which it may keep."""
 
     job: Job
     gang: Gang
     held: tuple[int, ...] = ()
-    least: int = 0  # down to which count it may be laid out; 0: the gang or nothing
+    least: int = 0  # smallest count to which it may be cut; 0: the whole gang or nothing
 
     @property
     def keeps(self) -> bool:
@@ -29,12 +29,12 @@ class Request:
 class Board:
     """Free accelerators per node while a plan is laid out; deterministic, no randomness.
 
-    Per type and number of free GPUs a heap of nodes, with entries that are stale once the number has
-    changed, answers "the tightest node with room for n" without looking at all of them.
+    Per type and number of free GPUs a heap of nodes, with entries that are stale once the number has changed, finds the
+    tightest node with room for n GPUs without a search through all nodes.
     """
 
     def __init__(self, nodes: Iterable[Node], taken: Iterable[int] = (), staying: Iterable[Job] | None = None) -> None:
-        """`staying`: who keeps what it holds, and so its processors and memory; None: those are nobody's concern."""
+        """`staying`: jobs that keep their GPUs, and so their CPUs and memory; None: CPUs and memory are ignored."""
         found = cluster_index(tuple(nodes))
         self.nodes, self.node_of = found.usable, found.node_of
         self.free: list[list[int]] = [[] for _ in self.nodes]
@@ -58,14 +58,14 @@ class Board:
         self._file(*{self.node_of[gpu] for gpu in gpus})
 
     def vacate(self, jobs: Iterable[Job]) -> None:
-        """They leave all that they hold."""
+        """Free all GPUs of these jobs."""
         for job in jobs:
             self.give(job.gpu_ids)
             if self.hosts is not None:
                 self.hosts.move(job, ())
 
     def occupy(self, jobs: Iterable[Job]) -> None:
-        """They are back."""
+        """Undo `vacate`."""
         for job in jobs:
             self.take(job.gpu_ids)
             if self.hosts is not None:
@@ -76,7 +76,7 @@ class Board:
             heappush(self.levels[self.nodes[index].type][len(self.free[index])], index)
 
     def _node_with(self, kind: str, free: Iterable[int]) -> int | None:
-        """The first node that has one of the numbers `free` of free GPUs, in the order of `free`."""
+        """The first node with one of the numbers `free` of free GPUs, in the order of `free`."""
         for count in free:
             heap = self.levels[kind][count]
             while heap and len(self.free[heap[0]]) != count:
@@ -86,9 +86,9 @@ class Board:
         return None
 
     def place(self, request: Request, *, multi_node: bool = True) -> tuple[int, ...] | None:
-        """Accelerators for the request, taken off the board; None where it cannot be laid out.
+        """Take accelerators for the request off the board; None if it does not fit.
 
-        What the job holds must be free on the board: it may keep that.
+        The job's present GPUs must be free on the board: it may keep them.
         """
         if request.gang.type not in self.levels:
             return None
@@ -105,7 +105,7 @@ class Board:
         return None if chosen is None else tuple(sorted(chosen, key=lambda gpu: (self.node_of[gpu], gpu)))
 
     def _crowded(self, request: Request, hidden: Sequence[int]) -> list[int]:
-        """What is free on nodes with too little else for the job."""
+        """Free GPUs on nodes with too few CPUs or too little memory for the job."""
         hosts = self.hosts
         if hosts is None or not requests_host_resources(request.job):
             return []
@@ -129,7 +129,7 @@ class Board:
         if wanted < len(request.held):
             return _shrink(held, wanted)
         chosen = self._grow_in_place(held, wanted)
-        # A job that holds GPUs leaves them only where spanning nodes would slow it down.
+        # A running job leaves its GPUs only if spanning nodes would slow it down.
         curve = request.job.curves.get(request.gang.type)
         if chosen is None and (not held or (curve is not None and curve.spread_at(wanted) < 1.0)):
             chosen = self._on_one_node(request.gang.type, wanted)
@@ -140,7 +140,7 @@ class Board:
     def _wide(
         self, request: Request, held: Mapping[int, list[int]], least: int, bounds: NodeBounds
     ) -> list[int] | None:
-        """On at least so many nodes: one GPU of each first, its own nodes before those with most room."""
+        """Span at least that many nodes: one GPU of each first, present nodes before those with most room."""
         kind, wanted = request.gang.type, request.gang.count
         nodes = [n for n, node in enumerate(self.nodes) if node.type == kind and self.free[n]]
         nodes.sort(key=lambda n: (-len(held.get(n, ())), -len(self.free[n]), n))
@@ -170,12 +170,13 @@ class Board:
         return own + _tight(own, rest, wanted - len(own)) if len(own) + len(rest) >= wanted else None
 
     def _on_one_node(self, kind: str, wanted: int) -> list[int] | None:
-        """Best fit: the node that is left with the fewest free GPUs."""
+        """Best fit: the node with the fewest free GPUs afterwards."""
         index = self._node_with(kind, range(wanted, self.largest + 1))
         return self.free[index][:wanted] if index is not None else None
 
     def _spread(self, kind: str, held: Mapping[int, list[int]], wanted: int) -> list[int] | None:
-        """Its own GPUs and nodes, then those with most room, so that the gang spans few; the last by best fit."""
+        """Use the job's present GPUs and nodes, then those with most room, so that the gang spans few; the last by best
+        fit."""
         chosen = [gpu for gpus in held.values() for gpu in gpus]
         for index in sorted(held, key=lambda index: (len(held[index]) - len(self.free[index]), index)):
             rest = [gpu for gpu in self.free[index] if gpu not in chosen]
@@ -195,7 +196,8 @@ class Board:
 
 
 def _shrink(held: Mapping[int, list[int]], wanted: int) -> list[int]:
-    """Leave the node where least is held first; on one node keep the lower half, so that the rest is together."""
+    """Leave the node with the fewest of the job's GPUs first; on one node keep the lower half, so that free GPUs are
+    together."""
     chosen: list[int] = []
     for index in sorted(held, key=lambda index: (-len(held[index]), index)):
         chosen += sorted(held[index])[: wanted - len(chosen)]
@@ -203,16 +205,15 @@ def _shrink(held: Mapping[int, list[int]], wanted: int) -> list[int]:
 
 
 def _tight(own: Sequence[int], rest: Sequence[int], more: int) -> list[int]:
-    """The free GPUs nearest to those already held."""
+    """The free GPUs nearest to those that the job holds."""
     return sorted(rest, key=lambda gpu: (min(abs(gpu - mine) for mine in own), gpu))[:more]
 
 
 def lay_out(board: Board, requests: Sequence[Request], *, multi_node: bool = True) -> dict[str, tuple[int, ...]]:
-    """Accelerators per job, for those that could be laid out. `requests` are in queue order; held GPUs
-    must not be on the board yet.
+    """Accelerators by job, for those that fit. `requests` are in queue order; held GPUs must not be on the board yet.
 
-    Unchanged jobs first (they do not move), then those that shrink (what they leave becomes free), then
-    the rest by size, largest first, so that large gangs find whole nodes.
+    Unchanged jobs come first (they do not move), then jobs that shrink (they free GPUs), then the rest, largest first,
+    so that large gangs find whole nodes.
     """
     placed = {request.job.id: request.held for request in requests if request.keeps}
     moving = [request for request in requests if not request.keeps]
@@ -235,7 +236,7 @@ def lay_out(board: Board, requests: Sequence[Request], *, multi_node: bool = Tru
 
 
 def _put(placed: dict[str, tuple[int, ...]], board: Board, request: Request, multi_node: bool) -> None:
-    """Lay the gang out, smaller where it does not fit; a job that cannot grow keeps what it holds."""
+    """Place the gang, smaller if it does not fit; a job that cannot grow keeps its GPUs."""
     least = max(request.least or request.gang.count, len(request.held) + 1)
     if request.gang.count < len(request.held):
         least = request.gang.count

@@ -1,4 +1,4 @@
-"""Step 5: owners left waiting take borrowed GPUs back."""
+"""Step 5: reclaims borrowed GPUs for pending jobs of guarantees' owners."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scheduling.engine.state import RoundState
 
 
 def reclaim_guarantees(state: RoundState) -> RoundState:
-    """Where GPUs are reclaimed the policy is asked again around them."""
+    """Where GPUs are reclaimed, the policy is asked again around them."""
     allocation, unavailable = state.allocation, state.unavailable
     given = {*(allocation.counts or allocation.placements or ()), *unavailable.may_stay}
     reclaimed = reclaim(unavailable.all_staying.snapshot, state.policy, given)
     state = replace(state, reclaimed=reclaimed)
-    return ask_policy(state.hide(reclaimed.changed)) if reclaimed.takings else state
+    return ask_policy(state.hide(reclaimed.changed)) if reclaimed.grants else state

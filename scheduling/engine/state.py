@@ -1,4 +1,4 @@
-"""What a round knows between two of its steps."""
+"""The state that one step of a round passes to the next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Rank(IntEnum):
-    """Whose reason counts where steps give a job several: the highest."""
+    """Which reason wins if steps give a job several: the one of the highest rank."""
 
     GPU_SHARING = 1
     HOST_RESOURCES = 2
@@ -30,16 +30,16 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a constraint does to jobs before the policy is asked."""
+    """What a constraint changes before the policy is asked."""
 
-    #: How the policy sees these jobs; None: not at all.
+    #: Jobs as the policy sees them; None: hidden.
     changed: Mapping[str, Job | None] = field(default_factory=dict)
     reasons: Mapping[str, Reason] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """An answer on concrete accelerators; a job that is missing holds nothing."""
+    """An answer on concrete accelerators; jobs that are missing hold nothing."""
 
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     gangs: Mapping[str, Gang] = field(default_factory=dict)
@@ -53,9 +53,9 @@ class RoundState:
     """Frozen: each step of a round makes a new one."""
 
     policy: Policy
-    #: Node pools that stand for accelerator types; None where all jobs may use all nodes.
+    #: Node pools in place of accelerator types; None where all jobs may use all nodes.
     pools: Pools | None
-    #: The snapshot as the round was given it, and as the policy sees it.
+    #: The snapshot as the round got it, and as the policy sees it.
     unavailable: Unavailable
     shared: SharedGpus | None = None
     reasons: Mapping[Rank, Mapping[str, Reason]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class RoundState:
 
     @property
     def snapshot(self) -> Snapshot:
-        """As the policy sees it."""
+        """The snapshot as the policy sees it."""
         return self.unavailable.snapshot
 
     @property
@@ -79,7 +79,7 @@ class RoundState:
         return view(self.snapshot)
 
     def hide(self, changed: Mapping[str, Job | None]) -> RoundState:
-        """The policy sees these jobs so; None: not at all."""
+        """Show these jobs to the policy in this form; None: hide the job."""
         return replace(self, unavailable=self.unavailable.change(changed))
 
     def explained(self, rank: Rank, reasons: Mapping[str, Reason]) -> RoundState:

@@ -1,11 +1,11 @@
-"""Step 10: what changes and why, what is remembered, and when to look again."""
+"""Step 10: the moves with their reasons, the memory for the next round, and the time of the next look."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from scheduling.domain import Plan, Reason
-from scheduling.engine.explain.outcome import diff_moves, explain_round, next_wake_at
+from scheduling.engine.explain.outcome import diff_moves, explain_outcome, next_wake_at
 from scheduling.engine.explain.partition_reasons import PartitionReasons, plan_in_plain_types
 from scheduling.engine.reclaim.reclaim import CLAIMS, ReclaimDecision
 from scheduling.engine.state import Rank, RoundState
@@ -16,7 +16,7 @@ def to_plan(state: RoundState) -> Plan:
     reclaimed = state.reclaimed or ReclaimDecision()
     own = merged_reasons(state.explained(Rank.RECLAIM, reclaimed.reasons(placement.gangs)))
     words = PartitionReasons(state.pools, field, placement.gangs) if state.pools else None
-    reasons = explain_round(state.unavailable, field, allocation, placement, state.rejected, own, words)
+    reasons = explain_outcome(state.unavailable, field, allocation, placement, state.rejected, own, words)
     moves = diff_moves(state.original, state.unavailable, field, placement, reasons)
     plan = Plan(
         moves=moves,
@@ -29,12 +29,12 @@ def to_plan(state: RoundState) -> Plan:
     return plan if state.pools is None else plan_in_plain_types(plan)
 
 
-#: Of jobs that must leave their GPUs the reason of that counts.
+#: Jobs that must leave their GPUs keep that reason.
 _BELOW_LEAVING = (Rank.GPU_SHARING, Rank.HOST_RESOURCES)
 
 
 def merged_reasons(state: RoundState) -> Mapping[str, Reason]:
-    """The one place where the reasons of steps meet: of each job that of the highest rank."""
+    """The one place where the reasons of steps meet: each job gets the one of the highest rank."""
     merged: dict[str, Reason] = {}
     leaving = state.unavailable.leaving
     for rank in sorted(state.reasons):

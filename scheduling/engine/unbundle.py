@@ -1,4 +1,4 @@
-"""Step 4: bundles of fractional jobs that did not start are taken apart."""
+"""Step 4: takes bundles of fractional jobs apart that did not start."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from scheduling.engine.state import RoundState
 
 
 def unbundle_unstarted(state: RoundState) -> RoundState:
-    """The constraints and the policy are asked again with the jobs of such bundles each for itself."""
+    """Apply the constraints and ask the policy again, with the jobs of such bundles separate."""
     if state.shared is None:
         return state
-    shared = state.shared.untied(state.view, state.allocation.counts or {})
+    shared = state.shared.unbundled(state.view, state.allocation.counts or {})
     if shared is state.shared:
         return state
     state = replace(state, shared=shared).hide(shared.changed)

@@ -12,12 +12,12 @@ EXECUTORS = {
     "ray": "scheduling.executors.ray.executor.RayExecutor",
     "slurm": "scheduling.executors.slurm.executor.SlurmExecutor",
 }
-#: Those that can run each job as the person who submitted it: with the option `run_as`, "person".
+#: Executors that can run each job as the person who submitted it: with the option `run_as`, "person".
 AS_PERSON = {"slurm": "scheduling.executors.slurm.person.PersonSlurmExecutor"}
 
 
 def load_executor(name: str, options: dict[str, Any]) -> Executor:
-    """The executor `name` with its options; KeyError for a name that is not in EXECUTORS."""
+    """The executor `name` with its options; KeyError for an unknown name."""
     places = AS_PERSON if options.get("run_as") == "person" else EXECUTORS
     module, _, cls = places[name].rpartition(".")
     return cast("Executor", getattr(import_module(module), cls)(**options))

@@ -1,4 +1,4 @@
-"""The executor contract: five calls, idempotent on (run, epoch), and what an executor can do.
+"""The executor contract: five calls, idempotent on (run, epoch), and an executor's capabilities.
 
 No call may block for longer than its own stated timeout; each raises ExecutorError.
 """
@@ -22,9 +22,8 @@ class AcceleratorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What jobs of the engine that are not the portal's hold of a node. `until`: POSIX seconds at which they end at the
-    latest; None: not known. `blocks`: GPUs that nobody can be given until then, those included for which they leave
-    too few processors or too little memory."""
+    """What the engine's other jobs hold of a node. `until`: POSIX seconds of their latest end; None: unknown. `blocks`:
+    GPUs that cannot be assigned until then, including those for which they leave too few CPUs or too little memory."""
 
     gpus: int = 0
     cpus: int = 0
@@ -40,37 +39,36 @@ class NodeInfo:
     cpus: int
     memory_mib: int
     reachable: bool = True
-    #: The engine's word where it cannot say at this moment whether the node is up: what runs there stays, and nothing
-    #: new begins. Empty: it can.
+    #: The engine's word if it cannot tell whether the node is up: running jobs stay, and none starts. Empty: it can.
     unclear: str = ""
-    #: Why the engine starts nothing new there, in its words; None: it does.
+    #: Why the engine starts no job there, in its words; None: it does.
     drain_reason: str | None = None
-    #: Those first that end first.
+    #: In order of their ends.
     taken: tuple[Taken, ...] = ()
-    #: It is powered down, or on its way up: so long a launch that is sent there waits for it, as far as can be said.
+    #: Powered down, or on its way up: a launch there waits about this long for it.
     boot_s: float = 0.0
 
 
-#: What `Fact.waits` begins with where that is so. How long that may take is the engine's to say.
+#: Prefix of `Fact.waits` in that case. The engine decides how long that may take.
 POWERING_UP = "waits in Slurm: nodes are powering up"
 
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """What the engine allows one launch, None: it has no such limit. `where`: whose limits these are, in words."""
+    """Limits of the engine on one launch; None: no such limit. `where`: whose limits these are, in words."""
 
     where: str = ""
     max_duration_s: float | None = None
     max_nodes: int | None = None
     memory_mib: int | None = None  # of each node
-    #: What bounds jobs by their account, QOS, partition and user (scheduling.executors.slurm.limits); JSON.
+    #: Limits on jobs by account, QOS, partition and user (scheduling.executors.slurm.limits); JSON.
     table: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
     """A value for the program alone: as the variable `env`, or in the file `file` of EVENKEEL_SECRETS_DIR. It is
-    never written to disk but as that file, and removed from every log."""
+    written to disk only as that file, and removed from every log."""
 
     name: str
     env: str | None = None
@@ -80,11 +78,11 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStore:
-    """Where a run's checkpoints go beside the node (docs/decisions/0015): below `prefix` of an fsspec URL, whose
-    driver's options travel as the secret `evenkeel.store.STORE_SECRET`. `cache_dir` is a directory of each node's own,
-    with `%n` for its name, of at most `cache_bytes` (0: any number); empty: checkpoints lie with the job's files.
-    `end_s`: how long a run's end may wait for its last upload; `fetch_s`: how long a launch may for its checkpoint.
-    `expected_step`: the checkpoint that the portal counts on. `resume_prefix`: another job's, to begin with."""
+    """A run's checkpoint store (docs/decisions/0015): below `prefix` of an fsspec URL, whose driver's options are sent
+    as the secret `evenkeel.store.STORE_SECRET`. `cache_dir` is a local directory of each node, with `%n` for its name,
+    of at most `cache_bytes` (0: unlimited); empty: checkpoints are with the job's files. `end_s`: how long a run's end
+    may wait for its last upload; `fetch_s`: how long a launch may wait for its checkpoint. `expected_step`: the
+    checkpoint that the portal expects. `resume_prefix`: of another job from which the run resumes."""
 
     url: str
     prefix: str
@@ -100,7 +98,7 @@ class CheckpointStore:
 
 @dataclass(frozen=True, slots=True)
 class DataEntry:
-    """What a job reads under `name`: a `path` of the node, or an fsspec `url`, fetched to the node first."""
+    """Data that a job reads under `name`: a `path` of the node, or an fsspec `url`, fetched to the node first."""
 
     name: str
     path: str | None = None
@@ -110,9 +108,9 @@ class DataEntry:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Options of the drivers, by name, travel as the secret `evenkeel.store.DATA_SECRET`. `cache_dir` is a directory of
-    each node's own, with `%n` for its name (empty: there is none, and no URL can be had); below it each project has
-    one, of at most `cache_bytes` (0: any number). `fetch_s`: how long a launch may take for all of it."""
+    """Options of the drivers, by name, are sent as the secret `evenkeel.store.DATA_SECRET`. `cache_dir` is a local
+    directory of each node, with `%n` for its name (empty: none, and URLs are not available); each project has a
+    subdirectory of at most `cache_bytes` (0: unlimited). `fetch_s`: time limit of a launch for all of it."""
 
     entries: tuple[DataEntry, ...]
     project_key: str
@@ -123,10 +121,10 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """Work on a project's files beside its runs, by its account: idempotent by (kind, key, attempt).
+    """Work on a project's files outside its runs, under its account: idempotent by (kind, key, attempt).
 
-    kind: `environment` (key: its digest), `git` and `bundle` (key: the job), `artifacts` (key: the run).
-    `options` are those of evenkeel.preparation; `source` is a file of the portal's that is handed over.
+    kind: `environment` (key: its digest), `git` and `bundle` (key: the job), `artifacts` (key: the run). `options` are
+    those of evenkeel.preparation; `source` is a file of the portal that is passed to it.
     """
 
     kind: str
@@ -144,7 +142,7 @@ class Preparation:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """state: `working`, `done` (with what came of it in `detail`) or `failed` (with one sentence)."""
+    """state: `working`, `done` (with its result in `detail`) or `failed` (with one sentence)."""
 
     state: str
     message: str = ""
@@ -153,22 +151,22 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was examined: whether it is as it should be, what was seen, and what to do where it is not."""
+    """One check: whether it passed, what was seen, and what to do if it failed."""
 
     subject: str
     ok: bool
     seen: str
     fix: str = ""
-    #: False: it cannot be seen on this kind of node; `seen` says so, and it counts as being as it should.
+    #: False: it cannot be checked on this kind of node; `seen` says so, and it counts as passed.
     known: bool = True
-    #: It is as it should be for jobs, yet somebody should do what `fix` says.
+    #: It passed, yet an administrator should do what `fix` says.
     warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the portal keeps from jobs: files that none may read, sockets that none may connect to, and programs, each
-    with its inode and time of change in ns, that none may write."""
+    """Files and sockets of the portal to which jobs must have no access, and programs, each with its inode and ctime in
+    ns, that they must not be able to write."""
 
     files: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
@@ -180,7 +178,7 @@ NOTHING_KEPT = Kept()
 
 @dataclass(frozen=True, slots=True)
 class NodeCheck:
-    """An examination of one node before it gets work. `min_free_mib`: of the storage that jobs write to."""
+    """A check of one node before it gets work. `min_free_mib`: of the storage that jobs write to."""
 
     node: str
     api_url: str
@@ -190,7 +188,7 @@ class NodeCheck:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """All that an executor needs to start one epoch of a run."""
+    """Everything that an executor needs to start one epoch of a run."""
 
     job_id: str
     job_number: int
@@ -213,43 +211,43 @@ class LaunchRequest:
     token: str
     report_interval_s: float
     job_name: str = ""
-    #: Seconds, with a margin, of a job that goes on from a checkpoint where its engine ends it sooner; None: not known.
+    #: Seconds, with a margin, for a job that resumes from a checkpoint if its engine ends it sooner; None: unknown.
     expected_s: float | None = None
-    #: Long options of sbatch, of the job's project and of its file; a value is empty where the option has none.
+    #: Long options of sbatch, of the job's project and of its file; the value is empty for options without one.
     sbatch: Mapping[str, str] = field(default_factory=dict)
-    sample_interval_s: float = 5.0  # at which the runner reads what the run uses of its devices; 0: never
-    pace_steps_per_s: float | None = None  # emulated devices: ceiling on speed
-    #: The part of each of its devices that the run holds: below 100 others may run on the same one.
-    #: `pace_steps_per_s` is what that part can do.
+    sample_interval_s: float = 5.0  # interval at which the runner samples the use of its devices; 0: never
+    pace_steps_per_s: float | None = None  # emulated devices: maximum speed
+    #: Percent of each of its devices that the run holds: below 100 others may share the device. `pace_steps_per_s` is
+    #: for that share.
     gpu_share_percent: int = 100
-    #: What it holds of each device's memory; None: no limit of its own.
+    #: Memory of each device that it holds; None: no limit of its own.
     gpu_memory_mib: int | None = None
-    #: Start in this directory of the code that was prepared for the job ("" is its root); None: there is none.
+    #: Start in this directory of the code that was prepared for the job ("" is its root); None: no code.
     code_subdir: str | None = None
-    #: Key of the prepared environment (see Preparation), and whose it is.
+    #: Key of the prepared environment (see Preparation), and its owner.
     environment: str | None = None
     environment_owner: str | None = None
-    #: The site's own software, loaded where the program starts: modules, or an image that it runs in.
+    #: The site's own software, loaded where the program starts: modules, or an image in which it runs.
     modules: tuple[str, ...] = ()
     image: str | None = None
     secrets: tuple[Secret, ...] = ()
-    #: Begin at this checkpoint of another job of the project, unless the job has one of its own.
+    #: Resume from this checkpoint of another job of the project, unless the job has one of its own.
     resume_job_id: str | None = None
     resume_step: int | None = None
     checkpoint_store: CheckpointStore | None = None
     data: Data | None = None
-    #: Earlier attempts of the job, newest first: what the last of them left in its artifact directory is there again.
+    #: Earlier attempts of the job, newest first: files of the last one's artifact directory are carried over.
     earlier_run_ids: tuple[str, ...] = ()
-    #: The UNIX account of the person who submitted it, where jobs run as that; empty: there is none, or they do not.
+    #: The Unix account of the person who submitted it, if jobs run under it; empty otherwise.
     account: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What an executor saw of (run, epoch).
+    """What an executor observed of (run, epoch).
 
-    kind: `alive` (processes exist), `exited` (all processes are gone for certain; `exit` says how),
-    `absent` (never started here, or forgotten: the GPUs are free).
+    kind: `alive` (processes exist), `exited` (all processes are certainly gone; `exit` tells how), `absent` (never
+    started here, or forgotten: the GPUs are free).
     """
 
     run_id: str
@@ -258,19 +256,19 @@ class Fact:
     at: float
     exit: ExitInfo | None = None
     usage: Mapping[str, float] = field(default_factory=dict)
-    #: It has exited and left reports that the portal has not taken: see `Executor.spooled`.
+    #: It has exited and left reports that the portal has not received: see `Executor.spooled`.
     spooled: bool = False
-    #: It is alive, and the engine has not begun it or has suspended it: why, in words.
+    #: It is alive, and the engine has not begun it or has suspended it: the reason, in words.
     waits: str = ""
-    #: Of what has exited: when the engine began it and when it ended there, by the engine's clock.
+    #: For an exited epoch: when the engine started and ended it, by the engine's clock.
     began_at: float | None = None
     ended_at: float | None = None
-    strays: str = ""  # which processes outlived the run and were ended, as a sentence
+    strays: str = ""  # processes that outlived the run and were killed, as a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Spooled:
-    """A report that a runner left behind; None: so many are `dropped`, being too many, too large or no reports."""
+    """A report that a runner left behind; None: `dropped` reports were too many, too large or invalid."""
 
     report: Mapping[str, Any] | None
     dropped: int = 0
@@ -280,9 +278,9 @@ class Spooled:
 class ExitInfo:
     """How an epoch ended.
 
-    reason: `done` (all steps), `stopped` (checkpointed as told), `user_error` (non-zero exit code),
-    `signal` (killed by `signal`), `out_of_memory`, `time_limit`, `runner_lost`, `launch_failed`,
-    `not_prepared` (its code or environment cannot be had), `data_unavailable` (data that it names cannot be had).
+    reason: `done` (all steps), `stopped` (checkpointed on request), `user_error` (non-zero exit code), `signal` (killed
+    by `signal`), `out_of_memory`, `time_limit`, `runner_lost`, `launch_failed`, `not_prepared` (its code or environment
+    is unavailable), `data_unavailable` (data that it names is unavailable).
     """
 
     reason: str
@@ -290,12 +288,12 @@ class ExitInfo:
     signal: int | None = None
     step: int | None = None
     message: str = ""
-    #: Whether the node, and neither the program nor somebody, brought it about; None: as its reason says.
+    #: Whether the node caused it, not the program or a person; None: as its reason implies.
     nodes_fault: bool | None = None
-    #: The job's own account says so, or could have brought it about (by killing its runner, say): it counts as the
+    #: The job's own account reports it, or could have caused it (for example by killing its runner): it counts as the
     #: node's fault only once runs of another project fail there too, and uses up the job's retries.
     alleged: bool = False
-    #: Trying again changes nothing, whatever its reason.
+    #: Retrying changes nothing, whatever its reason.
     permanent: bool = False
     #: The engine's own time limit ended it, not the job's.
     engine_limit: bool = False
@@ -306,13 +304,13 @@ class ExitInfo:
 
     @property
     def retryable(self) -> bool:
-        """A user program's own error is retried too (up to the job's limit); a time limit is not."""
+        """A user program's own error is also retried (up to the job's limit); a time limit is not."""
         return not self.permanent and self.reason not in ("done", "stopped", "time_limit", "not_prepared")
 
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """The site's own, as its settings have it. `container_tool`: runs programs in images; empty: nothing does."""
+    """The site's software, from its settings. `container_tool`: runs programs in images; empty: not available."""
 
     modules: bool = False
     container_tool: str = ""
@@ -335,74 +333,72 @@ class Executor(Protocol):
     supports_secrets: bool
     supports_artifacts: bool
     supports_sharing: bool
-    #: Why no job may be started here at all, as a sentence; None where all is well.
+    #: Why no job may be started here at all, as a sentence; None if there is no problem.
     isolation_problem: str | None
 
     @property
     def supports_containers(self) -> bool:
-        """Programs run in images, as the site has said that its nodes can."""
+        """Programs can run in images, according to the site's settings."""
 
     @property
     def supports_modules(self) -> bool:
-        """The site's modules are loaded, as it has said that its nodes can."""
+        """The site's modules can be loaded, according to its settings."""
 
     @property
     def single_trust_mode(self) -> bool:
         """Everything runs as one user: a job can read what the portal can."""
 
     def inventory(self) -> Sequence[NodeInfo]:
-        """The nodes and accelerators there are now."""
+        """The present nodes and accelerators."""
 
-    def look_anew(self) -> bool:
-        """Have the next `inventory` and `observe` ask the engine itself; False: they have done so just now."""
+    def refresh(self) -> bool:
+        """Make the next `inventory` and `observe` ask the engine itself; False: they have just done so."""
 
     def limits(self) -> EngineLimits:
-        """What it allows any launch, as far as it was asked for the inventory."""
+        """Limits on any launch, as read with the inventory."""
 
     def site_shares(self) -> Mapping[tuple[str, str], float]:
-        """Fair-share factors of the engine's own, from 0 to 1, by account and user there; empty where it has none."""
+        """Fair-share factors of the engine, from 0 to 1, by its accounts and users; empty if it has none."""
 
     def launch(self, request: LaunchRequest) -> None:
-        """Start (run, epoch); a second call for the same pair does nothing. Older epochs of the run
-        are killed for certain first."""
+        """Start (run, epoch); a repeated call does nothing. Older epochs of the run are certainly killed first."""
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
-        """Ask for a checkpoint at the next step, then for all processes to leave."""
+        """Request a checkpoint at the next step, and then the exit of all processes."""
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Ask the program to end (SIGTERM), and end it for certain after its grace. Returns within seconds, perhaps
-        before: to be called again until `observe` reports `exited` or `absent`, once all processes are gone."""
+        """Ask the program to end (SIGTERM), and kill it after its grace period. Returns within seconds, perhaps before
+        the end: to be called again until `observe` reports `exited` or `absent`, once all processes are gone."""
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
-        """One Fact for each known (run, epoch); never raises for a single run. `renewed_at`: POSIX seconds at which
-        the portal last took a report of it in, of those that train: nothing renewed its lease later."""
+        """One Fact for each known (run, epoch); never raises for a single run. `renewed_at`: POSIX seconds at which the
+        portal last received a report of each training run: its lease was renewed then at the latest."""
 
     def spooled(self, run_id: str, epoch: int) -> Iterator[Spooled]:
-        """The reports that an epoch which has exited left behind, oldest first, each read as it is asked for: bounded
-        in number, bytes and seconds, and not for rounds."""
+        """The reports that an exited epoch left behind, oldest first, read lazily: limited in number, bytes and
+        seconds, and not for use in rounds."""
 
     def prepare(self, preparation: Preparation) -> Progress:
-        """Begin it unless that was done before, and say how far it is; returns at once."""
+        """Start it unless that was done before, and report its progress; returns at once."""
 
     def discard(self, project_key: str, paths: Iterable[str]) -> None:
-        """Remove files and directories (`jobs/...`, `environments/...`) that belong to the project; what is not
-        there is no error. Each is tried; then ExecutorError, for good or, where another call continues, not."""
+        """Remove files and directories (`jobs/...`, `environments/...`) of the project; missing ones are not an error.
+        Each is tried; then ExecutorError, permanent or, if another call continues, not."""
 
     def hand_over(self, project_key: str, job_id: str) -> None:
-        """Give all files of a job, of which nothing runs, to the project that it belongs to by now; does nothing
-        where that is so already, or where the job has no files."""
+        """Give all files of a job without running processes to its present project; does nothing if that is done
+        already, or if the job has no files."""
 
     def warm_up(self, project_keys: Iterable[str]) -> None:
-        """Prepare the next launch of these projects, where that helps; returns at once."""
+        """Prepare the next launch of these projects, if that helps; returns at once."""
 
     def examine(self, api_url: str, kept: Kept = NOTHING_KEPT) -> Iterable[Finding]:
-        """What an administrator should know, and put right, before jobs run here; takes as long as it takes. Jobs on
-        nodes try to reach what is `kept`, where they have the portal's account."""
+        """Problems that an administrator should fix before jobs run here; may be slow. Jobs on nodes try to access what
+        is `kept`, if they have the portal's account."""
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:
-        """Whether jobs can run on a node, by a few real trials that leave alone what runs there; at least one finding.
-        Answers within `timeout_s`, give or take what ending a child process takes. Raises ExecutorError where the
-        engine cannot be asked."""
+        """Whether jobs can run on a node, by a few real trials that do not disturb running jobs; returns at least one
+        finding, within about `timeout_s`. Raises ExecutorError if the engine cannot be asked."""
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-        """End whatever runs here without being known; the (run, epoch) that were ended."""
+        """End unknown processes of runs here; returns the (run, epoch) that were ended."""

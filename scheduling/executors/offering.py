@@ -1,4 +1,5 @@
-"""What a site offers jobs on its nodes, and what a node says of that (evenkeel.store.offers), as findings."""
+"""Software and storage that a site offers to jobs on its nodes, and what a node reports on it (evenkeel.store.offers),
+as findings."""
 
 from __future__ import annotations
 
@@ -7,16 +8,16 @@ from typing import Any
 
 from scheduling.executors.base import EngineLimits, Finding, Software
 
-ROOM_MIB = 1_024  # less free room than this is no cache
+ROOM_MIB = 1_024  # a smaller free space is no use as a cache
 
 
 class SiteSoftware:
-    """Of an executor: what its nodes have as the site's settings say."""
+    """Mixin of executors: software of the nodes according to the site's settings."""
 
     _software: Software
 
     def limits(self) -> EngineLimits:
-        """Of its own it has none."""
+        """No limits of its own."""
         return EngineLimits()
 
     def site_shares(self) -> Mapping[tuple[str, str], float]:
@@ -32,7 +33,7 @@ class SiteSoftware:
 
 
 def offer_findings(said: Mapping[str, Any], software: Software, where: str = "") -> Iterator[Finding]:
-    """`where`: what stands before the subjects."""
+    """`where`: prefix of the subjects."""
     yield from software_findings(said["software"], software, where)
     yield from _of_data(said, where)
 

@@ -1,4 +1,4 @@
-"""What preparations tell of their work. The project's account wrote it: only what makes sense of it is believed."""
+"""Results of preparations. The project's account wrote them, so they are validated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Listing(_Strict):
 
 
 class Code(_Strict):
-    """`commit` is of git only."""
+    """`commit` only for git."""
 
     commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$")] = ""
     files: Count = 0
@@ -64,7 +64,7 @@ _MODELS: dict[str, type[Listing | Code | Environment]] = {
 
 
 def checked_detail(preparation: Preparation, detail: Any) -> dict[str, Any]:
-    """`detail` as it is believed. ValueError names the field that is wrong, and how."""
+    """The validated `detail`. ValueError names the field that is wrong, and how."""
     try:
         found = _MODELS[preparation.kind].model_validate(detail)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What nodes said of how far they reach: their jobs into what the portal keeps for itself, and they the portal."""
+"""Nodes' reports on access: of their jobs to the portal's private files, and of the nodes to the portal."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FIX_CERTIFICATE = (
 
 
 def portal_fix(errors: Iterable[str]) -> str:
-    """What to do where nodes said these of their way to the portal."""
+    """What to do if nodes reported these problems of reaching the portal."""
     return FIX_CERTIFICATE if any("CERTIFICATE_VERIFY_FAILED" in one for one in errors) else FIX_PORTAL
 
 
 def reach_finding(node: str, said: Mapping[str, Any]) -> Finding:
-    """`said`: what `evenkeel.runner.reaching` returned there, or why it could not look under `problem`."""
+    """`said`: the result of `evenkeel.runner.reaching` there, or why it could not check under `problem`."""
     if problem := said.get("problem"):
         return Finding(SUBJECT, True, f"not known of {node}: {problem}", known=False)
     does = [f"{verb} {_named(said[verb])}" for verb in ("read", "connect to", "change") if said.get(verb)]

@@ -1,1 +1,1 @@
-"""When jobs that wait will start: futures simulated with the production rounds, calibrated on what came true."""
+"""Predicts starts of pending jobs: futures simulated with the production rounds, calibrated on past outcomes."""

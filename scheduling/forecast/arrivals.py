@@ -1,4 +1,4 @@
-"""Who will come: what came before, drawn again in short stretches (a moving block bootstrap; Künsch, 1989)."""
+"""Future arrivals: recorded ones, resampled in short blocks (a moving block bootstrap; Künsch, 1989)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from random import Random
 from scheduling.domain import Job
 from scheduling.lifecycle import State
 
-#: Arrivals that follow each other are drawn together, so that bursts of one user stay bursts.
+#: Length of a block of successive arrivals, so that bursts of one user stay bursts.
 _BLOCK = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job as it was when it came, and the seconds since the one before it."""
+    """A job as it was when it arrived, and the seconds since the previous arrival."""
 
     gap_s: float
     job: Job
 
 
 def recorded(jobs: Sequence[Job]) -> tuple[Arrival, ...]:
-    """Arrivals from jobs that came, in any order; what became of them is left out."""
+    """Arrivals of past jobs, in any order; how they ended is ignored."""
     ordered = sorted(jobs, key=lambda job: (job.submitted_at, job.number))
     return tuple(
         Arrival(later.submitted_at - earlier.submitted_at, _anew(later)) for earlier, later in pairwise(ordered)
@@ -49,7 +49,7 @@ def _anew(job: Job) -> Job:
 
 
 def drawn(past: Sequence[Arrival], now: float, first_number: int, rng: Random) -> Iterator[Job]:
-    """Arrivals after `now`, as many as were recorded: ten jobs of a minute do not foretell a thousand of an hour."""
+    """Arrivals after `now`, as many as were recorded: ten jobs in a minute do not predict a thousand per hour."""
     return islice(_without_end(past, now, first_number, rng), len(past))
 
 

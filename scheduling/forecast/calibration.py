@@ -1,9 +1,9 @@
-"""Intervals that hold what they promise: split conformal prediction on what earlier forecasts said and what came true.
+"""Calibrated intervals: split conformal prediction on earlier forecasts and their outcomes.
 
-How far a forecast was off is measured on a logarithmic scale, relative to how far the futures lay apart. Quantiles of
-that over a preceding window turn the next forecasts into intervals (Lei and others, 2018, section 2.2 and 5.2; one
-quantile for each end, as in conformal predictive systems, Vovk and others, 2019). Jobs that still wait count with what
-is known of them: that they were off by at least so much.
+The error of a forecast is measured on a logarithmic scale, relative to the spread of its futures. Quantiles of the
+errors in a preceding window turn the next forecasts into intervals (Lei and others, 2018, section 2.2 and 5.2; one
+quantile for each end, as in conformal predictive systems, Vovk and others, 2019). Jobs that still wait count as
+censored: their error is at least the present one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from scheduling.forecast.forecast import Start
 from scheduling.forecast.survival import Survival
 
-#: Differences of this many seconds matter little to anybody.
+#: Differences of this many seconds do not matter.
 _GRAIN_S = 30.0
-#: What futures do not show, as a deviation on the logarithmic scale: they all draw from the same past.
+#: Uncertainty that futures do not show, as a deviation on the logarithmic scale: they all draw from the same past.
 _UNSEEN = 0.3
-#: Nobody plans for what lies further ahead, and calendars end.
+#: The horizon of forecasts; calendars end beyond it.
 LONGEST_S = 50 * 365 * 86_400.0
-#: With fewer outcomes nothing is calibrated.
+#: With fewer outcomes forecasts are not calibrated.
 LEAST_SAMPLES = 30
 LOW, MIDDLE, HIGH = 0.1, 0.5, 0.9
 #: Standard deviations between the 10th and the 90th percentile of a normal distribution.
@@ -30,7 +30,7 @@ _DEVIATIONS = 2.563
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was said of one job, and how long it then waited; `over` False: at least so long, and it still waits."""
+    """The forecast of one job, and how long it then waited; `over` False: at least that long, and it still waits."""
 
     said: Start
     waited_s: float
@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Quantiles of how far forecasts were off, and of how many outcomes. Without outcomes what was said stands."""
+    """Quantiles of the errors of forecasts, and the number of outcomes. Without outcomes forecasts are unchanged."""
 
     low: float = -_DEVIATIONS / 2
     middle: float = 0.0
@@ -53,7 +53,7 @@ class Calibration:
     def apply(self, said: Start) -> Start:
         if not self.fitted:
             return said
-        # A past in which all went as foreseen is no promise: futures stay as far apart as they are.
+        # A past without errors is no guarantee: futures keep their spread.
         low = min(self.low, self.middle + _off(said.p10_s, said))
         high = max(self.high, self.middle + _off(said.p90_s, said))
         p10, p50, p90 = (max(said.least_s, _at(said, off)) for off in (low, self.middle, high))
@@ -61,12 +61,12 @@ class Calibration:
 
 
 def calibrate(samples: Sequence[Sample]) -> Calibration:
-    """From forecasts of a preceding window."""
+    """Calibrate on the forecasts of a preceding window."""
     outcomes = sum(sample.over for sample in samples)
     if outcomes < LEAST_SAMPLES:
         return Calibration()
     offs = Survival.of([_off(sample.waited_s, sample.said) for sample in samples], [sample.over for sample in samples])
-    # The next one is one of n + 1 alike: its rank among them decides.
+    # The next error is one of n + 1 exchangeable ones: its rank among them decides.
     one = 1.0 / len(samples)
     low = offs.quantile(max(0.0, LOW * (1.0 + one) - one))
     middle, high = offs.quantile(MIDDLE), offs.quantile(HIGH * (1.0 + one))
@@ -84,6 +84,6 @@ def _off(waited_s: float, said: Start) -> float:
 
 
 def _at(said: Start, off: float) -> float:
-    """The wait that would be `off` by so much."""
+    """The wait with an error of `off`."""
     exponent = min(off * _spread(said), 50.0)
     return min(LONGEST_S, max(0.0, (said.p50_s + _GRAIN_S) * math.exp(exponent) - _GRAIN_S))

@@ -1,4 +1,4 @@
-"""Which GPUs jobs that wait can get at all, and from when on: why some start nowhere, and windows that bar the rest."""
+"""Which GPUs a pending job can get at all, and from when on: unschedulable jobs, and windows that delay others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEVER = Reason(ReasonCode.NEVER, "")
 
 
 class Reach:
-    """Of one snapshot, whose nodes stay as they are."""
+    """For one snapshot, whose nodes do not change."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.now, self._nodes = snapshot.now, snapshot.nodes
@@ -27,7 +27,7 @@ class Reach:
                     self._size[self._pools.of_node[node.name]] += len(node.gpu_ids)
 
     def why_not(self, job: Job) -> str:
-        """Why nothing can be said of one that waits, in the words of the rounds; empty where it may start."""
+        """Why the start of a pending job cannot be predicted, as a reason of the rounds; empty if it may start."""
         if job.held:
             return "held"
         if job.waits_for:
@@ -52,7 +52,7 @@ class Reach:
         return max(sizes.values(), default=0) >= job.min_gpus
 
     def least_s(self, job: Job) -> float:
-        """Seconds until windows that are not for it leave it GPUs enough of one type."""
+        """Seconds until windows that exclude the job leave it enough GPUs of one type."""
         if self._pools is None:
             return 0.0
         opening = sorted((self._opens(pool, job), pool.type, self._size[pool]) for pool in self._usable(job))

@@ -1,4 +1,4 @@
-"""When those who wait will start: several futures of the present queue, and what they say together."""
+"""Predicts when pending jobs start: simulates several futures of the present queue and combines them."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from scheduling.lifecycle import QUEUED, State
 from scheduling.policies.base import Policy
 from scheduling.policies.capabilities import Needs, ScoresJobs
 
-#: So many jobs at the head of the queue are simulated, the others' starts follow from the work ahead of them.
+#: The first jobs of the queue are simulated; the starts of the others follow from the work ahead of them.
 MOST_SIMULATED = 500
-#: What one round costs, in milliseconds on the machine it was measured on: in itself and per job that it is shown;
-#: where jobs are ranked and backfilled, where a linear program is solved, where the queue is served strictly in order,
-#: else. And per user of a fair-share tree.
+#: Cost of one round in milliseconds, on the machine where it was measured: fixed, and for each job in it. For policies
+#: that rank and backfill, policies with a linear program, strict queue order, and others. Then for each user of a
+#: fair-share tree.
 _RANKED, _SOLVED, _STRICT, _PLAIN, _PER_USER = (0.3, 0.018), (0.5, 0.014), (0.15, 0.004), (0.15, 0.016), 0.005
-_PER_FUTURE = 0.05  # and job: to begin it
-#: Numbers of those who come in futures that are compared with others: no job has one of them.
+_PER_FUTURE = 0.05  # for each job: to set up the future
+#: Numbers of new arrivals in futures that are compared with others: no job has one of them.
 _BEYOND = 10**12
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """In milliseconds as they are reckoned beforehand, not as they pass: same seed, same answer.
+    """In estimated milliseconds, not in elapsed ones: same seed, same answer.
 
-    `stopped` is the emergency brake of those who have no time: asked before each round, what it ends is left out.
+    `stopped` is an emergency brake for callers in a hurry: it is called before each round, and an interrupted future is
+    discarded.
     """
 
     milliseconds: float = 1_000.0
@@ -46,7 +47,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was recorded: how long jobs took, how long those that run have trained, and who came."""
+    """Recorded data: durations of past jobs, training times of running ones, and arrivals."""
 
     history: History
     trained_s: Mapping[str, float]
@@ -56,27 +57,27 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Seconds from now, as the futures have them; `simulated` False: from the work ahead of the job, behind those that
-    are simulated or where most futures ended before it started."""
+    """Seconds from now, by the futures; `simulated` False: from the work ahead of the job, because it is behind the
+    simulated ones or most futures ended before it started."""
 
     p10_s: float
     p50_s: float
     p90_s: float
     simulated: bool = True
-    least_s: float = 0.0  # windows bar it until then, whatever came true of earlier forecasts
+    least_s: float = 0.0  # windows block it until then, whatever the calibration says
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Of every job that waits: when it starts, or why that cannot be said."""
+    """For every pending job: when it starts, or why that cannot be predicted."""
 
     now: float
     starts: Mapping[str, Start]
     unsaid: Mapping[str, str]  # held | dependency | never | no_profile | node_unavailable | limit | unknown
     futures: int
     rounds: int
-    run_times: Mapping[Basis, int]  # what the run times of those that run or are simulated rest on
-    gangs: Mapping[str, Gang] = field(default_factory=dict)  # on which most of the futures started each
+    run_times: Mapping[Basis, int]  # the basis of the run times of running and simulated jobs
+    gangs: Mapping[str, Gang] = field(default_factory=dict)  # on which most of the futures started each job
     each: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # seconds to its start by future, where paired
 
 
@@ -89,9 +90,10 @@ def foresee(
     *,
     paired: bool = False,
 ) -> Forecast:
-    """`paired`: two of one seed, of snapshots that differ in a few jobs, draw the same of all others."""
+    """`paired`: two forecasts with one seed, of snapshots that differ in a few jobs, draw the same values for all other
+    jobs."""
     budget = budget or Budget()
-    # 1 who waits, in the policy's order; of whom nothing can be said
+    # 1 pending jobs in the policy's order; jobs that cannot be predicted
     reach = Reach(snapshot)
     unsaid = {job.id: why for job in snapshot.jobs if not job.gpu_ids and (why := reach.why_not(job))}
     waiting = [_queued(job) for job in snapshot.jobs if not job.gpu_ids and job.id not in unsaid]
@@ -99,9 +101,9 @@ def foresee(
     ahead = waiting[:MOST_SIMULATED]
     holding = sorted((job for job in snapshot.jobs if job.gpu_ids), key=lambda job: job.number)
     base = replace(snapshot, jobs=(*holding, *ahead))
-    # 2 simulate as many futures as there is time for
+    # 2 simulate as many futures as the budget allows
     futures = _futures(base, policy, known, seed, budget, len(ahead), paired=paired)
-    # 3 put them together; what none of them reached follows from the work ahead
+    # 3 combine them; starts beyond all of them follow from the work ahead
     road = Road(base, waiting, known.history, known.trained_s)
     stuck = [future.stuck() for future in futures]
     found, each = _together(waiting, futures, stuck, road, reach)
@@ -113,12 +115,12 @@ def foresee(
 
 
 def _queued(job: Job) -> Job:
-    """Who is on the way into the queue, or back into it, is taken to be there."""
+    """Jobs on their way into the queue, or back into it, count as queued."""
     return job if job.state in QUEUED else replace(job, state=State.WAITING_FOR_RESOURCE, gang=None)
 
 
 def in_order(snapshot: Snapshot, policy: Policy, jobs: Sequence[Job]) -> list[Job]:
-    """As the policy ranks them, where it does; else by priority and submission."""
+    """By the policy's ranking if it has one; else by priority and submission."""
     if not isinstance(policy, ScoresJobs):
         return sorted(jobs, key=queue_key)
     return [jobs[place] for place in policy.scores_of(snapshot, jobs).order] if jobs else []
@@ -130,7 +132,7 @@ def in_order(snapshot: Snapshot, policy: Policy, jobs: Sequence[Job]) -> list[Jo
 def _futures(
     base: Snapshot, policy: Policy, known: Known, seed: int, budget: Budget, waiting: int, *, paired: bool
 ) -> list[Future]:
-    """As many as there is time for, each within its part of it."""
+    """As many as the budget allows, each within its part of it."""
     found: list[Future] = []
     left, dearest = budget.milliseconds, 0.0
     while waiting and len(found) < (budget.most_futures if left > 0 else budget.least_futures):
@@ -148,7 +150,7 @@ def _futures(
 
 
 def _costs(base: Snapshot, policy: Policy) -> Callable[[int], float]:
-    """Milliseconds of a round that is shown so many jobs."""
+    """Milliseconds of a round with this many jobs."""
     users = sum(map(len, base.usage.values())) if Needs.FAIR_SHARE in policy.capabilities.needs else 0
     itself, each = _PLAIN
     if policy.capabilities.shares_time:
@@ -161,7 +163,7 @@ def _costs(base: Snapshot, policy: Policy) -> Callable[[int], float]:
 
 
 def _future(base: Snapshot, policy: Policy, known: Known, rng: Random, budget: Budget, paired: str | None) -> Future:
-    """`paired`: where a job's draws follow from this and its own id alone."""
+    """`paired`: a job's draws depend only on this seed and the job's id."""
 
     def draw(job: Job) -> RunTime:
         own = rng if paired is None else Random(f"{paired}/{job.id}")  # noqa: S311  # nosec B311
@@ -185,7 +187,7 @@ def _future(base: Snapshot, policy: Policy, known: Known, rng: Random, budget: B
     )
 
 
-# What they say together ----------------------------------------------------------------------------
+# Combining futures --------------------------------------------------------------------------------
 
 
 def _together(

@@ -1,8 +1,8 @@
-"""One future of a cluster: what runs ends, others come, and the scheduler decides as it would.
+"""Simulates one future of a cluster: running jobs end, new ones arrive, and the scheduler decides.
 
-Rounds are calls of `plan_round` on snapshots like the live ones. Where more would happen than there is time for,
-events that follow each other share one, the closer to now the fewer; who starts then is taken to start when its GPUs
-became free.
+Rounds are calls of `plan_round` on snapshots like the live ones. If the budget is too small for all events, successive
+events share one round, fewer of them the closer they are to now. A job that starts in a shared round counts as started
+when its GPUs became free.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from scheduling.lifecycle import State
 from scheduling.policies.base import Policy, half_life_s
 from scheduling.priority.decay import held
 
-#: A round is shown steps and times that are at most this part of what is left out of date.
+#: Steps and times in a round's snapshot may be out of date by this fraction of what is left.
 _STALE = 0.01
-#: Jobs that come later than so many others do not come: they would only fill the queue behind.
+#: Arrivals beyond this number are dropped: they would only extend the queue behind.
 MOST_ARRIVALS = 300
-#: Events per start: an end, and one of something else; and how many starts tell it better.
+#: Events per start: an end, and one other event; and how many starts give a better estimate.
 _PER_START, _ENOUGH_STARTS = 2.0, 4
-#: The first events share rounds as if this part of those that are expected had passed.
+#: The first events share rounds as if this fraction of the expected events had passed.
 _HEAD_START = 1 / 3
-#: This part of the budget has to do for all that is to come, with so many rounds more.
+#: This fraction of the budget is reserved for the rest of the future, with this many more rounds.
 _RESERVE, _LAST_ROUNDS = 1 / 4, 4
-#: Where GPUs are shared in time: they are taken from some, and given to others when those have stopped.
+#: Rounds per event under time sharing: GPUs are taken from some jobs, and given to others once those have stopped.
 _ROUNDS_OF_A_TURN = 2
-#: Others come until at least so much of the budget is used.
+#: New jobs arrive until at least this fraction of the budget is used.
 _DRAINABLE = 1 / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What moves take, and how long a launched job is left alone."""
+    """How long moves take, and how long a launched job is protected."""
 
     launch_s: float = 20.0
     stop_s: float = 10.0
@@ -51,15 +51,15 @@ class Times:
 
 @dataclass
 class Future:
-    """`starts` fills up: when each job that waits is first given GPUs."""
+    """`starts` fills up: when each pending job first gets GPUs."""
 
     base: Snapshot
     policy: Policy
     runs: Mapping[str, RunTime]
     arrivals: Iterator[Job]
     draw: Callable[[Job], RunTime]
-    cost_of: Callable[[int], float]  # of a round that is shown so many jobs
-    budget: float  # of what rounds may cost together
+    cost_of: Callable[[int], float]  # of a round with this many jobs
+    budget: float  # the total cost allowed for rounds
     times: Times = field(default_factory=Times)
     stopped: Callable[[], bool] = lambda: False
     starts: dict[str, float] = field(default_factory=dict)
@@ -74,16 +74,16 @@ class Future:
         self._order = count()
         self._last = _LAST_ROUNDS
         self._left = max(0.0, self.budget - self._last * self.cost_of(len(base.jobs)))
-        self._passed = self._middle = 0  # events that could have let somebody start
-        self._late: set[str] = set()  # jobs that came too late for a round that events share
+        self._passed = self._middle = 0  # events that could have let a job start
+        self._late: set[str] = set()  # jobs that arrived too late for a round that events share
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._memory: Mapping[str, Any] = base.memory
         self._node_of = {gpu: node.name for node in base.nodes for gpu in node.gpu_ids}
         self._boots_s = {node.name: node.boot_s for node in base.nodes if node.boot_s}
-        self._up_at: dict[str, float] = {}  # of these, once a launch has been sent there
-        self._turned = False  # a round of fractions of time has ended, or GPUs that were to change hands are free
+        self._up_at: dict[str, float] = {}  # of powered-down nodes, once a launch was sent there
+        self._turned = False  # a time-sharing round has ended, or GPUs that change hands are free
         self._draining = False
-        #: Of free GPUs of a type: since when they are, and how many rounds there had been when that was known.
+        #: For free GPUs of a type: since when they are free, and the number of rounds before that.
         self._freed: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         self._blocked: set[int] = set(base.blocked_gpu_ids)
         self._others = dict(base.others.gpus)
@@ -97,16 +97,16 @@ class Future:
         self._free = Counter(kind for gpu, kind in self._usable.items() if gpu not in taken)
         self._taken = taken_parts(base.jobs)  # thousandths of each GPU
         self.planned = 0  # rounds
-        self._started_in = 0  # the latest of them that let one start who waits now
-        self.cost = 0.0  # of those
+        self._started_in = 0  # the latest round that started a job pending now
+        self.cost = 0.0  # jobs pending now
         self._planned_at = base.now  # the latest round, or the live one before the first
-        self._edged_at = -math.inf  # the latest edge of a window that was passed
+        self._edged_at = -math.inf  # the latest edge of a window in the past
         self._most_ran = sum(bool(job.gpu_ids) for job in base.jobs)
         self._plan = Plan()
         self._settle()
 
     def run(self) -> None:
-        """Until all that wait now have started, or the budget is used up."""
+        """Until all pending jobs have started, or the budget is used up."""
         self._round()
         while self._open and self._goes_on() and self._affords() and not self.stopped():
             self._pass(self._share())
@@ -120,8 +120,8 @@ class Future:
         return self._last > 0
 
     def stuck(self) -> dict[str, str]:
-        """Who has not started though nothing more would happen, or whom a limit kept back: the reason's token."""
-        over = self._affords() and not self._goes_on()  # neither its budget nor the emergency brake ended it
+        """Jobs that cannot start although no event is left, or that a limit blocks: the reason's token."""
+        over = self._affords() and not self._goes_on()  # ended neither by its budget nor by the emergency brake
         tokens = {key: self._plan.reasons[key].token for key in self._open if key in self._plan.reasons}
         return {key: token for key, token in tokens.items() if over or token.startswith("quota")}
 
@@ -131,9 +131,10 @@ class Future:
         heappush(self._events, (max(at, self._began_at), next(self._order), call))
 
     def _pass(self, events: int) -> None:
-        """So many that could let somebody start, and all of their moment; none beyond the edge of a window.
+        """Process events until this many could let a job start, all of the same moment together, and none beyond the
+        edge of a window.
 
-        Where GPUs are shared in time and somebody starts at each turn, no turn is passed over.
+        Under time sharing with a start at each turn, no turn is skipped.
         """
         edge, goal, self._middle = self._edge(), self._passed + events, self._passed + (events + 1) // 2
         starting = self.planned - self._started_in < _ROUNDS_OF_A_TURN
@@ -150,7 +151,8 @@ class Future:
             self.now = self._edged_at = edge
 
     def _share(self) -> int:
-        """How many events share the next round: one while it can afford to, and never more than can end before it."""
+        """How many events share the next round: one while the budget allows it, and never more than can end before
+        it."""
         running = sum(sim.gang is not None for sim in self._live.values())
         self._most_ran = max(self._most_ran, running)
         if self._drains(running):
@@ -169,7 +171,8 @@ class Future:
         return min(share, running) if running else share
 
     def _drains(self, running: int) -> bool:
-        """Whether the budget just does to let who is here start, as many in each round as run: nobody comes then."""
+        """Whether the budget is only just enough to start the present jobs, with as many per round as are running: then
+        no jobs arrive."""
         if not self._draining and self._left < _DRAINABLE * self.budget:
             waiting = 2 * len(self._open) if self.policy.capabilities.shares_time else len(self._live) - running
             rounds = waiting / max(1, self._most_ran)
@@ -177,7 +180,7 @@ class Future:
         return self._draining
 
     def _due(self) -> bool:
-        """Whether a round could move anybody."""
+        """Whether a round could move any job."""
         if not self._keeps:
             return True
         return any(sim.gang is None and self._fits(sim.job) for sim in self._live.values())
@@ -188,7 +191,7 @@ class Future:
         return job.gpu_milli < WHOLE and job.gpu_milli <= WHOLE - min(filter(None, self._taken.values()), default=0)
 
     def _settle(self) -> None:
-        """What is under way when the future begins."""
+        """Complete what is under way when the future begins."""
         for sim in self._live.values():
             job = sim.job
             if job.gpu_ids and job.gang:
@@ -220,7 +223,7 @@ class Future:
     def _arrive(self, job: Job) -> None:
         self._live[job.id] = Sim(job, self.draw(job))
         self._passed += not self._keeps or self._fits(job)
-        if self._passed > self._middle:  # most of what shares the round was before it
+        if self._passed > self._middle:  # most of what shares the round happened before it
             self._late.add(job.id)
         self._await_arrival()
 
@@ -252,7 +255,7 @@ class Future:
         del self._live[sim.job.id]
 
     def _vacate(self, sim: Sim, gpus: Collection[int]) -> list[int]:
-        """It has them no more: those that nobody has then."""
+        """Free the job's GPUs that no other job shares."""
         self._taken.subtract(dict.fromkeys(gpus, sim.job.gpu_milli))
         return [gpu for gpu in gpus if not self._taken[gpu]]
 
@@ -271,7 +274,7 @@ class Future:
                 heappush(self._freed[self._usable[gpu]], (at, self.planned))
 
     def _forget_gpus(self, sim: Sim, at: float) -> None:
-        """What it held counts as its owner's use."""
+        """Count the GPUs that it held as its owner's use."""
         since = sim.job.held_since
         if not self.base.members or since is None or sim.gang is None:
             return
@@ -288,7 +291,7 @@ class Future:
         return call
 
     def _end_others(self, until: float) -> Callable[[], None]:
-        """What is not ours has ended by then."""
+        """End the engine's other jobs that are due by then."""
 
         def call() -> None:
             gpus = frozenset(gpu for gpu, at in self._others.items() if at == until)
@@ -337,7 +340,7 @@ class Future:
         self._turned = True
 
     def _edge(self) -> float:
-        """When the next window begins or ends: rounds go by that exactly."""
+        """When the next window begins or ends: rounds do not skip that time."""
         return min(self._edges(), default=math.inf)
 
     def _edges(self) -> set[float]:
@@ -390,13 +393,13 @@ class Future:
             self._train(sim, begins)
 
     def _up(self, gpus: Iterable[int], at: float) -> float:
-        """`at`, or when the last of their nodes is up, of which those that are powered down are woken then."""
+        """`at`, or when the last of these nodes is up; powered-down ones are woken then."""
         for name in {self._node_of.get(gpu, "") for gpu in gpus} & self._boots_s.keys() if self._boots_s else ():
             at = max(at, self._up_at.setdefault(name, at + self._boots_s[name]))
         return at
 
     def _started_at(self, sim: Sim, move: Move) -> float:
-        """Now, or where events shared the round: when it came or its GPUs became free, whichever was later."""
+        """Now; if events shared the round, when the job arrived or its GPUs became free, whichever was later."""
         if self.policy.capabilities.shares_time or move.gang is None:
             return self.now
         taken = self._take(move.gang.type, self._unused(move.gpu_ids))
@@ -406,9 +409,9 @@ class Future:
         return since if news else self.now
 
     def _take(self, kind: str, count: int) -> list[tuple[float, int]]:
-        """Since when GPUs of a type were free that now are given away, as far as that is known.
+        """Since when the assigned GPUs of a type have been free, as far as known.
 
-        Which GPUs of the type somebody gets says little where events shared the round: who is ahead takes the first.
+        When events share a round, the particular GPUs of a job mean little: jobs ahead take the first ones.
         """
         freed = self._freed[kind]
         always = self._free[kind] - len(freed)

@@ -1,4 +1,4 @@
-"""A job on its way through a future, and what future and forecast both ask about jobs and policies."""
+"""A job in a future, and what both future and forecast ask about jobs and policies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduling.policies.capabilities import Needs
 
 @dataclass(slots=True)
 class Sim:
-    """`job` is as it was when the future began, but for since when it holds GPUs."""
+    """`job` is as it was when the future began, except for since when it holds GPUs."""
 
     job: Job
     run: RunTime
@@ -33,7 +33,7 @@ class Sim:
     shown_at: float = 0.0
 
     def count(self, now: float) -> None:
-        """Training until now is done."""
+        """Count training up to now."""
         seconds = now - self.counted_at
         if self.gang is not None and seconds > 0:
             self.units_done += seconds * self.rate
@@ -66,7 +66,7 @@ def may_use(job: Job, kind: str) -> bool:
 
 
 def keeps(policy: Policy, snapshot: Snapshot) -> bool:
-    """Whether jobs that run keep what they have, so that a round can only start somebody."""
+    """Whether running jobs keep their GPUs, so that a round can only start jobs."""
     if (
         policy.capabilities.elastic
         or policy.capabilities.shares_time
@@ -84,7 +84,7 @@ def keeps(policy: Policy, snapshot: Snapshot) -> bool:
 
 
 def speed_on(curves: Mapping[str, Curve], gang: Gang, *, spans: bool = False) -> float:
-    """Steps/s of a gang; on a type where the job is only to be tried, what it makes elsewhere."""
+    """Steps/s of a gang; on a type without measurements, the speed on another type."""
     curve = curves.get(gang.type)
     if curve is None or curve.source == "trial":
         known = [one.at(gang.count) for one in curves.values() if one.source != "trial"]

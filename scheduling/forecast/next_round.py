@@ -1,4 +1,4 @@
-"""What more jobs, or another policy, would do: two answers of the next round beside each other."""
+"""The effect of more jobs, or of another policy: compares two plans for the next round."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Verdict = Literal["now", "later", "never"]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """On one live job: what it would have next by one plan and by the other.
+    """On one live job: its GPUs after each of the two plans.
 
-    Slowdowns are its best throughput alone on the cluster over the planned one; None while it holds nothing, or where
-    its throughput is not known. `later_s`: by how much its end would move if it kept what it then has until it ends, or
-    until the newcomers do, with its restarts.
+    Slowdowns are its best throughput alone on the cluster over the planned one; None while it holds nothing, or if its
+    throughput is unknown. `later_s`: how much later it would end if it kept its new gang until it ends, or until the
+    new jobs do, with its restarts.
     """
 
     job: str
@@ -41,8 +41,8 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From one plan to another: what it does to live jobs, those who lose the most first, and to the variance of
-    relative throughputs over all that would hold GPUs (population variance; None where nobody does)."""
+    """From one plan to another: the effects on live jobs, largest loss first, and on the variance of relative
+    throughputs over all jobs that would hold GPUs (population variance; None if no job does)."""
 
     effects: tuple[Effect, ...]
     variance_before: float | None
@@ -51,21 +51,21 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Of the first newcomer, and how many of all would start at once."""
+    """For the first new job, and how many of all would start at once."""
 
     verdict: Verdict
     reason: Reason
     gang: Gang | None
     gpu_ids: tuple[int, ...]
-    from_others: bool  # some of its GPUs have to be left by others first
+    from_others: bool  # other jobs must leave some of its GPUs first
     starting: int
-    position: int | None  # in the queue, from 1, where it would wait
+    position: int | None  # in the queue, from 1, if it would wait
     change: Change
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan for a snapshot, and the relative throughputs that it means, by job that would hold GPUs."""
+    """A plan for a snapshot, and the resulting relative throughputs, by job that would hold GPUs."""
 
     snapshot: Snapshot
     moves: Mapping[str, Move]
@@ -78,7 +78,7 @@ class Planned:
 
 
 def compare(before: Planned, after: Plan, newcomers: Sequence[Job] = ()) -> Change:
-    """`after` answers the same snapshot with the newcomers in it, or by another policy."""
+    """`after` answers the same snapshot with the new jobs in it, or with another policy."""
     jobs, known = before.snapshot.jobs, _Known(before.snapshot)
     was, will = before.moves, {move.job_id: move for move in after.moves}
     moved = [job for job in jobs if job.id in was or job.id in will]
@@ -95,7 +95,8 @@ def compare(before: Planned, after: Plan, newcomers: Sequence[Job] = ()) -> Chan
 
 
 def preview(without: Planned, snapshot: Snapshot, policy: Policy, newcomers: Sequence[Job]) -> Preview:
-    """`without`: the next round as it is; `snapshot`: the same with all that the newcomers name, but without them."""
+    """`without`: the next round as it is; `snapshot`: the same plus everything that the new jobs refer to, but without
+    them."""
     joined = replace(snapshot, jobs=(*snapshot.jobs, *newcomers))
     plan = plan_round(joined, policy)
     moves = {move.job_id: move for move in plan.moves}
@@ -122,20 +123,20 @@ def _verdict(own: Move | None, reason: Reason) -> Verdict:
 
 
 def _is_taken(snapshot: Snapshot, job: Job, gpus: Sequence[int]) -> bool:
-    """Others have so much of one of the GPUs that there is no room beside them."""
+    """Other jobs use so much of one of the GPUs that the job does not fit beside them."""
     shares = taken(snapshot.jobs)
     return any(gpu in snapshot.blocked_gpu_ids or shares[gpu] + job.gpu_milli > WHOLE for gpu in gpus)
 
 
 def _position(joined: Snapshot, policy: Policy, first: Job) -> int:
-    """As everywhere: where a policy ranks jobs, among those that may start; else among all that are not held."""
+    """As elsewhere: if a policy ranks jobs, among those that may start; else among all that are not on hold."""
     ranks = isinstance(policy, ScoresJobs)
     waiting = [job for job in joined.jobs if not (job.gpu_ids or job.held or (ranks and job.waits_for))]
     return 1 + next(at for at, job in enumerate(in_order(joined, policy, waiting)) if job.id == first.id)
 
 
 class _Known:
-    """Throughputs on what the snapshot has."""
+    """Throughputs on the types of the snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._total: Counter[str] = Counter()
@@ -150,7 +151,7 @@ class _Known:
         return max((job.curves[kind].at(count) for kind, count in most.items() if kind in job.curves), default=0.0)
 
     def rate(self, job: Job, gang: Gang | None) -> float:
-        """0 where nothing is known."""
+        """0 if unknown."""
         known = gang is not None and any(curve.source != "trial" for curve in job.curves.values())
         return speed_on(job.curves, gang) if gang is not None and known else 0.0
 
@@ -180,14 +181,14 @@ def _gpus(job: Job, moves: Mapping[str, Move]) -> frozenset[int]:
 
 
 def _lasts_s(job: Job, moves: Mapping[str, Move], known: _Known) -> float:
-    """How long a newcomer would have what it starts on; 0 where it does not start."""
+    """How long a new job would keep its first gang; 0 if it does not start."""
     gang = _gang(job, moves)
     rate = known.rate(job, gang)
     return 0.0 if gang is None else job.remaining_steps / rate if rate > 0 else inf
 
 
 def _effect(job: Job, before: Mapping[str, Move], after: Mapping[str, Move], known: _Known, horizon_s: float) -> Effect:
-    """`horizon_s`: after so long it is taken to have again what it would have had."""
+    """`horizon_s`: after this time the job is assumed to have its original gang again."""
     was, will = _gang(job, before), _gang(job, after)
     rate, then = known.rate(job, was), known.rate(job, will)
     later_s = None

@@ -1,7 +1,7 @@
-"""How long a job will train, as far as can be known: its steps and speed, what came before, or its time limit.
+"""Estimates how long a job will train: from its steps and speed, from earlier jobs, or from its time limit.
 
-Where steps and speed are known, a job takes them all unless its owner's jobs tend to end early. Else it lasts as long
-as earlier jobs of the same owner and size did, given how long it has lasted already.
+If steps and speed are known, a job runs all its steps unless its owner's jobs tend to end early. Otherwise it lasts as
+long as earlier jobs of the same owner and size, given how long it has lasted already.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from scheduling.domain import Job
 from scheduling.forecast.survival import Survival
 
 Basis = Literal["steps", "history", "time_limit", "default"]
-#: A group of earlier jobs says something once so many of them lasted longer than this one has.
+#: A group of earlier jobs is used if at least this many lasted longer than this one has.
 _LEAST = 8
-#: Relative error of predicted speeds by where the curve is from, as a lognormal deviation.
+#: Relative error of predicted speeds by source of the curve, as a lognormal deviation.
 _SPEED_ERROR: Mapping[str, float] = {"measured": 0.03, "user": 0.1, "catalogue": 0.1, "estimated": 0.25}
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """How long one job trained. `part` of its steps were run in the end, where they count for anything."""
+    """How long one job trained. `part`: the fraction of its steps that were run, if it has steps."""
 
     project: str
     user: str
@@ -37,11 +37,11 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """What one future takes a job to have left. `units` are steps where `sized`, else seconds."""
+    """The remaining work of a job in one future. `units` are steps if `sized`, else seconds."""
 
     units: float
     sized: bool
-    limit_s: float = math.inf  # training ends after so long in any case
+    limit_s: float = math.inf  # training ends after this time in any case
 
     def seconds(self, rate: float) -> float:
         return min(self.units / rate if rate > 0 else math.inf, self.limit_s)
@@ -49,7 +49,7 @@ class RunTime:
 
 @dataclass
 class History:
-    """Earlier jobs by who ran them and how large they were, the narrowest group first."""
+    """Earlier jobs by owner and size, the narrowest group first."""
 
     pasts: Iterable[Past]
     default_s: float = 86_400.0
@@ -75,7 +75,7 @@ class History:
         }
 
     def basis(self, job: Job, trained_s: float) -> Basis:
-        """What `draw` goes by."""
+        """What `draw` is based on."""
         if speed_known(job):
             return "steps"
         if self._like(job, trained_s) is not None:
@@ -83,15 +83,15 @@ class History:
         return "default" if job.time_limit_s is None else "time_limit"
 
     def typical(self, job: Job, trained_s: float) -> RunTime:
-        """The middle of what `draw` draws."""
+        """The median of what `draw` draws."""
         return self._run_time(job, trained_s, 0.5, 0.0)
 
     def draw(self, job: Job, trained_s: float, rng: Random) -> RunTime:
-        """One way it may go; always the same number of random numbers."""
+        """One possible remaining run time; always consumes the same number of random numbers."""
         return self._run_time(job, trained_s, rng.random(), rng.gauss(0.0, 1.0))
 
     def _run_time(self, job: Job, trained_s: float, first: float, second: float) -> RunTime:
-        """`first` is evenly distributed between 0 and 1, `second` normally."""
+        """`first` is uniform between 0 and 1, `second` normal."""
         limit_s = math.inf if job.time_limit_s is None else job.time_limit_s
         if speed_known(job):
             known = (curve.source for curve in job.curves.values() if curve.source != "trial")
@@ -100,7 +100,7 @@ class History:
         group = self._like(job, trained_s)
         if group is not None:
             total_s = group.draw_above(trained_s, first)
-            if math.isinf(total_s):  # longer than anybody has lasted
+            if math.isinf(total_s):  # longer than any earlier job
                 total_s = 1.5 * max(trained_s, float(group.values[-1]))
             return RunTime(max(1.0, total_s - trained_s), False, limit_s)
         if not math.isinf(limit_s):
@@ -108,7 +108,7 @@ class History:
         return RunTime(max(1.0, -math.log(1.0 - first) * max(self.default_s, trained_s / 2.0)), False)
 
     def _steps(self, job: Job, uniform: float) -> float:
-        """Steps that it will still run: all, unless jobs like it tend to end before."""
+        """Steps that it will still run: all, unless similar jobs tend to end before."""
         total = job.done_steps + job.remaining_steps
         if total <= 0:
             return 0.0
@@ -136,5 +136,5 @@ def _groups(project: str, user: str, gpus: int) -> Iterator[tuple[object, ...]]:
 
 
 def speed_known(job: Job) -> bool:
-    """On some type at least; a trial curve says only that nothing is known."""
+    """On at least one type; a trial curve means that nothing is known."""
     return any(curve.source != "trial" for curve in job.curves.values())

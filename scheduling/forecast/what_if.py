@@ -1,4 +1,4 @@
-"""The same snapshot with one thing otherwise: a job of another size or type, or one more node."""
+"""The same snapshot with one change: a job of another size or type, or one more node."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 from scheduling.domain import Gang, Job, Node, Partition, Snapshot
 from scheduling.lifecycle import QUEUED, State
 
-#: Of the node that is added; no node has the name of another.
+#: Name of the added node; no other node has it.
 NEW_NODE = "one more"
 
 
 def sized(job: Job, gang: Gang) -> Job:
-    """In the queue with exactly these GPUs; one that runs would leave its own and start on these."""
+    """Queued with exactly these GPUs; a running job would leave its GPUs and start on these."""
     state = job.state if job.state in QUEUED else State.WAITING_FOR_RESOURCE
     return replace(
         job,
@@ -30,14 +30,14 @@ def sized(job: Job, gang: Gang) -> Job:
 
 
 def with_job(snapshot: Snapshot, job: Job) -> Snapshot:
-    """In the place of the one with its id, or beside the others."""
+    """Replaces the job with its id, or is added."""
     others = tuple(other for other in snapshot.jobs if other.id != job.id)
     return replace(snapshot, jobs=(*others, job))
 
 
 def with_node(snapshot: Snapshot, kind: str) -> Snapshot | None:
-    """With one more node of a type, like the largest that it has, and in the partitions of that one; None: it has
-    none to be like. No window is on it."""
+    """With one more node of a type, like the largest one of that type and in its partitions; None: there is none. No
+    window covers it."""
     alike = [node for node in snapshot.nodes if node.type == kind and not node.lost]
     model = max(alike, key=lambda node: len(node.gpu_ids), default=None)
     if model is None:
@@ -61,7 +61,7 @@ def _joined(partition: Partition, model: Node, node: Node) -> Partition:
 
 
 def run_time_s(job: Job, gang: Gang | None) -> float | None:
-    """Of what is left of it on a gang; None where its speed there is not known."""
+    """Remaining time on a gang; None if its speed there is unknown."""
     curve = job.curves.get(gang.type) if gang else None
     if gang is None or curve is None or curve.source == "trial" or curve.at(gang.count) <= 0:
         return None

@@ -1,7 +1,8 @@
-"""What lies ahead of each job that waits: GPU-seconds of work, from which starts follow that no future reached.
+"""The work ahead of each pending job, in GPU-seconds: it yields starts that no future reached.
 
-A job's place on the road is the work of those that run and of those ahead of it, spread evenly over the GPUs: when it
-would start if nothing were ever idle and nobody passed. A future's pace is how much longer starts really took there.
+A job's position is the remaining work of running jobs and of jobs ahead of it, spread evenly over the GPUs: when it
+would start if no GPU were ever idle and no job overtook another. The pace of a future is how much longer starts took in
+it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from scheduling.domain import Gang, Job, Snapshot
 from scheduling.forecast.future_job import speed_on
 from scheduling.forecast.run_times import History, RunTime
 
-#: Work of one job beyond this counts no more.
+#: Work of one job beyond this is not counted.
 _LONGEST_S = 365 * 86_400.0
 
 
 @dataclass
 class Road:
-    """`waiting` in order, all of them."""
+    """`waiting`: all pending jobs in order."""
 
     snapshot: Snapshot
     waiting: Sequence[Job]
@@ -40,7 +41,7 @@ class Road:
         return work_gpu_s(job, self.history.typical(job, self.trained_s.get(job.id, 0.0)))
 
     def pace(self, starts: Mapping[str, float]) -> float:
-        """Of the last quarter of those that started, by place."""
+        """Of the last quarter of the started jobs, by position."""
         now = self.snapshot.now
         known = sorted((self.places_s[key], at - now) for key, at in starts.items() if self.places_s.get(key, 0.0) > 0)
         last = known[-max(1, len(known) // 4) :]
@@ -62,6 +63,6 @@ def work_gpu_s(job: Job, run: RunTime) -> float:
 
 
 def best_rate(job: Job, count: int) -> float:
-    """On what it holds, else on the type where so many GPUs are worth most."""
+    """On its present gang, else on the type with the largest throughput for its size."""
     gangs = [job.gang] if job.gang else [Gang(kind, count) for kind in job.curves]
     return max((speed_on(job.curves, gang) for gang in gangs), default=math.nan)

@@ -1,7 +1,7 @@
-"""One device in time steps, for training: jobs run as their profiles say, and where they ask for more than the device's
-time all of them go slower alike.
+"""Emulates one device in time steps, for training: jobs follow their profiles, and if they request more than the
+device's time, all of them slow down equally.
 
-Interference is left out on purpose: the learner does not see it (spec co-placement, "What must hold").
+Interference is omitted on purpose: the learner does not see it (spec co-placement, "What must hold").
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 
 from scheduling.policies.learned.images import CROWDED, Bounds, Choices, Placed, Sight, Usage, sight, uses
 
-#: Between two looks at the queue where nothing ends.
+#: Time between two decisions if no job ends.
 STEP_S = 30.0
 #: Jobs of a device at once.
 MOST_TOGETHER = 8
-#: Between two looks at what jobs use.
+#: Time between two evaluations of the jobs' use.
 _CLOSELY_S = 5.0
-#: What the mean slowdown counts beside the makespan in mean run lengths.
+#: Weight of the mean slowdown in the cost, besides the makespan in mean run lengths.
 SLOWDOWN = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may be chosen, and what is wanted."""
+    """The allowed actions and the objective."""
 
     choices: Choices
     bounds: Bounds
@@ -34,8 +34,8 @@ class Rules:
 
 @dataclass(slots=True)
 class Episode:
-    """Where it is, until nobody waits or runs. `ends_s` by job, in the order given; `crowding`: of each the mean over
-    its run, so far, of what it uses of the device's time by what the others beside it use."""
+    """State of an episode, which lasts until no job waits or runs. `ends_s` by job, in the given order; `crowding`: for
+    each job the mean over its run so far of its own device time multiplied by that of the other jobs on the device."""
 
     jobs: Sequence[Usage]
     waiting: list[int]
@@ -46,7 +46,7 @@ class Episode:
 
     @classmethod
     def of(cls, jobs: Sequence[Usage]) -> Episode:
-        """All wait from the start, in this order."""
+        """All jobs wait at the start, in this order."""
         nothing = [0.0] * len(jobs)
         return cls(jobs, list(range(len(jobs))), ends_s=nothing, crowding=list(nothing))
 
@@ -81,7 +81,7 @@ class Episode:
         )
 
     def act(self, rules: Rules, action: int) -> None:
-        """The jobs of the action begin; time passes where it holds."""
+        """Start the jobs of the action; if it starts none, time passes."""
         if action == 0:
             self._pass()
             return
@@ -93,7 +93,7 @@ class Episode:
             self._pass()
 
     def _pass(self) -> None:
-        """To the next end, or where somebody waits by a step of their runs at most."""
+        """To the next end; while jobs wait, at most one step of the runs."""
         seconds = min(one.left_s for one in self.running.values())
         if self.waiting:
             seconds = min(seconds, STEP_S)
@@ -110,12 +110,12 @@ class Episode:
                 del self.running[job]
 
 
-#: Chooses one of `Sight.actions`, by its place there.
+#: Chooses one of `Sight.actions`, by index.
 Choose = Callable[[Episode, Sight], int]
 
 
 def play(episode: Episode, choose: Choose, rules: Rules) -> Episode:
-    """To its end."""
+    """Play to the end."""
     while episode.waiting:
         seen = episode.see(rules)
         place = choose(episode, seen) if len(seen.legal) > 1 else 0
@@ -124,8 +124,7 @@ def play(episode: Episode, choose: Choose, rules: Rules) -> Episode:
 
 
 def _beside(running: dict[int, Placed], seconds: float) -> tuple[float, np.ndarray]:
-    """(What the next seconds of their runs take; by job, over these, what it uses of the device's time by what the
-    others use)."""
+    """(How long the next seconds of their runs take; by job, its device time multiplied by the others', over these)."""
     ends = [one.left_s for one in running.values() if one.left_s < seconds]
     moments = np.unique([*np.arange(0.0, seconds, _CLOSELY_S), *ends, seconds])
     use = uses(running.values(), moments)
@@ -134,7 +133,7 @@ def _beside(running: dict[int, Placed], seconds: float) -> tuple[float, np.ndarr
 
 
 def cost(episode: Episode, unslowed_worth: float) -> float:
-    """What is to be small: the makespan in mean run lengths, the worth of the crowded jobs, and SLOWDOWN times the mean
+    """To be minimised: the makespan in mean run lengths, the worth of the crowded jobs, and SLOWDOWN times the mean
     slowdown."""
     lengths = np.array([job.duration_s for job in episode.jobs])
     slowdown = float((np.array(episode.ends_s) / lengths).mean())

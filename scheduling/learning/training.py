@@ -1,18 +1,18 @@
-"""Training of a placement model: actions played to the end, on job sets of the synthetic workloads.
+"""Trains a placement model by playing actions to the end, on job sets of the synthetic workloads.
 
-The score of an action is what it earns at once, which is known, and what the network expects to come of it. For each
-iteration some job sets are played with actions drawn from the scores. At some of the moments the `tried` best actions
-are each played to the end of the episode by the policy as it is (the greatest score); v_a is minus the cost of that
-episode, b the mean of these. Scores are fitted to v_a - b, which is policy iteration with rollouts (Bertsekas,
-Tsitsiklis, Wu, J. Heuristics 1997).
+The score of an action is its immediate gain, which is known, plus the later gain that the network expects. In each
+iteration some job sets are played with actions drawn by their scores. At some decisions the `tried` best actions are
+each played to the end of the episode by the present policy (the largest score); v_a is minus the cost of that episode,
+b the mean of these. Scores are fitted to v_a - b, which is policy iteration with rollouts (Bertsekas, Tsitsiklis, Wu,
+J. Heuristics 1997).
 
-DeepRM (Mao et al., HotNets 2016, section 3.3), which the thesis follows, draws whole episodes and moves along
-sum grad log pi(s_t, a_t) (v_t - b_t). There an action's advantage is hidden in what all others of the episode did by
-chance; here it is all that differs. The thesis prints (q_t - v_t), the return's sign reversed, takes the arg max in
-training too, and defines no reward: the cost is the makespan, how many jobs crowd each other and, with little weight,
-the mean slowdown, as the profiles alone have them. What it is worth to leave a job alone and how far a device's time is
-oversubscribed are drawn anew for each job set and shown to the network, so that one network serves every wish. Same
-settings, same seed, same machine: the same model.
+DeepRM (Mao et al., HotNets 2016, section 3.3), which the thesis follows, draws whole episodes and moves along sum grad
+log pi(s_t, a_t) (v_t - b_t). There the noise of all other actions of the episode hides an action's advantage; here the
+action is the only difference. The thesis prints (q_t - v_t), the return's sign reversed, takes the arg max in training
+too, and defines no reward: here the cost is the makespan, the number of jobs that crowd each other and, with a small
+weight, the mean slowdown, all by the profiles alone. The worth of leaving a job alone and the allowed oversubscription
+of a device's time are drawn for each job set and are inputs of the network, so that one network serves all settings.
+Same settings, same seed, same machine: the same model.
 """
 
 from __future__ import annotations
@@ -49,27 +49,27 @@ from scheduling.policies.learned.images import (
 from scheduling.policies.learned.network import LARGEST_BYTES, SCHEMA, Model, save
 from scheduling.simulator.applications import JOBS, WORKLOADS, make_workload
 
-#: Seeds of the job sets: those of training and of choosing the best model; tests and benchmarks use those below.
+#: Seeds of the job sets: for training and for choosing the best model; tests and benchmarks use smaller ones.
 FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED = 1_000_000, 2_000_000
 _CHECK_EVERY = 5
 _VALIDATION_SETS = 10
-#: Between which the worth of an unslowed job and oversubscription are drawn, and with which a model is judged.
+#: Ranges of the worth of an unslowed job and of oversubscription, and the values for validation.
 _WORTHS, _OVERSUBSCRIPTIONS = (0.0, MOST_WORTH), (1.0, 1.5)
 _JUDGED_WITH = (0.1, 1.0), (0.25, 1.25), (0.4, 1.25), (0.4, 1.5)
-#: Scores by so much are logarithms of odds, in training.
+#: Scores divided by this are log odds, in training.
 _DRAW = 12.0
 JobSet = tuple[ResourceHistory, ...]
-#: At a moment: [action tried, INPUTS], and of each how much more than their mean it earns to the end of the episode.
+#: At a decision: [action tried, INPUTS], and for each its gain to the end of the episode minus their mean.
 Moment = tuple[np.ndarray, np.ndarray]
-#: Moments that are kept, the newest, and of these so many are learned from in a step.
+#: Decisions that are kept, the newest, and how many of them a step learns from.
 _MOST_MOMENTS, _AT_A_TIME = 2_500, 64
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`sets` job sets of `jobs` jobs, in turn of each workload of the thesis; `batch` are played in an iteration.
-    Of the moments at which something is decided the part `looked_at` is learned from: `tried` actions each. `slots` of
-    those that wait are looked at, of whom at most so many are placed `together`."""
+    """`sets` job sets of `jobs` jobs, in turn of each workload of the thesis; `batch` are played in an iteration. The
+    fraction `looked_at` of the decisions is learned from, with `tried` actions each. A decision considers `slots`
+    waiting jobs and places at most `together` of them at once."""
 
     policy: str
     profile: Profile
@@ -92,8 +92,8 @@ class Settings:
 class Progress:
     iteration: int
     of: int
-    training: float  # mean objective of the iteration's episodes: less is better
-    validation: float | None  # of the arg max on the validation sets, where it was looked at
+    training: float  # mean objective of the iteration's episodes: lower is better
+    validation: float | None  # of the best actions on the validation sets, where it was evaluated
     cpu_s: float
 
 
@@ -113,7 +113,7 @@ def set_hash(sets: Sequence[JobSet]) -> str:
 
 
 def train(settings: Settings, out: Path, tell: Callable[[Progress], None]) -> Model:
-    """Writes the model to `out`. Where `out`'s partial file of the same settings is there, training goes on from it."""
+    """Write the model to `out`. If a partial file of the same settings exists, training continues from it."""
     trainer = Trainer(settings, out.with_name(out.name + ".partial"))
     for progress in trainer.steps():
         tell(progress)
@@ -138,7 +138,7 @@ class Trainer:
         for n, (into, out) in enumerate(pairwise(wide)):
             layers += [nn.Linear(into, out), *([nn.ReLU()] if n < len(wide) - 2 else [])]
         for last in layers[-1].parameters():
-            nn.init.zeros_(last)  # it begins with what is earned at once
+            nn.init.zeros_(last)  # it starts with the immediate gain
         self.network = nn.Sequential(*layers)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=settings.learning_rate)
         self.tried: list[Moment] = []
@@ -153,7 +153,7 @@ class Trainer:
         settings = self.settings
         if not self.done:
             begun = time.process_time()
-            self.validate()  # what is earned at once is to be beaten
+            self.validate()  # the baseline: the immediate gain alone
             self.cpu_s += time.process_time() - begun
         while self.done < settings.iterations:
             begun = time.process_time()
@@ -196,7 +196,7 @@ class Trainer:
         return Rules(Choices(self.settings.slots, self.settings.together), bounds, worth)
 
     def fit(self, moments: Sequence[Moment]) -> None:
-        """One step: scores nearer to what the actions earn."""
+        """One step: fit scores to the gains of the actions."""
         inputs = torch.from_numpy(np.concatenate([seen for seen, _ in moments]))
         wanted = torch.from_numpy(np.concatenate([earned for _, earned in moments]).astype(np.float32))
         of = torch.from_numpy(np.repeat(np.arange(len(moments)), [len(earned) for _, earned in moments]))
@@ -225,7 +225,7 @@ class Trainer:
         return [parameter.detach().numpy().copy() for parameter in self.network.parameters()]
 
     def model(self) -> Model:
-        """As it is now."""
+        """The present model."""
         return self._model(self._parameters(), {})
 
     def _model(self, arrays: Sequence[np.ndarray], header: dict[str, Any]) -> Model:
@@ -247,10 +247,10 @@ class Trainer:
         model = self._model(arrays, header)
         return Model([(np.ascontiguousarray(weights), biases) for weights, biases in model.layers], model.header)
 
-    # What is kept in between --------------------------------------------------------------------------
+    # Partial files ------------------------------------------------------------------------------------
 
     def _keep(self) -> None:
-        """The state so far, in place of the one before; what is drawn at random depends on the iteration only."""
+        """Save the state, replacing the previous one; random draws depend on the iteration only."""
         state = self.optimiser.state_dict()["state"]
         arrays: dict[str, Any] = {f"p{n}": p.detach().numpy() for n, p in enumerate(self.network.parameters())}
         for n, moments in state.items():

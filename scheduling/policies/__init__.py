@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from scheduling.policies.base import Policy, parse_parameters
 
-#: Family and class of each policy, which stands in the module of its name.
+#: Family and class of each policy; the module has the policy's name.
 POLICIES = {
     "f_scheduling": ("elastic", "FScheduling"),
     "f_scheduling_exact": ("elastic", "FSchedulingExact"),
@@ -43,7 +43,7 @@ POLICIES = {
 
 
 def policy_class(name: str) -> type[Policy]:
-    """The class of policy `name`; KeyError for a name that is not in POLICIES."""
+    """The class of policy `name`; KeyError for an unknown name."""
     family, cls = POLICIES[name]
     return cast("type[Policy]", getattr(import_module(f"scheduling.policies.{family}.{name}"), cls))
 

@@ -15,14 +15,14 @@ from scheduling.validation import StrictNumbers, hint_at
 
 
 class Parameters(StrictNumbers):
-    """Typed settings of a policy; field descriptions and bounds are what forms and the API render."""
+    """Typed settings of a policy; forms and the API render their descriptions and bounds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @runtime_checkable
 class ElasticParameters(Protocol):
-    """Of policies whose plans resize running jobs."""
+    """Parameters of policies whose plans resize running jobs."""
 
     @property
     def v_bound(self) -> float: ...
@@ -38,7 +38,7 @@ class ElasticParameters(Protocol):
 
 @runtime_checkable
 class FairShareParameters(Protocol):
-    """Of policies that read usage."""
+    """Parameters of policies that read usage."""
 
     @property
     def half_life_days(self) -> float | None: ...
@@ -53,19 +53,20 @@ class FairShareParameters(Protocol):
 
 
 def protection_factor(parameters: BaseModel) -> float:
-    """Launches that a job is not resized for after one; the usual number where the policy resizes none itself."""
+    """Protection after a launch, as a multiple of the launch time; the usual factor if the policy resizes no jobs
+    itself."""
     return parameters.protection_factor if isinstance(parameters, ElasticParameters) else 3.0
 
 
 def half_life_s(parameters: BaseModel) -> float | None:
-    """Of usage; None: it is not forgotten, or the policy reads none."""
+    """Half-life of usage; None: usage does not decay, or the policy does not read it."""
     if not isinstance(parameters, FairShareParameters) or parameters.half_life_days is None:
         return None
     return parameters.half_life_days * 86_400.0
 
 
 def default_duration_s(parameters: BaseModel) -> float:
-    """What a job is taken to need that says nothing."""
+    """Assumed duration of a job that states none."""
     return parameters.default_duration_s if isinstance(parameters, FairShareParameters) else 86_400.0
 
 
@@ -74,7 +75,7 @@ def variance_bound(parameters: BaseModel) -> float | None:
 
 
 class Policy(Protocol):
-    """Stateless between calls: what must be remembered travels in the snapshot's memory."""
+    """Stateless between calls: state travels in the snapshot's memory."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -90,7 +91,7 @@ class Policy(Protocol):
 
 
 def parse_parameters(schema: type[Parameters], values: dict[str, Any]) -> Parameters:
-    """`values` as `schema`; raises InvalidParameters naming each field and what is allowed."""
+    """Parse `values` by `schema`; raises InvalidParameters that names each field and what is allowed."""
     try:
         return schema.model_validate(values)
     except ValidationError as error:

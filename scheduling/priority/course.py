@@ -1,6 +1,6 @@
-"""Where priorities go by themselves: age grows, usage is forgotten, who holds GPUs goes on using them.
+"""How priorities develop over time: age grows, usage decays, and running jobs go on using GPUs.
 
-Nobody else starts and nobody new comes: it is what the formula makes of the present, not a forecast of the queue.
+No other job starts or arrives: this extrapolates the formula, it does not forecast the queue.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ def course(
     ends: Mapping[str, float] | None = None,
     reset_at: float = math.inf,
 ) -> list[Scores]:
-    """The scores of `jobs` so many seconds from now, each time.
+    """The scores of `jobs`, for each of these numbers of seconds from now.
 
-    `ends`: when jobs that hold GPUs give them back, by id; those that are not named keep them. `reset_at`: when all use
-    up to then is forgotten.
+    `ends`: when jobs release their GPUs, by id; other jobs keep them. `reset_at`: when all earlier usage is reset.
     """
-    known = replace(snapshot, jobs=_who_counts(snapshot.jobs))
+    known = replace(snapshot, jobs=_relevant_jobs(snapshot.jobs))
     return [score(_later(known, after_s, reset_at), jobs, formula, ends) for after_s in ahead_s]
 
 
-def _who_counts(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """Those that hold GPUs, and of all others one of each user in each project: it is in the tree, and no more."""
+def _relevant_jobs(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """Jobs that hold GPUs, and one other job of each user in each project, which only puts the user in the tree."""
     seen: set[tuple[str, str]] = set()
     kept = []
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Usage that is forgotten: what was held `half_life_s` ago counts half.
+"""Usage that decays: GPU time from `half_life_s` ago counts half.
 
 Slurm, "Multifactor Priority Plugin", PriorityDecayHalfLife; there the decay is applied once in every
 PriorityCalcPeriod, here it is continuous, which is its limit for short periods.
@@ -10,12 +10,12 @@ import math
 
 
 def decayed(amount: float, seconds: float, half_life_s: float | None) -> float:
-    """What is left of `amount` after so many seconds; without a half-life all of it."""
+    """The rest of `amount` after this many seconds; all of it without a half-life."""
     return amount if half_life_s is None else amount * 2.0 ** (-seconds / half_life_s)
 
 
 def held(from_at: float, to_at: float, now: float, half_life_s: float | None) -> float:
-    """Seconds of one GPU held from a time to another, as they count now: the integral of 2^(-(now - t)/half-life)."""
+    """Seconds of one GPU held during an interval, decayed: the integral of 2^(-(now - t)/half-life)."""
     if to_at <= from_at:
         return 0.0
     if half_life_s is None:

@@ -1,4 +1,4 @@
-"""How far each user is below its share of the cluster: Slurm's two forms over one tree.
+"""How far each user is below their share of the cluster: Slurm's two forms over one tree.
 
 `classic` (Slurm, "Classic Fairshare Algorithm"): a level's share is its part of its siblings' shares times its
 parent's; effective usage of a child A is U_A + (UE_parent - U_A) * S_A / S_siblings, and the factor 2^(-UE / share).
@@ -17,7 +17,7 @@ Form = Literal["classic", "fair_tree"]
 
 
 class Leaf(NamedTuple):
-    """A user in one account. A tuple, as priorities look them up for each job."""
+    """A user in one account. A tuple for speed: priorities look it up for each job."""
 
     account: str
     user: str
@@ -33,9 +33,9 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What sshare prints of one account or user. Shares and usage are parts of the whole, the factor is in [0, 1].
+    """What sshare prints of one account or user. Shares and usage are fractions of the whole; the factor is in [0, 1].
 
-    `level_fs`: its part of its siblings' shares over its part of their usage; infinite where nothing was used.
+    `level_fs`: its fraction of its siblings' shares over its fraction of their usage; infinite without usage.
     """
 
     shares: float
@@ -101,7 +101,7 @@ def _usage(tree: Tree, children: Mapping[str | None, Sequence[Key]]) -> dict[Key
 
 
 def _downwards(children: Mapping[str | None, Sequence[Key]]) -> list[str | None]:
-    """The root and the accounts, each before those below it."""
+    """The root and the accounts, each before its children."""
     order: list[str | None] = []
     level: list[str | None] = [None]
     while level:
@@ -141,7 +141,7 @@ def _classic(
 
 
 def effective_usage(norm_usage: float, above: float, part: float) -> float:
-    """A child's own usage and its part of what its siblings used of what is theirs together. `above`: its parent's."""
+    """A child's own usage plus its part of the siblings' remaining usage. `above`: the parent's effective usage."""
     return norm_usage + (above - norm_usage) * part
 
 
@@ -157,12 +157,12 @@ def _level_fs(part: float, used: float, siblings_used: float) -> float:
 
 
 def _ranks(children: Mapping[str | None, Sequence[Key]], found: Mapping[Key, Standing]) -> dict[Leaf, int]:
-    """Users from best (their number) to worst (1), equal ones alike; accounts that tie are ranked as one."""
+    """Users from best (their number) to worst (1); equal ones share a rank, and accounts that tie are ranked as one."""
     ranks: dict[Leaf, int] = {}
     left = sum(isinstance(child, Leaf) for siblings in children.values() for child in siblings)
 
     def visit(siblings: Sequence[Key], tied: int | None) -> None:
-        """`tied`: the rank of a user that ties with the account whose children these are; its best get it too."""
+        """`tied`: the rank of a user that ties with the account of these children; its best users get it too."""
         nonlocal left
         levels: dict[float, list[Key]] = defaultdict(list)
         for child in siblings:

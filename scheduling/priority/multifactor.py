@@ -2,7 +2,7 @@
 
 priority = site + W_age age + W_assoc assoc + W_fair_share fair_share + W_job_size job_size + W_partition partition
          + W_qos qos + sum over resources of W_r r - nice,
-truncated to a whole number and at least 1, as Slurm has it (priority/multifactor). Factors are in [0, 1], site and nice
+truncated to an integer and at least 1, as in Slurm (priority/multifactor). Factors are in [0, 1], site and nice
 are plain numbers. Source: KISTI, "fair priority management", section 3; Slurm, "Multifactor Priority Plugin".
 """
 
@@ -23,7 +23,7 @@ FACTORS = ("age", "assoc", "fair_share", "job_size", "partition", "qos")
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much each factor counts at most; `resources`: by resource, as "gpu"."""
+    """Largest contribution of each factor; `resources`: by resource, as "gpu"."""
 
     age: float = 0.0
     assoc: float = 0.0
@@ -51,7 +51,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Priorities:
-    """Weighted factors by name, resources as "gpu" among them, and what they add up to."""
+    """Weighted factors by name, including resources as "gpu", and their sum."""
 
     weighted: Mapping[str, Floats]
     site: Floats
@@ -65,7 +65,7 @@ def age_factor(waited_s: Floats, max_age_s: float) -> Floats:
 
 
 def size_factor(*parts: Floats, favor_small: bool = False) -> Floats:
-    """The mean of what a job asks for as parts of the whole (Slurm: nodes and CPUs; here: GPUs)."""
+    """The mean of a job's requests as fractions of the whole (Slurm: nodes and CPUs; here: GPUs)."""
     mean = np.clip(sum(parts, np.zeros_like(parts[0])) / len(parts), 0.0, 1.0)
     return 1.0 - mean if favor_small else mean
 

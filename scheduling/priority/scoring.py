@@ -1,4 +1,4 @@
-"""What each job of a snapshot comes to under the multifactor sum."""
+"""The multifactor priority of each job of a snapshot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from scheduling.priority.standing import leaves, tree_of
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """Everything that the sum depends on beside the snapshot. Times in seconds; no half-life: nothing is forgotten."""
+    """Everything that the sum depends on besides the snapshot. Times in seconds; without a half-life usage never
+    decays."""
 
     weights: Weights
     form: Form = "classic"
@@ -39,7 +40,7 @@ class Scores:
 
     @property
     def order(self) -> list[int]:
-        """Indices of the jobs, highest priority first, then who was there first."""
+        """Indices of the jobs, highest priority first, then by submission."""
         submitted = np.array([job.submitted_at for job in self.jobs])
         numbers = np.array([job.number for job in self.jobs], dtype=np.int64)
         return [int(n) for n in np.lexsort((numbers, submitted, -self.priorities.total))]
@@ -48,8 +49,8 @@ class Scores:
 def standings_of(
     snapshot: Snapshot, formula: Formula, ends: Mapping[str, float] | None = None
 ) -> Mapping[Key, Standing]:
-    """How every project and user stands. The site's own factor replaces ours of the users for whom it has one.
-    `ends`: see tree_of."""
+    """The standing of every project and user. The site's own factor replaces ours for users who have one. `ends`: see
+    tree_of."""
     found = standings(tree_of(snapshot, formula.half_life_s, formula.billing, ends), formula.form, formula.dampening)
     if formula.use_site_factors:
         for project, users in snapshot.site_factors.items():
@@ -87,7 +88,7 @@ def _eligible(job: Job) -> float:
 
 
 def _parts(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
-    """The GPUs that each needs at least, as a part of the cluster's."""
+    """The least GPUs that each job needs, as a fraction of the cluster's."""
     return _column(job.min_gpus for job in jobs) / max(1, sum(cluster_index(snapshot.nodes).present.values()))
 
 
@@ -108,21 +109,21 @@ def _own_or_inherited(snapshot: Snapshot, key: str) -> int:
 
 
 def _partitions(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
-    """The priority of its partition over the highest one; a job without counts nothing."""
+    """The priority of its partition over the highest one; 0 for a job without a partition."""
     priority = {name: each.priority for name, each in snapshot.partitions.items()}
     most = max(priority.values(), default=0) or 1
     return _column(priority.get(job.partition, 0) for job in jobs) / most
 
 
 def _levels(snapshot: Snapshot, jobs: Sequence[Job]) -> Floats:
-    """The priority of its level of service over the highest one; a job without counts nothing."""
+    """The priority of its QoS over the highest one; 0 for a job without a QoS."""
     priority = {key: each.priority for key, each in snapshot.qos.items()}
     most = max(priority.values(), default=0) or 1
     return _column(priority.get(job.qos, 0) for job in jobs) / most
 
 
 def _resources(snapshot: Snapshot, jobs: Sequence[Job], wanted: Mapping[str, float]) -> dict[str, Floats]:
-    """ "gpu", or the name of a type: what a job needs of it at least over what there is."""
+    """ "gpu", or the name of a type: the job's least need of it over the total."""
     sizes = cluster_index(snapshot.nodes).present
     found = {}
     for name in wanted:

@@ -1,4 +1,4 @@
-"""The fair-share tree of a snapshot: projects and their members, with decayed usage and what is held now."""
+"""The fair-share tree of a snapshot: projects and their members, with decayed usage and GPUs held now."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def tree_of(
     billing: Mapping[str, float],
     ends: Mapping[str, float] | None = None,
 ) -> Tree:
-    """`billing`: what a GPU-second of a type counts; 1 where it says nothing. Whoever has a job or used something is
-    in the tree, member or not. `ends`: when jobs gave their GPUs back, by id, where that is before `snapshot.now`."""
+    """`billing`: weight of a GPU-second of a type; 1 by default. Users with a job or usage are in the tree, members or
+    not. `ends`: when jobs released their GPUs, by id, if before `snapshot.now`."""
     users = {Leaf(project, user): shares for project, all_ in snapshot.members.items() for user, shares in all_.items()}
     usage: dict[Leaf, float] = {}
-    left = decayed(1.0, snapshot.now - snapshot.usage_at, half_life_s)  # of each second
+    left = decayed(1.0, snapshot.now - snapshot.usage_at, half_life_s)  # weight of each second
     for project, of_project in snapshot.usage.items():
         for user, by_type in of_project.items():
             usage[Leaf(project, user)] = left * _weighted(by_type, billing)

@@ -29,7 +29,7 @@ class Simulation:
 
 
 def parse_policy(text: str) -> tuple[str, dict[str, Any]]:
-    """`name:key=value,key=value` as name and parameters, which that policy takes; raises InvalidParameters."""
+    """Parse `name:key=value,key=value` into name and parameters, checked by that policy; raises InvalidParameters."""
     name, _, rest = text.partition(":")
     if name not in POLICIES:
         raise InvalidParameters({"policy": f"{name!r} is none; {hint_at(name, sorted(POLICIES))}"})
@@ -60,7 +60,7 @@ def _setting(name: str, item: str) -> tuple[str, Any]:
 
 
 def _check(name: str, values: dict[str, Any], hint: str) -> None:
-    """Here, so that nothing is simulated before the last policy's parameters are known to be right."""
+    """Checked first, so that all parameters are valid before anything is simulated."""
     try:
         parse_parameters(policy_class(name).Parameters, values)
     except InvalidParameters as error:
@@ -75,14 +75,14 @@ def simulate(
     seed: int = 0,
     options: Options | None = None,
 ) -> dict[str, Any]:
-    """One entry of `results`. Same seed, same values, `wall_s` aside."""
+    """One entry of `results`. Same seed, same values, except for `wall_s`."""
     return run_policy(jobs, cluster, name, parameters, options or Options(seed)).result
 
 
 def run_policy(
     jobs: Sequence[TraceJob], cluster: Cluster, name: str, parameters: Mapping[str, Any] | None, options: Options
 ) -> Simulation:
-    """One policy on a trace, with all that tables of jobs and plots are made from."""
+    """Simulate one policy on a trace, and collect the data for tables of jobs and plots."""
     policy: Policy = load_policy(name, dict(parameters or {}))
     start = time.perf_counter()
     outcome = Engine(jobs, cluster, policy, options=options).run()

@@ -1,9 +1,10 @@
 """The eleven applications and five workloads of the co-placement thesis, with synthetic histories (docs/packing.md).
 
-The thesis (Sookmyung Women's University, 2019) says which applications are heavy and light, and the shapes of four:
+The thesis (Sookmyung Women's University, 2019) states which applications are heavy and light, and the shapes of four:
 training jobs use resources evenly after they have read their data; LAMMPS's memory grows from 363 MB to 8.5 GB, and its
 GPU use with it, to 100 %; QMCPACK's GPU use climbs in three steps, and half-way its memory jumps to 5.1 GB. The numbers
-here are ours, within what it states, on a TITAN Xp of 12 GB. Input sizes stretch run times and change levels a little.
+here are assumptions within these statements, for a TITAN Xp of 12 GB. Input sizes stretch run times and change levels a
+little.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ GPU_TYPE = "titan_xp"
 MEMORY_MIB = 12_196
 INTERVAL_S = 5.0
 JOBS = 30
-#: Of the longest and the shortest run of an application.
+#: Ratio of the longest to the shortest run of an application.
 _STRETCH = 0.6, 1.6
-#: So many may share a GPU at most: what each declares as its part of one.
+#: The most jobs that may share a GPU: each declares this fraction of one.
 DECLARED_MILLI = 125
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """Levels are parts of the device: the mean, or the first and the last where `shape` says how it gets there.
+    """Levels are fractions of the device: the mean, or the first and the last, with `shape` in between.
 
-    `like`: the program of the published pairs whose interference it has; that is assumed, not measured.
+    `like`: a program of the published pairs with the same interference; assumed, not measured.
     """
 
     duration_s: float
@@ -67,14 +68,14 @@ WORKLOADS: Mapping[str, Sequence[str]] = {
 
 
 def history_of(name: str, rng: np.random.Generator) -> ResourceHistory:
-    """One run of the application with an input drawn at random."""
+    """One run of the application with a random input."""
     known = APPLICATIONS[name]
     count = max(3, round(known.duration_s * rng.uniform(*_STRETCH) / INTERVAL_S))
     gpu, memory = _levels(known.gpu, known.shape, count), _levels(known.memory, known.shape, count)
     if known.shape == "even":
-        gpu[0] = 0.05  # it reads its data
+        gpu[0] = 0.05  # reads its data
         memory[0] /= 2
-    elif known.shape == "steps":  # its memory jumps half-way
+    elif known.shape == "steps":  # memory jumps half-way
         memory = np.where(np.arange(count) < count // 2, known.memory[0], known.memory[1])
     size = rng.uniform(0.92, 1.08)
     pcie = np.full(count, known.pcie * rng.uniform(0.8, 1.2))
@@ -86,13 +87,13 @@ def history_of(name: str, rng: np.random.Generator) -> ResourceHistory:
 
 
 def _levels(levels: tuple[float, ...], shape: str, count: int) -> np.ndarray:
-    if shape == "growth":  # slow at first, so that the mean is what the thesis states
+    if shape == "growth":  # slow at first, so that the mean is that of the thesis
         return levels[0] + (levels[-1] - levels[0]) * np.linspace(0.0, 1.0, count) ** 2.4
     return np.array([levels[n * len(levels) // count] for n in range(count)])
 
 
 def make_workload(name: str, seed: int, jobs: int = JOBS) -> list[TraceJob]:
-    """Jobs drawn at random among the workload's applications, all submitted at once; a step is a second alone."""
+    """Jobs drawn at random from the workload's applications, all submitted at once; a step takes a second alone."""
     rng = np.random.default_rng(seed)
     return [_job(str(rng.choice(WORKLOADS[name])), number, rng) for number in range(1, jobs + 1)]
 
@@ -114,7 +115,7 @@ def _job(name: str, number: int, rng: np.random.Generator) -> TraceJob:
 
 
 def declared_at_peak(job: TraceJob) -> TraceJob:
-    """As its owner would ask for it who must not run out of memory: its peaks, for policies that know no histories."""
+    """A request that never runs out of memory: the job's peaks, for policies without histories."""
     assert job.history is not None
     milli = max(1, round(1_000 * max(*job.history.gpu, *job.history.gpu_cores, *job.history.pcie)))
     return replace(job, gpu_milli=milli, gpu_memory_mib=int(np.ceil(max(job.history.gpu_memory) * MEMORY_MIB)))

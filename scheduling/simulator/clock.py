@@ -1,4 +1,4 @@
-"""Simulated time: SimPy's clock, seen as callbacks."""
+"""Simulated time: SimPy's clock with callbacks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import simpy
 
 
 class _Call(simpy.Event):
-    """A timeout that calls; hundreds of thousands are made in a simulation."""
+    """A timeout that calls a function; a simulation makes hundreds of thousands."""
 
     def __init__(self, env: simpy.Environment, seconds: float, call: Callable[[], None]) -> None:
         self.env, self.callbacks = env, [lambda _: call()]
@@ -17,7 +17,7 @@ class _Call(simpy.Event):
 
 
 class Clock:
-    """Calls at the same time happen in the order in which they were asked for."""
+    """Calls at the same time run in the order of their requests."""
 
     def __init__(self) -> None:
         self._env = simpy.Environment()
@@ -27,7 +27,7 @@ class Clock:
         _Call(self._env, seconds if seconds > 0.0 else 0.0, call)
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Until nothing is left to happen, or `stopped` says so."""
+        """Until no event is left, or `stopped` returns True."""
         peek, step, never = self._env.peek, self._env.step, simpy.core.Infinity
         while (at := peek()) != never and not stopped():
             self.now = at

@@ -1,5 +1,5 @@
-"""Cluster files of others (CSV): Alibaba's OpenB node lists (gpu-v2023) with sn, cpu_milli, memory_mib, gpu, model; and
-its PAI machines (gpu-v2020) with machine, gpu_type, cap_cpu, cap_mem (GB), cap_gpu, whose header may be missing."""
+"""Third-party cluster files (CSV): Alibaba's OpenB node lists (gpu-v2023) with sn, cpu_milli, memory_mib, gpu, model;
+and its PAI machines (gpu-v2020) with machine, gpu_type, cap_cpu, cap_mem (GB), cap_gpu, whose header may be missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduling.simulator.trace import Cluster, read_cluster
 
 _COLUMNS = {"sn", "cpu_milli", "memory_mib", "gpu", "model"}
 _MACHINES = ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu")
-#: Of the devices' types by name, where they are known: MiB of one (data sheets).
+#: Memory of one device by type name, where it is known: MiB (data sheets).
 GPU_MEMORY_MIB = {
     "P100": 16_384,
     "V100M16": 16_384,
@@ -27,7 +27,7 @@ GPU_MEMORY_MIB = {
 
 
 def load_cluster(path: Path) -> Cluster:
-    """Our own JSON (docs/simulator.md), or a list of Alibaba's: machines without GPUs are left out, prices are 0."""
+    """Evenkeel's JSON (docs/simulator.md), or a list of Alibaba's: machines without GPUs are left out, prices are 0."""
     if plain_name(path).suffix == ".json":
         return read_cluster(path)
     first = opening(path)
@@ -38,7 +38,7 @@ def load_cluster(path: Path) -> Cluster:
     return read_cluster(path)
 
 
-#: Name, type, GPUs, thousandths of processors, MiB.
+#: Name, type, GPUs, thousandths of CPUs, MiB.
 _Machine = tuple[str, str, int, int, int]
 
 

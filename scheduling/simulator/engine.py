@@ -1,7 +1,6 @@
 """A cluster in simulated time under the production scheduler: the same `plan_round`, the same states.
 
-Steps are counted in closed form between events; a round runs only when something has changed that it
-could answer to.
+Steps are counted in closed form between events; a round runs only after a change that it could react to.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from scheduling.simulator.shares import NoShares, Shares
 from scheduling.simulator.skip_idle_rounds import sight_of
 from scheduling.simulator.trace import Cluster, TraceJob, sizes, speed_alone
 
-#: Rounds in a row in which everybody queues on an idle cluster; then nobody will ever start.
+#: Rounds in a row in which all jobs queue on an idle cluster; after that no job will ever start.
 _HOPELESS = 50
 
 
@@ -47,13 +46,13 @@ class Engine:
         self.occupied = Holdings()
         self.assigned = Holdings()
         self.memory: dict[str, object] = {}
-        self.asked = False  # a round is due at this moment, or as soon as rounds may follow each other
+        self.asked = False  # a round is due now, or as soon as the interval between rounds allows
         apart = policy.capabilities.elastic or policy.capabilities.runs_to_completion
         self.gap_s = self.options.coalesce_s if apart else 0.0
-        self.open_at = float("-inf")  # when the next round may be
-        self.wakes: set[float] = set()  # moments at which a round is due anyway
-        self.protections: set[float] = set()  # ends of protection; they wake by themselves
-        self.ends: list[tuple[float, int, int, Run]] = []  # when trainings end, those of earlier epochs among them
+        self.open_at = float("-inf")  # earliest time of the next round
+        self.wakes: set[float] = set()  # times at which a round is due anyway
+        self.protections: set[float] = set()  # ends of protection; they wake the scheduler themselves
+        self.ends: list[tuple[float, int, int, Run]] = []  # when trainings end, including those of earlier epochs
         self.next_wake_at: float | None = None  # of the latest plan
         self.hopeless = 0
         start = min((job.arrival_s for job in jobs), default=0.0)
@@ -91,7 +90,7 @@ class Engine:
 
     @property
     def is_over(self) -> bool:
-        """Nothing will ever change but nodes that come and go."""
+        """Nothing will change any more except failures of nodes."""
         if self.arrived < len(self.arrivals):
             return False
         return not self.live or self.hopeless > _HOPELESS
@@ -99,7 +98,7 @@ class Engine:
     # Rounds ----------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Ask for a round at this moment, or when rounds may follow each other; events until then share it."""
+        """Request a round now, or as soon as the interval between rounds allows; events until then share it."""
         if not self.asked:
             self.asked = True
             self.clock.after(max(0.0, self.open_at - self.clock.now), self._round)
@@ -124,7 +123,7 @@ class Engine:
         self._wake_later(plan)
 
     def _wake_later(self, plan: Plan) -> None:
-        """Whatever else happens meanwhile, a round runs when the plan asked for one."""
+        """Run a round when the plan asked for one, whatever happens in between."""
         at, now = plan.next_wake_at, self.clock.now
         self.next_wake_at = at
         if at is None or at in self.wakes or at in self.protections or self.is_over:
@@ -145,7 +144,7 @@ class Engine:
             heappop(self.ends)
         return max(0.0, self.ends[0][0] - self.clock.now) if self.ends else None
 
-    # What happens to a job -------------------------------------------------------------------------
+    # Events of a job ---------------------------------------------------------------------------------
 
     def move(self, run: Run, event: Event) -> None:
         now = self.clock.now
@@ -156,7 +155,7 @@ class Engine:
         run.seen = None
 
     def after(self, run: Run, seconds: float, call: Callable[[Run], None]) -> None:
-        """`call`, unless the run has left its present state by then."""
+        """Call `call` later, unless the run has left its present state by then."""
         epoch = run.epoch
 
         def due() -> None:
@@ -170,7 +169,7 @@ class Engine:
             self.clock.after(self.arrivals[self.arrived].job.arrival_s - self.clock.now, self._arrive)
 
     def _arrive(self) -> None:
-        """All that arrive at this moment."""
+        """All jobs that arrive at this time."""
         now, due = self.clock.now, self.arrivals[self.arrived].job.arrival_s
         self.meter.advance(now)
         while self.arrived < len(self.arrivals) and self.arrivals[self.arrived].job.arrival_s <= due:
@@ -188,7 +187,7 @@ class Engine:
         self._await_arrivals()
 
     def _apply_all(self, moves: Sequence[Move]) -> None:
-        """What is given up goes before what is given."""
+        """Releases are applied before starts."""
         for move in moves:
             run = self.live[move.job_id]
             self.assigned.give_back(run.gpu_ids, run.gpu_milli)
@@ -202,7 +201,7 @@ class Engine:
         if move.kind == "start":
             self.move(run, Event.ASSIGNED)
             self.standby[run.job.id] = run
-        elif run.state is State.STANDBY:  # what it was to have left the cluster
+        elif run.state is State.STANDBY:  # GPUs that the job was to have left
             self.standby.pop(run.job.id)
             self.move(run, Event.UNASSIGNED)
         else:
@@ -245,12 +244,12 @@ class Engine:
             return None
         seconds = run.remaining(self.clock.now) / run.steps_per_s
         self.after(run, seconds, self._done)
-        if self.policy.capabilities.elastic:  # others do not ask when the next is
+        if self.policy.capabilities.elastic:  # other policies do not ask for the next end
             heappush(self.ends, (self.clock.now + seconds, run.job.number, run.epoch, run))
         return seconds
 
     def _speed(self, run: Run) -> float:
-        """f on the GPUs it really has: a gang that spans nodes is slower."""
+        """f on its actual GPUs: a gang that spans nodes is slower."""
         assert run.gang is not None
         curve = run.job.curves[run.gang.type]
         spans = len({self.node_of[gpu] for gpu in run.gpu_ids}) > 1
@@ -258,7 +257,7 @@ class Engine:
         return speed * run.factors.get(run.gang.type, 1.0)
 
     def _expect_measurement(self, run: Run) -> None:
-        """With noise, the true speed on a type is known once it has trained there for `measure_s`."""
+        """With noise, the true speed on a type is known after training there for `measure_s`."""
         kind = run.gang.type if run.gang else ""
         if kind not in run.factors or kind in run.measured:
             return
@@ -276,7 +275,7 @@ class Engine:
         due = self.policy.capabilities.elastic or run.protected_until == self.next_wake_at
         self._forget_protection(run)
         self._expect_end(run)
-        if due and self.sight.unprotected():  # protection is from policies that resize
+        if due and self.sight.unprotected():  # only policies that resize protect jobs
             self.wake()
 
     def _forget_protection(self, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Nodes that fail and come back: a seeded process for each node, the same under every policy."""
+"""Nodes that fail and recover: a seeded process for each node, the same under every policy."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Failures:
         engine.clock.after(repair_s, lambda: self._repair(node, rng, mtbf_s, repair_s))
 
     def _break(self, run: Run) -> None:
-        """Its processes are gone; the scheduler is told that the node is lost and moves it."""
+        """The node's processes are gone; the scheduler sees the node as lost and evicts the job."""
         self.engine.stop_training(run)
         run.roll_back()
         run.broken, run.seen = True, None
         run.failures += 1
         if run.state not in (State.CHECKPOINTING, State.STOPPING):
-            run.epoch += 1  # whatever it was to reach next, it will not
+            run.epoch += 1  # whatever state it was about to reach
 
     def _repair(self, node: Node, rng: random.Random, mtbf_s: float, repair_s: float) -> None:
         self.down.discard(node.name)

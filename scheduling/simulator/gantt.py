@@ -16,13 +16,13 @@ from scheduling.simulator.report import label
 from scheduling.simulator.run import Run
 from scheduling.simulator.trace import Cluster
 
-#: A chart of more GPUs or launches than these shows the first ones, and says so.
+#: A chart with more GPUs or launches shows the first ones, and says so.
 GPUS, LAUNCHES = 128, 20_000
-#: With more rows than these only nodes are named; with more names than these some are left out.
+#: With more rows only nodes are named; with more names some are left out.
 _NAMES = 64
 _COLOURS = 10
 _OTHERS = "0.75"
-#: Inches: a row, the least and greatest height of the picture, what is beside and below the axes.
+#: Inches: a row, the least and greatest height of the picture, the margins beside and below the axes.
 _ROW, _LEAST, _GREATEST, _BESIDE, _BELOW = 0.2, 4.5, 11.0, 1.4, 1.2
 _POINTS = 72.0
 _LARGEST_PT, _SMALLEST_PT = 8.0, 5.0
@@ -42,8 +42,8 @@ class Bar:
 
 
 def draw_gantt(axes: Any, simulation: Simulation, cluster: Cluster) -> None:
-    """One row per GPU, one bar per launch and stretch of neighbouring GPUs on a node, with the job's id where there is
-    room for it. Coloured by project; by job, where there is but one."""
+    """One row per GPU, one bar per launch and stretch of neighbouring GPUs on a node, with the job's id if there is
+    room for it. Coloured by project; by job if there is only one project."""
     rows = {gpu: row for row, gpu in enumerate(gpu for node in cluster.nodes for gpu in node.gpu_ids)}
     shown, holds = min(len(rows), GPUS), simulation.outcome.holds
     axes.figure.set_figheight(min(max(_LEAST, _BELOW + shown * _ROW), _GREATEST))
@@ -64,7 +64,7 @@ def _bars(simulation: Simulation, cluster: Cluster, rows: Mapping[int, int]) -> 
         drawn = sorted((gpu for gpu in gpus if rows[gpu] < GPUS), key=lambda gpu: rows[gpu])
         if run.gpu_milli < WHOLE:
             for gpu in drawn:
-                yield from _beside_others(run, rows[gpu], times, lanes.setdefault(gpu, []))
+                yield from _free_gap(run, rows[gpu], times, lanes.setdefault(gpu, []))
             continue
         for first, count in _stretches([(node_of[gpu], rows[gpu]) for gpu in drawn]):
             yield Bar(run, first - _FILLED / 2, count - 1 + _FILLED, *times)
@@ -81,8 +81,8 @@ def _stretches(places: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _beside_others(run: Run, row: int, times: tuple[float, float], lane: list[Bar]) -> list[Bar]:
-    """In the first place that the parts of others leave in the row; in several, where none is large enough."""
+def _free_gap(run: Run, row: int, times: tuple[float, float], lane: list[Bar]) -> list[Bar]:
+    """In the first gap of the row that is large enough; in several gaps if none is."""
     lane[:] = sorted((bar for bar in lane if bar.end_h > times[0]), key=lambda bar: bar.top)
     top, left = row - _FILLED / 2, _FILLED * run.gpu_milli / WHOLE
     upper = [top, *(bar.top + bar.height for bar in lane)]
@@ -98,7 +98,8 @@ def _beside_others(run: Run, row: int, times: tuple[float, float], lane: list[Ba
 
 
 def _colours(runs: Sequence[Run]) -> Mapping[str, str]:
-    """Of projects, the same for every policy; those with the fewest jobs share one. Empty where there is but one."""
+    """Of projects, the same for every policy; those with the fewest jobs share one. Empty if there is only one
+    project."""
     jobs = Counter(run.job.project for run in runs)
     if len(jobs) < 2:
         return {}
@@ -129,7 +130,7 @@ def _draw_bars(axes: Any, bars: Sequence[Bar], colours: Mapping[str, str], rows:
 
 
 def _width(words: str) -> float:
-    """In the font's size, with some room at either side; not measured, and rather too much."""
+    """In font sizes, with some margin; estimated rather too wide, not measured."""
     return 0.6 + sum(0.64 if letter.isdigit() else 0.85 if letter.isascii() else 1.0 for letter in words)
 
 
@@ -148,7 +149,7 @@ def _add_legend(axes: Any, colours: Mapping[str, str]) -> None:
 
 
 def _name_rows(axes: Any, nodes: Sequence[Node], rows: Mapping[int, int]) -> None:
-    """Every GPU by its node and its number there; of many GPUs only the nodes, at the first GPU of each."""
+    """Label every GPU with its node and index; of many GPUs only the nodes, at the first GPU of each."""
     names: dict[int, str] = {}
     for node in nodes:
         known = node.name if node.type in node.name else f"{node.name} ({node.type})"

@@ -1,9 +1,9 @@
 """Synthetic traces with the distributions of the heterogeneity paper (OSDI 2020, section 7.1).
 
-Arrivals are Poisson (or all at once). A job's model is drawn evenly from the throughput table. Its
-duration on the reference type is 10^u minutes with u uniform in [1.5, 3] for 80 % of jobs and in [3, 4]
-for the rest; its steps are what it makes there meanwhile. Its gang is 1, 2, 4 or 8 GPUs with the
-Philly shares of 70, 10, 15 and 5 % where `multi_gpu` is set, else 1.
+Arrivals are Poisson (or all at once). A job's model is drawn evenly from the throughput table. Its duration on the
+reference type is 10^u minutes with u uniform in [1.5, 3] for 80 % of jobs and in [3, 4] for the rest; its steps are
+what it makes there meanwhile. Its gang is 1, 2, 4 or 8 GPUs with the Philly shares of 70, 10, 15 and 5 % if `multi_gpu`
+is set, else 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Recipe:
 
 
 def generate(recipe: Recipe, throughputs: Throughputs) -> list[dict[str, Any]]:
-    """Jobs as our own trace format has them. Same recipe, same jobs."""
+    """Jobs in Evenkeel's trace format. Same recipe, same jobs."""
     rng = random.Random(recipe.seed)  # noqa: S311  # nosec B311
     models = sorted(name for name, curves in throughputs.items() if _runs(curves, recipe.reference_type, 1))
     if not models:
@@ -53,7 +53,7 @@ def _runs(curves: Mapping[str, Curve], kind: str, gang: int) -> bool:
 
 
 def _gang(rng: random.Random, curves: Mapping[str, Curve], recipe: Recipe) -> int:
-    """The drawn size, or the next smaller one that the table knows for the model."""
+    """The drawn size, or the next smaller one in the table for the model."""
     drawn = rng.choices([size for size, _ in SCALES], [share for _, share in SCALES])[0]
     return max(size for size, _ in SCALES if size <= drawn and _runs(curves, recipe.reference_type, size))
 

@@ -1,4 +1,4 @@
-"""The keys of a cluster file and what they may be; docs/simulator.md describes them."""
+"""The keys of a cluster file and their allowed values; docs/simulator.md describes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
-    """Strict, so that nothing is rounded or guessed; null stands for a key that is left out."""
+    """Strict: no value is rounded or guessed; null is the same as a missing key."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -33,7 +33,7 @@ class NodeEntry(_Part):
     cpus: _Above0 | None = None
     memory_mib: _Above0 | None = None
     gpu_memory_mib: _Above0 | None = None
-    # What simulations that the portal wrote have beside that, and the simulator makes no use of.
+    # further keys of simulations that the portal wrote, ignored here
     name: Any = None
     watts: Any = None
 
@@ -53,7 +53,7 @@ class Hardware(_Part):
 
     @property
     def times(self) -> dict[str, float]:
-        """Those that are given."""
+        """Those that are set."""
         keys = ("launch_s", "checkpoint_s", "stop_s", "round_seconds", "checkpoint_every_s", "measure_s")
         return {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
 

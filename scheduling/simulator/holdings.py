@@ -1,4 +1,4 @@
-"""Which GPUs are taken, and how much of those that jobs share."""
+"""Which GPUs are taken, and how much of shared ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from scheduling.domain import WHOLE
 
 class Holdings:
     def __init__(self) -> None:
-        self.gpus: set[int] = set()  # of which somebody has at least a part
-        self._parts: dict[int, int] = {}  # of those that are held in parts: thousandths that are taken
+        self.gpus: set[int] = set()  # at least partly taken
+        self._parts: dict[int, int] = {}  # of shared GPUs: thousandths taken
 
     def take(self, gpus: Iterable[int], milli: int) -> None:
         self.gpus.update(gpus)
@@ -24,7 +24,7 @@ class Holdings:
         self.gpus.difference_update(gpus)
 
     def _without(self, gpu: int, milli: int) -> bool:
-        """Whether nobody has any of it then."""
+        """Whether the GPU is free afterwards."""
         self._parts[gpu] -= milli
         if self._parts[gpu]:
             return False

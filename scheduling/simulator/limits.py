@@ -1,4 +1,4 @@
-"""Limits of projects, as the cluster file gives them."""
+"""Limits of projects from the cluster file."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class _Entry(StrictNumbers):
 
 @dataclass(frozen=True, slots=True)
 class ProjectLimit:
-    """A limit on what the jobs of some projects have together; without projects, on what all have."""
+    """A limit on what the jobs of some projects hold together; without projects, on all jobs."""
 
     limit: Limit
     projects: frozenset[str] = frozenset()
 
 
 def read_limits(path: Path, value: Any, nodes: Iterable[Node]) -> tuple[ProjectLimit, ...]:
-    """The widest first, as levels are; of types that the nodes have."""
+    """The widest first, like levels; of the types of the nodes."""
     entries = validated(list[_Entry], value, str(path), "limits")
     there = sorted({node.type for node in nodes})
     for number, entry in enumerate(entries):
@@ -62,7 +62,7 @@ class _Guaranteed(StrictNumbers):
 
 
 def read_guarantees(path: Path, value: Any, nodes: Iterable[Node]) -> tuple[Guarantee, ...]:
-    """GPUs that projects get back from others; together no more than there are."""
+    """GPUs that projects get back from borrowers; together no more than the cluster has."""
     entries = validated(list[_Guaranteed], value, str(path), "guarantees")
     sizes = [(node.type, len(node.gpu_ids)) for node in nodes]
     for kind in (None, *dict.fromkeys(entry.type for entry in entries if entry.type)):
@@ -74,7 +74,7 @@ def read_guarantees(path: Path, value: Any, nodes: Iterable[Node]) -> tuple[Guar
 
 
 def _promised(entries: Iterable[_Guaranteed], kind: str | None) -> int:
-    """What a project is guaranteed of its types is part of what it is guaranteed in all."""
+    """A project's guarantees of types are part of its total guarantee."""
     whole, typed = Counter[str](), Counter[str]()
     for entry in entries:
         if entry.type is None:
@@ -89,5 +89,5 @@ def by_key(limits: Iterable[ProjectLimit]) -> Mapping[str, Limit]:
 
 
 def binding(limits: Iterable[ProjectLimit], project: str) -> tuple[str, ...]:
-    """Keys of the limits that bind the project's jobs."""
+    """Keys of the limits that apply to the project's jobs."""
     return tuple(str(n) for n, each in enumerate(limits) if not each.projects or project in each.projects)

@@ -1,4 +1,4 @@
-"""What held between events: integrals and series over simulated time, kept as it passes."""
+"""Integrals and series over simulated time, updated at events."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from scheduling.domain import WHOLE
 
 
 class Meter:
-    """Counts change only after `advance`; each costs the same however many jobs are live."""
+    """Counts change only after `advance`; the cost is independent of the number of live jobs."""
 
     def __init__(self, start: float) -> None:
         self.at = start
         self.live = 0
         self.training = 0
-        self.milli = 0  # thousandths of GPUs on which something trains
+        self.milli = 0  # thousandths of GPUs on which jobs train
         self._shares = self._squares = 0.0  # of relative throughput over training jobs
         self._variance = self._trained_s = 0.0
         self.seconds_at: defaultdict[int, float] = defaultdict(float)  # thousandths of GPUs training -> seconds
-        self.times, self.levels = array("d"), array("l")  # from each time on, so many thousandths trained
+        self.times, self.levels = array("d"), array("l")  # from each time on, this many thousandths trained
         self._moments, self._live_area = array("d", [start]), array("d", [0.0])
 
     def advance(self, now: float) -> None:
@@ -39,7 +39,7 @@ class Meter:
         self.at = now
 
     def train(self, milli: int, share: float, sign: int) -> None:
-        """A job with relative throughput `share` begins (1) or ends (-1) training on so many thousandths of GPUs."""
+        """A job with relative throughput `share` begins (1) or ends (-1) training on this many thousandths of GPUs."""
         self.training += sign
         self.milli += sign * milli
         self._shares += sign * share

@@ -1,10 +1,9 @@
-"""What jobs with known histories do to each other on a GPU that they share: interference and running out of memory.
+"""Effects of jobs with known histories on each other when they share a GPU: interference and running out of memory.
 
-Between two changes (somebody starts, ends, or passes a sample of its history) everybody's speed is constant. A job's
-place in its history is the part of its steps that it has done, so whoever is slowed uses its GPU longer. Where the
-memory of all together is more than there is, whoever asked for more of it just then fails (of several the one that came
-last), and queues again, after BACK_OFF_S, from its last checkpoint.
-Policies see histories, and nothing of this.
+Between two changes (a job starts, ends, or passes a sample of its history) all speeds are constant. A job's position in
+its history is the completed fraction of its steps, so a slowed job uses its GPU longer. If the jobs together need more
+memory than the GPU has, the job whose use just grew fails (of several the one that started last), and queues again,
+after BACK_OFF_S, from its last checkpoint. Policies see histories, but not these effects.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ if TYPE_CHECKING:
     from scheduling.simulator.engine import Engine
 
 _TOLERANCE = 1e-6
-#: Seconds until whoever ran out of memory is tried again.
+#: Seconds until a job that ran out of memory is tried again.
 BACK_OFF_S = 30.0
 
 
 class Neighbours:
-    """By device; only of jobs of one GPU that have a history."""
+    """By device; only single-GPU jobs with a history."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.usage = engine, Usage()
-        self.on: defaultdict[int, list[Run]] = defaultdict(list)  # who came first is first
+        self.on: defaultdict[int, list[Run]] = defaultdict(list)  # in order of their starts
         self.turn: defaultdict[int, int] = defaultdict(int)  # guards timers
-        self._memory: dict[str, float] = {}  # by job, what it had when it was looked at last
+        self._memory: dict[str, float] = {}  # by job, its last known sample
         self._rates: dict[int, tuple[float, float, float]] = {}  # (since, GPU, memory) now used
 
     def begins(self, run: Run) -> None:
-        """It trains its first step."""
+        """The job trains its first step."""
         if run.job.history is not None and len(run.occupied) == 1:
             self.on[run.occupied[0]].append(run)
             self._evaluate(run.occupied[0])
 
     def ends(self, run: Run) -> None:
-        """It trains no more; called before its GPUs are taken from it."""
+        """The job stops training; called before its GPUs are released."""
         gpu = run.occupied[0] if run.occupied else -1
         if gpu in self.on and run in self.on[gpu]:
             self._account(gpu)
@@ -79,7 +78,7 @@ class Neighbours:
         return nature_of(APPLICATIONS[name].like if name in APPLICATIONS else name, kind)
 
     def _retime(self, run: Run, factor: float) -> None:
-        """Its speed from now on, and with it its end."""
+        """Set its speed from now on, and with it its end."""
         engine, now = self.engine, self.engine.clock.now
         speed = engine._speed(run) / factor
         if abs(speed - run.steps_per_s) <= _TOLERANCE * speed:
@@ -89,14 +88,14 @@ class Neighbours:
         engine.meter.train(milli, engine._share(run), -1)
         run.change_speed(now, speed)
         engine.meter.train(milli, engine._share(run), 1)
-        run.epoch += 1  # the end that was expected is no more
+        run.epoch += 1  # the expected end is void
         run.seen = None
         if run.state is State.RUNNING_PROTECTED and run.protected_until is not None:
             engine.after(run, max(0.0, run.protected_until - now), engine._unprotect)
         engine._expect_end(run)
 
     def _again_at_next_sample(self, gpu: int, at: list[tuple[Run, int]]) -> None:
-        """When the first of them comes to a sample that is not like its present one."""
+        """Wake when the first of the jobs reaches a sample that differs from its present one."""
         now, turn = self.engine.clock.now, self.turn[gpu]
         waits = []
         for run, place in at:
@@ -115,7 +114,7 @@ class Neighbours:
         self._rates[gpu] = (self.engine.clock.now, used, memory)
 
     def _fail(self, run: Run) -> None:
-        """Out of memory: its processes are gone at once, and it queues again."""
+        """Out of memory: the job's processes are gone at once, and it queues again."""
         engine = self.engine
         assert run.state in TRAINING
         self.usage.out_of_memory += 1
@@ -132,7 +131,7 @@ class Neighbours:
 
 
 def _sample(run: Run, now: float) -> int:
-    """Where in its history it is; a hair before a sample counts as there."""
+    """Index of its present sample; just before a sample counts as there."""
     history, total = _history(run), run.job.total_steps
     part = run.steps(now) / total if total > 0 else 0.0
     return min(len(history.gpu) - 1, int(part * len(history.gpu) + _TOLERANCE))
@@ -144,7 +143,7 @@ def _history(run: Run) -> ResourceHistory:
 
 
 def _next_change(history: ResourceHistory, place: int) -> int | None:
-    """The next sample in which GPU or memory differ from this one's."""
+    """The next sample in which GPU use or memory differs."""
     gpu, memory = history.gpu, history.gpu_memory
     later = range(place + 1, len(gpu))
     return next((n for n in later if gpu[n] != gpu[place] or memory[n] != memory[place]), None)

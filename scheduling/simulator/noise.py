@@ -1,4 +1,4 @@
-"""True speeds beside those that a trace states: what a scheduler finds out by measuring."""
+"""True speeds as opposed to those in a trace: a scheduler learns them by measuring."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduling.simulator.trace import TraceJob
 
 
 def draw_factors(job: TraceJob, relative_deviation: float, seed: int) -> dict[str, float]:
-    """True over stated speed for each type: lognormal with mean 1, the same under every policy."""
+    """True over stated speed by type: lognormal with mean 1, the same under every policy."""
     sigma = sqrt(log1p(relative_deviation**2))
     rng = random.Random(f"{seed}:noise:{job.id}")  # noqa: S311  # nosec B311
     return {kind: rng.lognormvariate(-sigma * sigma / 2.0, sigma) for kind in sorted(job.curves)}

@@ -1,4 +1,4 @@
-"""How to simulate, and what came of it."""
+"""The options and the outcome of a simulation."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ class Outcome:
     end: float = 0.0
     rounds: int = 0
     failures: int = 0
-    fallbacks: int = 0  # rounds in which the policy's solver failed and everybody stayed
+    fallbacks: int = 0  # rounds in which the policy's solver failed and all jobs kept their GPUs
     interrupted: bool = False
-    #: (run, GPUs, from, to) of every launch, where asked for
+    #: (run, GPUs, from, to) of every launch, if requested
     holds: list[tuple[int, tuple[int, ...], float, float]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)  # of jobs with histories
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to simulate, beside the cluster's own figures."""
+    """Options of a simulation, besides the cluster file."""
 
     seed: int = 0
-    noise: float = 0.0  # relative standard deviation of true speeds about the trace's
+    noise: float = 0.0  # relative standard deviation of true speeds from the trace's
     keep_holds: bool = False
-    #: Under policies that look at every running job in each round (elastic and lasting ones) rounds are at least so
-    #: far apart.
+    #: Least time between rounds for policies that consider every running job in each round (elastic and lasting ones).
     coalesce_s: float = 0.0
-    pairs: Pairs = field(default_factory=dict)  # throughputs of jobs that share their GPUs, where a file has them
-    #: Jobs whose histories are known slow each other on the GPUs that they share (scheduling.throughput.interference).
+    pairs: Pairs = field(default_factory=dict)  # throughputs of jobs that share GPUs, if there is a file
+    #: Jobs with known histories slow each other down on shared GPUs (scheduling.throughput.interference).
     interference: bool = True
-    #: Called now and then with the number of jobs that have ended; True: stop here.
+    #: Called now and then with the number of finished jobs; True: stop here.
     progress: Callable[[int], bool] | None = None

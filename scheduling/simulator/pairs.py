@@ -1,4 +1,5 @@
-"""How jobs do that share GPUs: from the throughput file, else from the published table as the live engine does."""
+"""Throughputs of jobs that share GPUs: from the throughput file, else from the published table, like the live
+engine."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from scheduling.throughput.colocation import Pairs, pairs_of
 
 
 def read_pairs(path: Path) -> Pairs:
-    """Of a file in the reference form: {type: {"('<model>', <gang>)": {"('<other>', <gang>)": [steps/s of each]}}}."""
+    """From a file in the reference form: {type: {"('<model>', <gang>)": {"('<other>', <gang>)": [steps/s of
+    each]}}}."""
     found: dict[tuple[str, str, int], dict[str, tuple[float, float]]] = {}
     try:
         for kind, entries in read_json(path).items():
@@ -37,7 +39,7 @@ def _add(found: dict[tuple[str, str, int], dict[str, tuple[float, float]]], kind
 
 
 class PairBook:
-    """What a round is told of pairs; worked out anew only when other workloads are there."""
+    """Pairs for a round; recomputed only when the set of workloads changes."""
 
     def __init__(self, given: Pairs, types: Iterable[str]) -> None:
         self.given, self.types = given, tuple(types)

@@ -1,4 +1,4 @@
-"""Pictures of simulations: the same bytes for the same results. Matplotlib is imported here and in gantt alone."""
+"""Pictures of simulations: identical bytes for identical results. Only this module and gantt import Matplotlib."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduling.simulator.gantt import draw_gantt
 from scheduling.simulator.report import label, slowdown
 from scheduling.simulator.trace import Cluster
 
-#: More points than this are thinned in a line.
+#: A line with more points is thinned.
 _POINTS = 4000
 FORMATS = ("png", "svg")
 
@@ -70,7 +70,7 @@ def _cdf(axes: Any, values: Sequence[float], name: str) -> None:
 
 
 def _utilisation(axes: Any, simulations: Sequence[Simulation], cluster: Cluster) -> None:
-    """The mean of each of a few hundred equal intervals."""
+    """Means over a few hundred equal intervals."""
     for simulation in simulations:
         meter, outcome = simulation.outcome.meter, simulation.outcome
         if not meter.times or outcome.end <= outcome.first_arrival:

@@ -1,4 +1,4 @@
-"""What a simulation says: figures per policy as `simulation/1` JSON and as a table.
+"""The report of a simulation: figures per policy as `simulation/1` JSON and as a table.
 
 Each figure is defined in docs/simulator.md; times are seconds, and means are over finished jobs.
 """
@@ -20,7 +20,7 @@ SCHEMA = "simulation/1"
 
 
 def summarise(outcome: Outcome, cluster: Cluster) -> dict[str, Any]:
-    """All figures of one simulation but its name and wall time."""
+    """All figures of one simulation except its name and wall time."""
     done = [run for run in outcome.runs if run.finished_at is not None]
     times = [_jct(run) for run in done]
     slow = [value for run in done if (value := slowdown(run)) is not None]
@@ -77,7 +77,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Linear between order statistics; 0 of nothing."""
+    """Linear between order statistics; 0 for no values."""
     if not values:
         return 0.0
     ordered = sorted(values)
@@ -88,12 +88,12 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def _utilisation(outcome: Outcome, cluster: Cluster, makespan: float) -> float:
-    """Share of GPU time on which something trained."""
+    """Fraction of GPU time during which a job trained."""
     return outcome.meter.gpu_seconds / (makespan * cluster.gpus) if makespan > 0 and cluster.gpus else 0.0
 
 
 def _utilisation_cdf(outcome: Outcome, cluster: Cluster) -> list[list[float]]:
-    """[utilisation, share of time at or below it] at every twentieth."""
+    """[utilisation, fraction of time at or below it] in steps of a twentieth."""
     seconds_at = sorted(outcome.meter.seconds_at.items())
     total = sum(seconds for _, seconds in seconds_at)
     points = []
@@ -105,7 +105,7 @@ def _utilisation_cdf(outcome: Outcome, cluster: Cluster) -> list[list[float]]:
 
 
 def fairness(run: Run, outcome: Outcome, of: Sizes) -> float | None:
-    """Completion time over that on 1/n of the cluster, n the mean number of live jobs meanwhile."""
+    """Completion time over that on 1/n of the cluster, n being the mean number of live jobs meanwhile."""
     assert run.finished_at is not None
     seconds = _jct(run)
     if seconds <= 0 or run.job.total_steps <= 0:
@@ -118,7 +118,7 @@ def fairness(run: Run, outcome: Outcome, of: Sizes) -> float | None:
         gpus = of[kind][0] / jobs
         gpus = min(gpus, float(run.job.max_gpus or gpus))
         least = max(run.job.min_gpus, 1)
-        # Below its minimum a job would have its gang for a part of the time.
+        # below its minimum a job would have its gang for a fraction of the time
         speed = max(speed, curve.at(int(gpus)) if gpus >= least else curve.at(least) * gpus / least)
     return seconds * speed / run.job.total_steps if speed > 0 else None
 
@@ -163,8 +163,8 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def remarks(results: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> list[str]:
-    """What the table does not show: who looks better for jobs left out, who was stopped, and which of the labels
-    `asked` for have no line."""
+    """Remarks beside the table: policies that look better because jobs were left out, policies that were stopped, and
+    labels in `asked` without a line."""
     said = [text for result in results if (text := _remark(result))]
     begun = Counter(label(result) for result in results)
     waiting = Counter(asked) - begun

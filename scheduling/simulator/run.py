@@ -1,4 +1,4 @@
-"""One job on its way through a simulation."""
+"""A job in a simulation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduling.lifecycle import TRAINING, State
 from scheduling.simulator.trace import TraceJob
 from scheduling.throughput.curves import scale
 
-_set = object.__setattr__  # jobs are frozen to everybody else
+_set = object.__setattr__  # other modules see frozen jobs
 
 
 @dataclass(slots=True)
@@ -20,8 +20,8 @@ class Run:
 
     job: TraceJob
     alone: float  # steps/s with the whole cluster to itself
-    limits: tuple[str, ...] = ()  # that bind it
-    gpu_milli: int = WHOLE  # thousandths of each GPU that it is given under this policy
+    limits: tuple[str, ...] = ()  # that apply to it
+    gpu_milli: int = WHOLE  # thousandths of each GPU that it gets under this policy
     state: State = State.WAITING_FOR_INITIAL_CONTACT
     since: float = 0.0  # when this state was entered
     counted: float = 0.0
@@ -37,7 +37,7 @@ class Run:
     protected_until: float | None = None
     epoch: int = 0  # guards timers of earlier states
     has_trained: bool = False
-    broken: bool = False  # a node under it was lost: its processes are gone
+    broken: bool = False  # one of its nodes was lost: its processes are gone
     restarts: int = 0
     failures: int = 0
     started_at: float | None = None  # first step
@@ -47,15 +47,15 @@ class Run:
     lost_steps: float = 0.0
     lost_gpu_s: float = 0.0  # GPU seconds that those steps took
     seconds: defaultdict[State, float] = field(default_factory=lambda: defaultdict(float))
-    #: True speed over what the curve says, per type; what the scheduler knows of it is in `measured`.
+    #: True speed over the curve's, per type; what the scheduler knows of it is in `measured`.
     factors: dict[str, float] = field(default_factory=dict)
     measured: set[str] = field(default_factory=set)
-    not_before: float | None = None  # it is not started again earlier
-    seen: domain.Job | None = None  # as the scheduler last saw it, while that holds
+    not_before: float | None = None  # not started before this time
+    seen: domain.Job | None = None  # as the scheduler last saw it, while still valid
 
     @property
     def gpus(self) -> float:
-        """Held, parts as parts."""
+        """GPUs held; fractional ones as fractions."""
         return len(self.occupied) * (self.gpu_milli / WHOLE)
 
     def steps(self, now: float) -> float:
@@ -68,7 +68,7 @@ class Run:
         self.counted, self.counted_at, self.steps_per_s = self.steps(now), now, steps_per_s
 
     def stop(self, now: float, every_s: float | None) -> None:
-        """Training ends. While it went on, a checkpoint was written every `every_s` seconds."""
+        """Training ends. It wrote a checkpoint every `every_s` seconds."""
         steps, trained = self.steps(now), now - self.counted_at
         if every_s:
             self.saved = min(steps, self.saved + trained // every_s * every_s * self.steps_per_s)
@@ -83,15 +83,15 @@ class Run:
         self.counted = self.saved
 
     def curves(self) -> dict[str, Curve]:
-        """As the scheduler knows them: true where measured, else what the trace says."""
+        """As the scheduler knows them: true where measured, else from the trace."""
         return {
             kind: replace(scale(curve, self.factors[kind]), source="measured") if kind in self.measured else curve
             for kind, curve in self.job.curves.items()
         }
 
     def view(self, now: float, checkpoint_s: float, stop_s: float, *, ages: bool = True) -> domain.Job:
-        """As a round sees it. Without `ages` its steps may be those of an earlier moment. A snapshot is over with its
-        round, so while the run stays in its state the next round is shown the same object with its steps counted up."""
+        """The job as a round sees it. Without `ages` its steps may be out of date. A snapshot is not used after its
+        round, so while the run stays in its state the next round sees the same object with updated steps."""
         seen = self.seen
         if seen is not None:
             if ages and self.steps_per_s:

@@ -1,4 +1,4 @@
-"""Decayed usage in simulated time, as the ledger has it live."""
+"""Decayed usage in simulated time, like the live ledger's."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from scheduling.domain import Node
 from scheduling.priority.decay import decayed, held
 from scheduling.simulator.run import Run
 
-#: Sums are kept as of one moment, which is moved after so many half-lives: their growth must stay a number.
+#: Sums refer to one moment, which is moved after this many half-lives to keep them finite.
 _MOVED_AFTER = 100.0
 _NO_USAGE: dict[str, Any] = {}
 
 
 class Shares:
-    """For policies that read it. All users of the trace are members of their projects, with equal shares."""
+    """For policies that read usage. All users of the trace are members of their projects, with equal shares."""
 
     def __init__(self, runs: Iterable[Run], nodes: Iterable[Node], half_life_s: float | None, start: float) -> None:
         self.half_life_s, self.at = half_life_s, start
@@ -26,7 +26,7 @@ class Shares:
             self.members.setdefault(run.job.project, {})[run.job.user] = 1.0
 
     def add(self, run: Run, until: float) -> None:
-        """What the run holds and is about to leave."""
+        """Add the GPUs that the run is about to leave."""
         if not run.occupied:
             return
         if self.half_life_s and until - self.at > _MOVED_AFTER * self.half_life_s:
@@ -48,13 +48,13 @@ class Shares:
 
 
 class NoShares(Shares):
-    """For policies that do not ask."""
+    """For policies that do not read usage."""
 
     def __init__(self) -> None:
         super().__init__((), (), None, 0.0)
 
     def add(self, run: Run, until: float) -> None:
-        """Nothing is kept."""
+        """Does nothing."""
 
     def inputs(self) -> Mapping[str, Any]:
         return _NO_USAGE

@@ -1,4 +1,4 @@
-"""What a round is shown between the ends of rounds of fractions of time."""
+"""Excerpts of the cluster for rounds between the ends of time-sharing rounds."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from scheduling.simulator.window import Floor, most_gpus
 if TYPE_CHECKING:
     from scheduling.simulator.engine import Engine
 
-#: The GPUs of each type on which a job starts.
+#: The GPUs of each type with which a job starts.
 Sizes = tuple[tuple[str, int], ...]
 
 
 class Resting(Whole):
-    """Everything at a round's end. Before it, under a policy that `rests`, a job that alone fits what is idle, with the
-    nodes that placement can choose for it; where nobody fits, no round. After a node was lost, everything."""
+    """The whole cluster at a round's end. Before it, under a policy that `rests`, one job that fits on the idle GPUs,
+    with the nodes that placement can choose for it; no round if no job fits. The whole cluster after a node was
+    lost."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.ages = engine.policy.capabilities.time_dependent
         self.waiting: dict[str, Run] = {}
-        self.sizes: dict[str, Sizes] = {}  # of those that wait
+        self.sizes: dict[str, Sizes] = {}  # of queued jobs
         self.classes = Counter[Sizes]()
         self.floor = Floor(engine.nodes)
         self.all = False
@@ -39,7 +40,7 @@ class Resting(Whole):
         engine = self.engine
         if self.all or self._is_over:
             return self._plan_all()
-        if not self._somebody_fits():
+        if not self._any_job_fits():
             return None
         shown = [run for run in self.waiting.values() if self._room_for(self.sizes[run.job.id])]
         if len(shown) > 1:
@@ -67,12 +68,12 @@ class Resting(Whole):
 
     @property
     def _is_over(self) -> bool:
-        """The latest round is."""
+        """Whether the latest round has ended."""
         return self.engine.clock.now >= round_end(self.engine.memory)
 
-    def _somebody_fits(self) -> bool:
-        """As far as counts say."""
-        if len(self.sizes) < len(self.waiting):  # nodes came or went
+    def _any_job_fits(self) -> bool:
+        """By counts of GPUs."""
+        if len(self.sizes) < len(self.waiting):  # nodes changed
             for run in self.waiting.values():
                 self._file(run)
         return any(count and self._room_for(sizes) for sizes, count in self.classes.items())
@@ -92,8 +93,8 @@ class Resting(Whole):
     def is_due(self, run: Run | None) -> bool:
         if self.all or self._is_over:
             return True
-        # Those too that had no luck before: with time the order changes, and with it what finds room on nodes.
-        return self._somebody_fits()
+        # also jobs that failed before: with time the order changes, and with it the fit on nodes
+        return self._any_job_fits()
 
     def queued(self, run: Run) -> None:
         self.waiting[run.job.id] = run
@@ -110,14 +111,15 @@ class Resting(Whole):
 
 
 class Lasting(Resting):
-    """Everything, where somebody waits whose gang fits what is idle, or a node was lost: whoever holds GPUs keeps
-    them. How large gangs start the policy says (`start_sizes`); who wait for alike gangs are counted together."""
+    """The whole cluster, if a queued job's gang fits on the idle GPUs, or a node was lost: running jobs keep their
+    GPUs. The policy decides how large gangs start (`start_sizes`); queued jobs with equal gangs are counted
+    together."""
 
     def plan(self) -> Plan | None:
-        return self._plan_all() if self.all or self._somebody_fits() else None
+        return self._plan_all() if self.all or self._any_job_fits() else None
 
     def is_due(self, run: Run | None) -> bool:
-        return self.all or self._somebody_fits()
+        return self.all or self._any_job_fits()
 
     def _sizes_of(self, run: Run) -> Sizes:
         snapshot = self.snapshot((run,))
@@ -126,7 +128,7 @@ class Lasting(Resting):
 
 
 class Placing(Resting):
-    """Everything, where somebody waits or a node was lost: under a packing policy whoever holds GPUs keeps them."""
+    """The whole cluster, if a job is queued or a node was lost: under a packing policy running jobs keep their GPUs."""
 
     def plan(self) -> Plan | None:
         return self._plan_all() if self.all or self.waiting else None
@@ -135,18 +137,18 @@ class Placing(Resting):
         return self.all or bool(self.waiting)
 
     def queued(self, run: Run) -> None:
-        """Whether it fits nobody asks."""
+        """Whether the job fits does not matter."""
         self.waiting[run.job.id] = run
 
     def taken(self, gpus: Iterable[int]) -> None:
-        """Of no use: nobody is shown an excerpt."""
+        """Not needed: rounds get no excerpt."""
 
     def given(self, gpus: Iterable[int]) -> None:
-        """As `taken`."""
+        """Not needed, like `taken`."""
 
 
 def sight_of(engine: Engine) -> Whole:
-    """By what the policy says of itself. Under limits those that hold GPUs stand in the way of others in other ways."""
+    """Chosen by the policy's capabilities. With limits, running jobs constrain others in further ways."""
     if engine.cluster.limits or engine.cluster.guarantees:
         return Whole(engine)
     if engine.policy.capabilities.strict_order:

@@ -1,4 +1,4 @@
-"""What a round is shown of the simulated cluster, and which moments call for one."""
+"""The part of the simulated cluster that a round sees, and the changes that make a round due."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LEAVING = frozenset({State.CHECKPOINTING, State.STOPPING, State.STANDBY})
 
 
 class Whole:
-    """Everything, whenever anything happens: right for every policy."""
+    """The whole cluster, after any change: correct for every policy."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.limits = by_key(engine.cluster.limits)
         packs = Needs.PAIRS in engine.policy.capabilities.needs
         self.pairs = PairBook(engine.options.pairs, engine.size_of) if packs else None
-        self.ages = True  # whether policies look at jobs' steps
+        self.ages = True  # whether policies read jobs' steps
 
     def plan(self) -> Plan | None:
         """None: nothing can change."""
@@ -39,7 +39,7 @@ class Whole:
     def snapshot(
         self, runs: Iterable[Run], nodes: tuple[Node, ...] | None = None, taken: frozenset[int] | None = None
     ) -> Snapshot:
-        """The runs on these nodes, of which so many GPUs are taken; on all nodes where none are given."""
+        """The runs on these nodes, with this many GPUs taken; on all nodes by default."""
         engine, cluster, now = self.engine, self.engine.cluster, self.engine.clock.now
         checkpoint_s, stop_s = cluster.checkpoint_s, cluster.stop_s
         ages = self.ages
@@ -77,7 +77,7 @@ class Whole:
         """A run waits."""
 
     def taken(self, gpus: Iterable[int]) -> None:
-        """A plan gave GPUs away."""
+        """A plan assigned GPUs."""
 
     def given(self, gpus: Iterable[int]) -> None:
         """GPUs are free again."""
@@ -87,13 +87,13 @@ class Whole:
 
 
 class Ordered(Whole):
-    """An excerpt, under a policy that serves the queue strictly in order; the whole after a node was lost."""
+    """An excerpt, under a policy that serves the queue strictly in order; the whole cluster after a node was lost."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.queue, self.floor = Queue(), Floor(engine.nodes)
-        self.blocker: Run | None = None  # holds up all that are behind it
-        self.least = 1  # fewer free GPUs than this start nobody of those shown
+        self.blocker: Run | None = None  # blocks all jobs behind it
+        self.least = 1  # with fewer free GPUs than this no job of the excerpt starts
         self.all = False
 
     def plan(self) -> Plan | None:

@@ -1,4 +1,4 @@
-"""Several policies on one trace: in this process or in several, stoppable, with progress."""
+"""Several policies on one trace: in this process or in several, with progress, and can be stopped."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from multiprocessing import get_context
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from scheduling.collector import spare_the_collector
+from scheduling.collector import freeze_loaded_objects
 from scheduling.simulator import Simulation, run_policy
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.trace import Cluster, TraceJob
 
-#: Jobs that have ended since the last call.
+#: Jobs finished since the last call.
 Report = Callable[[int], None]
 _POLL_S = 0.2
 
@@ -31,7 +31,7 @@ class Suite:
 
 
 def run_suite(suite: Suite, processes: int, report: Report) -> list[Simulation]:
-    """In the order of the policies. Ctrl-C ends what runs where it is, and what has not begun is left out."""
+    """In the order of the policies. Ctrl-C ends running simulations where they are; the others are left out."""
     if processes > 1 and len(suite.policies) > 1:
         return _in_processes(suite, min(processes, len(suite.policies)), report)
     with _interrupt() as interrupted:
@@ -45,7 +45,7 @@ def run_suite(suite: Suite, processes: int, report: Report) -> list[Simulation]:
 
 
 class _Progress:
-    """Passes on how many jobs have ended, now and then, and whether to stop."""
+    """Reports the number of finished jobs now and then, and whether to stop."""
 
     def __init__(self, report: Report, interrupted: Callable[[], bool]) -> None:
         self._report, self._interrupted = report, interrupted
@@ -64,7 +64,7 @@ class _Progress:
 
 @contextmanager
 def _interrupt() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C is noted; a second one ends the program as usual."""
+    """The first Ctrl-C is recorded; a second one ends the program as usual."""
     pressed: list[int] = []
     before = signal.getsignal(signal.SIGINT)
 
@@ -83,7 +83,7 @@ def _interrupt() -> Iterator[Callable[[], bool]]:
 
 
 class _Worker:
-    """What a worker process knows: set once when it starts, so that jobs travel once."""
+    """State of a worker process: set once when it starts, so that jobs are transferred once."""
 
     suite: Suite
     ended: Synchronized[int]
@@ -91,9 +91,9 @@ class _Worker:
 
 
 def _start_worker(suite: Suite, ended: Synchronized[int], stop: Synchronized[int]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process says when to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides when to stop
     _Worker.suite, _Worker.ended, _Worker.stop = suite, ended, stop
-    spare_the_collector()
+    freeze_loaded_objects()
 
 
 def _run(index: int) -> Simulation | None:
@@ -114,7 +114,7 @@ def _run(index: int) -> Simulation | None:
 
 @contextmanager
 def _blocked() -> Iterator[None]:
-    """Processes that are started within never see Ctrl-C, not even while they import; this one does afterwards."""
+    """Processes started inside never see Ctrl-C, not even during imports; this one sees it afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,4 +1,4 @@
-"""Trials, each with jobs and a cluster of its own, in a few processes that end with the one that started them."""
+"""Trials with different jobs and clusters, in a few processes that end with the one that started them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from scheduling.collector import spare_the_collector
+from scheduling.collector import freeze_loaded_objects
 from scheduling.lifecycle import TRAINING, WAITING
 from scheduling.simulator import Simulation, run_policy
 from scheduling.simulator.outcome import LAUNCHING_DELAY, Options
@@ -25,7 +25,7 @@ JOB_KEYS = (
 )  # fmt: skip
 MOST_POINTS, MOST_SPANS = 200, 20_000
 _POLL_S = 0.25
-_TELL_EVERY = 64
+_REPORT_EVERY = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Of one trial: its figures, and what charts and comparisons are made from; or what was wrong."""
+    """Of one trial: its figures, and the data for charts and comparisons; or its error."""
 
     key: str
     result: dict[str, Any]
@@ -51,7 +51,7 @@ class Done:
 def run_trials(
     trials: Sequence[Trial], processes: int, on_done: Callable[[Done], None], look: Callable[[int], bool]
 ) -> bool:
-    """In this order. `look` gets the number of jobs that have ended and says whether to stop; False where it did."""
+    """In this order. `look` gets the number of finished jobs and returns whether to stop; False if it did."""
     context = get_context("spawn")
     ended, stop = context.Value("q", 0), context.Value("q", 0)
     with ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(ended, stop)) as pool:
@@ -71,7 +71,7 @@ def run_trials(
 
 
 class _Shared:
-    """What the processes have in common with the first one."""
+    """State shared between the processes."""
 
     ended: Synchronized[int]
     stop: Synchronized[int]
@@ -79,7 +79,7 @@ class _Shared:
 
 def _begin(ended: Synchronized[int], stop: Synchronized[int]) -> None:
     _Shared.ended, _Shared.stop = ended, stop
-    spare_the_collector()
+    freeze_loaded_objects()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -98,7 +98,7 @@ def _run(trial: Trial) -> Done | None:
     def progress(count: int) -> bool:
         nonlocal told, calls
         calls += 1
-        if calls % _TELL_EVERY == 0 and count > told:
+        if calls % _REPORT_EVERY == 0 and count > told:
             with _Shared.ended.get_lock():
                 _Shared.ended.value += count - told
             told = count
@@ -114,7 +114,7 @@ def run_trial(trial: Trial) -> Done:
     """In this process."""
     try:
         made = run_policy(trial.jobs, trial.cluster, trial.policy, trial.parameters, trial.options)
-    except Exception as error:  # one policy that fails must not take the others' results along
+    except Exception as error:  # one failing policy must not lose the others' results
         return Done(trial.key, {}, {}, f"{type(error).__name__}: {error}"[:500])
     done = [run for run in made.outcome.runs if run.finished_at is not None]
     waits = [seconds_in(run, WAITING) for run in done]
@@ -151,7 +151,7 @@ def _row(run: Run) -> list[Any]:
 
 
 def _spans(made: Simulation) -> list[list[Any]]:
-    """[job's place, first GPU, last GPU, from, to]; the longest where they are too many."""
+    """[job's index, first GPU, last GPU, from, to]; the longest if there are too many."""
     place = {run.job.number: index for index, run in enumerate(made.outcome.runs)}
     spans: list[list[Any]] = []
     for number, gpus, start, end in made.outcome.holds:
@@ -165,7 +165,7 @@ def _spans(made: Simulation) -> list[list[Any]]:
 
 
 def _over_time(made: Simulation, gpus: int) -> list[list[float]]:
-    """[time, share of GPUs that train], means over even stretches."""
+    """[time, fraction of GPUs that train], means over equal intervals."""
     meter, start, end = made.outcome.meter, made.outcome.first_arrival, made.outcome.end
     if end <= start or not gpus:
         return []
@@ -175,7 +175,7 @@ def _over_time(made: Simulation, gpus: int) -> list[list[float]]:
         until = min(end, meter.times[index + 1] if index + 1 < len(meter.times) else meter.at)
         while at < until:
             slot = int((at - start) / width)
-            slot += start + (slot + 1) * width <= at  # a stretch that ends here but for rounding
+            slot += start + (slot + 1) * width <= at  # an interval that ends here except for rounding
             slot = min(MOST_POINTS - 1, slot)
             upto = until if slot == MOST_POINTS - 1 else min(until, start + (slot + 1) * width)
             sums[slot] += milli * (upto - at)

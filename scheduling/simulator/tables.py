@@ -26,7 +26,7 @@ def write_jobs(simulations: Sequence[Simulation], cluster: Cluster, path: Path) 
 
 
 def print_jobs(simulations: Sequence[Simulation], cluster: Cluster, file: TextIO) -> None:
-    """Times in seconds; what a job has not reached is empty."""
+    """Times in seconds; empty for states that a job has not reached."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     for simulation in simulations:

@@ -1,4 +1,4 @@
-"""Traces, cluster files and throughput files: what a simulation is fed. Formats: docs/simulator.md."""
+"""Traces, cluster files and throughput files: the input of a simulation. Formats: docs/simulator.md."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class TraceJob:
     types: tuple[str, ...] = ()
     restartable: bool = True
     weight: float = 1.0
-    checkpoint_every_s: float | None = None  # None: as the cluster says
-    #: Thousandths of each GPU; its curves are of that part. Policies that do not share GPUs give it whole ones.
+    checkpoint_every_s: float | None = None  # None: as in the cluster file
+    #: Thousandths of each GPU; its curves are for that share. Policies that do not share GPUs assign whole ones.
     gpu_milli: int = WHOLE
     gpu_memory_mib: int = 0  # on each GPU
-    cpu_milli: int = 0  # of its node, with the memory
+    cpu_milli: int = 0  # on each node, like memory_mib
     memory_mib: int = 0
-    history: ResourceHistory | None = None  # what it uses of a GPU alone; None: not known
+    history: ResourceHistory | None = None  # its use of a GPU alone; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Cluster:
     round_seconds: float = 360.0
     multi_node: bool = True
     checkpoint_every_s: float | None = None  # seconds of training between checkpoints; None: only when stopped
-    measure_s: float = 60.0  # with noise: training on a type after which its true speed is known
+    measure_s: float = 60.0  # with noise: training time on a type after which its true speed is known
     #: accelerator type -> (mean time between failures of a node, time to repair it), seconds
     reliability: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     limits: tuple[ProjectLimit, ...] = ()
@@ -73,7 +73,7 @@ def read_cluster(path: Path) -> Cluster:
 
 
 def parse_cluster(data: Any, path: Path) -> Cluster:
-    """`path` is what complaints name."""
+    """`path` is used in error messages."""
     hardware = read_hardware(data, path)
     nodes: list[Node] = []
     next_id = 0
@@ -95,7 +95,7 @@ def parse_cluster(data: Any, path: Path) -> Cluster:
 
 
 def _room(entry: NodeEntry) -> dict[str, Any]:
-    """What jobs of a node share beside its GPUs; what the file leaves out is not known."""
+    """CPUs and memory of a node; unknown where the file has none."""
     known = {"cpu_milli": ("cpus", 1_000), "memory_mib": ("memory_mib", 1), "gpu_memory_mib": ("gpu_memory_mib", 1)}
     return {name: int(value * of) for name, (key, of) in known.items() if (value := getattr(entry, key)) is not None}
 
@@ -113,7 +113,7 @@ def sizes(nodes: Iterable[Node]) -> Sizes:
 
 
 def speed_alone(job: TraceJob, of: Sizes, multi_node: bool) -> float:
-    """f_M(U): the best that the cluster could give the job if it were empty; 0 where nothing can run it."""
+    """f_M(U): the best speed that the empty cluster could give to the job; 0 if nothing can run it."""
     best = 0.0
     for kind, curve in job.curves.items():
         if kind in of and (not job.types or kind in job.types):
@@ -128,12 +128,13 @@ def speed_alone(job: TraceJob, of: Sizes, multi_node: bool) -> float:
 
 
 def look_up(model: str, known: Throughputs) -> Mapping[str, Curve]:
-    """What the throughput file says, else the catalogue, else the published table."""
+    """From the throughput file, else the catalogue, else the published table."""
     return known.get(model) or catalogue().get(model) or published_curves().get(model) or {}
 
 
 def read_curve(value: Any) -> Curve:
-    """[f(1), f(2), ...], {"1": f(1), "4": f(4)}, or either under "steps_per_s" beside a "spread_factor" or several."""
+    """[f(1), f(2), ...], {"1": f(1), "4": f(4)}, or either under "steps_per_s" together with one "spread_factor" or
+    several."""
     if isinstance(value, Mapping) and "steps_per_s" in value:
         factors = value.get("spread_factors", ())
         if not isinstance(factors, list | tuple):
@@ -223,7 +224,7 @@ def _reference_key(place: str, key: str) -> tuple[str, int]:
 
 
 def _spread_factors(speeds: Mapping[str, Mapping[tuple[str, int], float]]) -> dict[tuple[str, str], dict[int, float]]:
-    """Unconsolidated by consolidated throughput, by gang."""
+    """Throughput on several nodes over throughput on one, by gang."""
     ratios: dict[tuple[str, str], dict[int, float]] = {}
     for kind, entries in speeds.items():
         for (model, gang), apart in speeds.get(f"{kind}_unconsolidated", {}).items():

@@ -1,10 +1,10 @@
-"""What jobs with known histories made of their GPUs."""
+"""How jobs with known histories used their GPUs."""
 
 from __future__ import annotations
 
 
 class Usage:
-    """Integrals over simulated seconds of what jobs with histories use, in devices."""
+    """Integrals over simulated seconds of the use by jobs with histories, in devices."""
 
     def __init__(self) -> None:
         self.gpu_s = self.memory_s = 0.0

@@ -1,11 +1,11 @@
-"""The part of a cluster that a round can touch, where the policy serves the queue strictly in order.
+"""The part of a cluster that a round can change if the policy serves the queue strictly in order.
 
-Under such a policy (`Policy.strict_order`) jobs that hold GPUs keep them, and nobody starts before those
-ahead of it. A round therefore needs the head of the queue alone, and of the nodes those that placement
-can choose: it takes the tightest node with room, the first of equals, so of the nodes with equally many
-free GPUs only the first few can be chosen. The rest of the cluster is left out of the snapshot but for
-what keeps each type's size, as far as it matters, and its largest node. The plan is the same as that of
-the whole snapshot (tests/scheduling/simulator/test_simulator_excerpt.py); only reasons count fewer free GPUs.
+Under such a policy (`Policy.strict_order`) running jobs keep their GPUs, and no job starts before those ahead of it. A
+round therefore needs only the head of the queue and the nodes that placement can choose. Placement takes the tightest
+node with room, the first of equals, so of the nodes with equally many free GPUs only the first few can be chosen. The
+snapshot omits the rest of the cluster except for nodes that preserve each type's size, as far as it matters, and its
+largest node. The plan is the same as that of the whole snapshot (tests/scheduling/simulator/test_simulator_excerpt.py);
+only the reasons mention fewer free GPUs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from scheduling.domain import Node
 from scheduling.simulator.run import Run
 
 Key = tuple[int, float, int, str]
-#: Jobs at the head of the queue that a round is shown first: the first, and the one that it holds up.
+#: Jobs at the head of the queue that a round sees first: the first, and the one that it blocks.
 FIRST = 2
 _EXCERPTS = 1_024
 
 
 class Queue:
-    """Waiting runs in queue order (priority, submission, number)."""
+    """Queued runs in queue order (priority, submission, number)."""
 
     def __init__(self) -> None:
         self._keys: list[Key] = []
@@ -62,7 +62,7 @@ class Floor:
         self.set_nodes(nodes, frozenset())
 
     def set_nodes(self, nodes: Sequence[Node], taken: Iterable[int]) -> None:
-        """`nodes` are all that may be used now."""
+        """`nodes` are all nodes in service."""
         self.nodes = tuple(node for node in nodes if node.schedulable and not node.lost and node.gpu_ids)
         self.node_of = {gpu: index for index, node in enumerate(self.nodes) for gpu in node.gpu_ids}
         self.free = [len(node.gpu_ids) for node in self.nodes]
@@ -80,7 +80,7 @@ class Floor:
             kind: max(indexes, key=lambda index: (len(self.nodes[index].gpu_ids), -index))
             for kind, indexes in self.members.items()
         }
-        self._nodes_of: dict[tuple[int, ...], tuple[Node, ...]] = {}  # as one object each, known by its identity
+        self._nodes_of: dict[tuple[int, ...], tuple[Node, ...]] = {}  # one object each, since memos compare by identity
         self.take(taken)
 
     def take(self, gpus: Iterable[int]) -> None:
@@ -127,7 +127,7 @@ class Floor:
         return nodes, taken
 
     def _keep_size(self, kind: str, reach: int, chosen: set[int]) -> None:
-        """The largest node, and nodes until the type is as large as it is or as any gang needs it to be."""
+        """The largest node, and nodes until the type has its full size, or the size that the gangs need."""
         chosen.add(self.largest[kind])
         size = sum(len(self.nodes[index].gpu_ids) for index in chosen if self.nodes[index].type == kind)
         for index in self.members[kind]:
@@ -139,12 +139,12 @@ class Floor:
 
 
 def _picks(gangs: Sequence[int], free: int) -> int:
-    """How many nodes with so many free GPUs can be chosen for the gangs, at most."""
+    """How many nodes with this many free GPUs can be chosen for the gangs, at most."""
     return sum(-(-gang // free) for gang in gangs)
 
 
 def most_gpus(run: Run) -> int:
-    """The largest gang that the run may be given."""
+    """The largest gang that the run may get."""
     job = run.job
     if job.max_gpus:
         return job.max_gpus

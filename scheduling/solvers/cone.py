@@ -1,4 +1,4 @@
-"""What an interior-point method needs to know of its cone: positive numbers, then quadratic cones of dimension three.
+"""The cone of an interior-point method: positive numbers, then quadratic cones of dimension three.
 
 A quadratic cone is {(v0, v1, v2): v0 >= |(v1, v2)|}. Products, scalings and step lengths are those of its Jordan
 algebra (Vandenberghe, "The CVXOPT linear and quadratic cone program solvers", 2010).
@@ -18,8 +18,8 @@ _J = np.array([1.0, -1.0, -1.0])
 
 @dataclass(frozen=True, slots=True)
 class Cone:
-    linear: int  # so many positive numbers
-    quadratic: int  # and then so many triples
+    linear: int  # number of positive numbers
+    quadratic: int  # number of triples after them
 
     @property
     def degree(self) -> int:
@@ -41,13 +41,13 @@ class Cone:
         return self.join(a * b, np.column_stack(((u * v).sum(axis=1), rest)))
 
     def quotient(self, divisor: Floats, value: Floats) -> Floats:
-        """What times `divisor` is `value`."""
+        """The vector that multiplied by `divisor` gives `value`."""
         (a, u), (b, v) = self.split(divisor), self.split(value)
         first = (u * _J * v).sum(axis=1) / _norm(u) ** 2
         return self.join(b / a, np.column_stack((first, (v[:, 1:] - first[:, None] * u[:, 1:]) / u[:, :1])))
 
     def pushed_inside(self, vector: Floats, least: float) -> Floats:
-        """Moved along the unit by 1 more than it takes to be inside, and by 1 - `least` where it is already."""
+        """Moved along the unit until 1 beyond the boundary; by 1 - `least` if it is inside already."""
         numbers, triples = self.split(vector)
         inside = np.concatenate((numbers, triples[:, 0] - np.hypot(triples[:, 1], triples[:, 2])))
         lowest = float(inside.min())
@@ -94,7 +94,7 @@ class Scaling:
         return csc_matrix(block_diag(parts))
 
     def reach(self, change: Floats) -> float:
-        """How far along `change`, which is scaled, the point stays inside: the inverse, at most 0 where for ever."""
+        """How far along `change`, which is scaled, the point stays inside: the inverse, at most 0 if unlimited."""
         (a, u), (b, v) = self.cone.split(self.point), self.cone.split(change)
         norm = _norm(u)
         unit = u / norm[:, None]

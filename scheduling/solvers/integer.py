@@ -1,4 +1,4 @@
-"""Integer programs by the solver that is installed."""
+"""Integer programs, solved by the installed solver."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from scheduling.errors import SolverError
 
 
 def solve_integers(program: pulp.LpProblem, seconds: float, nodes: int) -> bool:
-    """Whether it has a solution, which is then proven. Raises SolverError where its limits end the search."""
+    """Whether a solution exists, which is then proven optimal. Raises SolverError if a limit ends the search."""
     try:
         status = pulp.LpStatus[program.solve(_integer_solver(seconds, nodes))]
-    except KeyError:  # PuLP has no word for the status of HiGHS at its limit of nodes
+    except KeyError:  # PuLP has no name for the status of HiGHS at its node limit
         raise SolverError("its limit of nodes") from None
     if status == "Infeasible":
         return False
@@ -25,11 +25,11 @@ def solve_integers(program: pulp.LpProblem, seconds: float, nodes: int) -> bool:
 
 
 def _integer_solver(seconds: float, nodes: int) -> Any:
-    """HiGHS, or CBC where it is missing, with limits of the clock and of the nodes of its search."""
+    """HiGHS, or CBC if it is missing, with limits of time and search nodes."""
     options = {"msg": False, "timeLimit": None if math.isinf(seconds) else seconds}
     highs = pulp.HiGHS(gapRel=0.0, threads=1, mip_max_nodes=nodes, **options)
     if highs.available():
         return highs
-    with warnings.catch_warnings():  # the bundled CBC goes with PuLP 4, below which we are pinned
+    with warnings.catch_warnings():  # PuLP 4 drops the bundled CBC; we are pinned below it
         warnings.simplefilter("ignore", DeprecationWarning)
         return pulp.PULP_CBC_CMD(gapRel=0.0, threads=1, maxNodes=nodes, **options)

@@ -1,9 +1,9 @@
-"""Where an interior-point engine ends, which is not where a simplex does: among all optima about in their middle.
+"""The solution of an interior-point engine, which differs from a simplex's: near the centre of all optima.
 
-The reference solves its programs with an engine for cone programs, and the rounds show what that engine leaves of all
-that an objective leaves open. So this follows the published algorithm of that kind: minimise c x with G x + s = h, s in
-the cone, by the homogeneous self-dual embedding with Mehrotra's corrector and Nesterov-Todd scaling (Domahidi, Chu and
-Boyd, "ECOS: an SOCP solver for embedded systems", 2013), to the same tolerances.
+The reference solves its programs with an engine for cone programs, and where an objective has several optima, its
+rounds depend on the engine's choice. So this follows the published algorithm of that kind: minimise c x with G x + s =
+h, s in the cone, by the homogeneous self-dual embedding with Mehrotra's corrector and Nesterov-Todd scaling (Domahidi,
+Chu and Boyd, "ECOS: an SOCP solver for embedded systems", 2013), to the same tolerances.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from scheduling.solvers.cone import Cone, Scaling
 from scheduling.solvers.lp import Floats
 
 _ROUNDS, _TOLERANCE, _STEP = 100, 1e-8, 0.99
-#: What is good enough where rounding stops it early.
+#: Accepted accuracy if rounding stops it early.
 _COARSE, _COARSE_GAP = 1e-4, 5e-5
 _LEAST_CENTRING, _LEAST_STEP, _MOST_STEP = 1e-4, 1e-6, 0.999
 _EQUILIBRATIONS, _REFINEMENTS = 3, 2
 
 
 def centre(costs: Floats, rows: Floats, bounds: Floats, quadratic: int = 0) -> Floats:
-    """x with the least costs * x, about in the middle of all such, where rows * x <= bounds; of the last
-    3 * `quadratic` rows each three are to be in a quadratic cone instead."""
+    """x with the least costs * x subject to rows * x <= bounds, near the centre of all such; each three of the last 3 *
+    `quadratic` rows form a quadratic cone instead."""
     program, scales = _equilibrated(_Program(costs, rows, bounds, Cone(len(bounds) - 3 * quadratic, quadratic)))
-    with np.errstate(all="ignore"):  # rounding may end it; then the best point so far is taken
+    with np.errstate(all="ignore"):  # rounding may end it; then the best point so far is used
         return np.asarray(_walk(program) / scales)
 
 
@@ -42,7 +42,7 @@ class _Program:
 
 
 def _equilibrated(program: _Program) -> tuple[_Program, Floats]:
-    """Rows and columns of about the same size, and what the variables were multiplied by."""
+    """Rows and columns of about the same size, and the scaling factors of the variables."""
     rows, cone = program.rows.copy(), program.cone
     of_row, of_column = np.ones(rows.shape[0]), np.ones(rows.shape[1])
     for _ in range(_EQUILIBRATIONS):
@@ -61,7 +61,7 @@ def _root(size: Floats) -> Floats:
 
 @dataclass(slots=True)
 class _Point:
-    """`level` and `gauge` (tau and kappa) say whether there is a solution at all: x / level is the candidate."""
+    """`level` and `gauge` (tau and kappa) tell whether a solution exists: x / level is the candidate."""
 
     x: Floats
     slack: Floats
@@ -90,7 +90,7 @@ def _walk(program: _Program) -> Floats:
 
 
 def _start(program: _Program) -> _Point:
-    """The least squares of slacks and of prices, pushed into the cone."""
+    """The least squares of slacks and of duals, pushed into the cone."""
     system = _System(program, None)
     x, back = system.solve(np.zeros_like(program.costs), program.bounds)
     _, price = system.solve(-program.costs, np.zeros_like(program.bounds))
@@ -99,7 +99,7 @@ def _start(program: _Program) -> _Point:
 
 
 def _distances(program: _Program, point: _Point) -> tuple[float, float]:
-    """How far from feasible, relatively, and the gap: the absolute one or the relative one, whichever is less."""
+    """Relative infeasibility, and the gap: the smaller of the absolute and the relative one."""
     dual = program.rows.T @ point.price + program.costs * point.level
     primal = point.slack + program.rows @ point.x - program.bounds * point.level
     norm = np.linalg.norm
@@ -132,13 +132,13 @@ class _System:
 class _Step:
     x: Floats
     slack: Floats  # scaled
-    price: Floats  # likewise
+    price: Floats  # scaled
     level: float
     gauge: float
 
 
 class _Newton:
-    """A step from a point: where the linearised conditions lead, corrected for what that leaves out."""
+    """A step from a point: the solution of the linearised conditions, with Mehrotra's correction."""
 
     def __init__(self, program: _Program, point: _Point) -> None:
         self.program, self.point = program, point
@@ -163,7 +163,7 @@ class _Newton:
         point.gauge += length * step.gauge
 
     def _step(self, part: float, push: Floats, gauge: float) -> _Step:
-        """Towards `part` of the residuals' end, slack times price less by `push` and level times gauge by `gauge`."""
+        """Towards `part` of the residuals' end, slack times dual less by `push` and level times gauge by `gauge`."""
         program, point = self.program, self.point
         dual = program.rows.T @ point.price + program.costs * point.level
         primal = point.slack + program.rows @ point.x - program.bounds * point.level

@@ -1,6 +1,6 @@
 """Linear programs as sparse rows: solved by HiGHS, which keeps its basis between changes, or by PuLP's CBC.
 
-Rows go to HiGHS as arrays: at thousands of jobs, expression objects would cost more than the solve (decision 0007).
+Rows go to HiGHS as arrays: with thousands of jobs, expression objects would take longer than the solve (decision 0007).
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Engine = Literal["highs", "cbc"]
 INFINITY = highspy.kHighsInf
-#: Programs with more columns are first solved by interior points with crossover: several times as fast there.
+#: Programs with more columns are first solved by interior points with crossover, which is several times as fast for
+#: them.
 _MANY = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """`duals` are the rows' shadow prices, in the sign of the engine; 0 marks a row that does not bind."""
+    """`duals` are the rows' shadow prices, in the sign of the engine; 0 for a row that is not binding."""
 
     values: Floats
     objective: float
@@ -44,7 +45,7 @@ class LinearProgram:
     def __init__(self, costs: Floats, *, maximise: bool, bounds: Floats | None = None) -> None:
         self.costs = np.asarray(costs, dtype=float).copy()
         self.maximise = maximise
-        self.options: dict[str, str] = {}  # of HiGHS, beside those that all programs have
+        self.options: dict[str, str] = {}  # options of HiGHS, besides the common ones
         self.bounds = np.full(len(self.costs), INFINITY) if bounds is None else np.asarray(bounds, dtype=float)
         self._columns: list[Ints] = []
         self._values: list[Floats] = []
@@ -60,7 +61,7 @@ class LinearProgram:
     def add_row(
         self, columns: Sequence[int] | Ints, values: Sequence[float] | Floats, lower: float, upper: float
     ) -> int:
-        """The new row's index."""
+        """Returns the new row's index."""
         self._columns.append(np.asarray(columns, dtype=np.int64))
         self._values.append(np.asarray(values, dtype=float))
         self._lower.append(lower)
@@ -71,8 +72,8 @@ class LinearProgram:
         return self.rows - 1
 
     def add_rows(self, start: Ints, columns: Ints, values: Floats, lower: Floats, upper: Floats) -> range:
-        """Several rows, whose entries follow one another: those of row n begin at `start[n]`, and one past the last.
-        Their indices. `values` are the program's from then on."""
+        """Add several rows whose entries are concatenated: those of row n begin at `start[n]`, with one more entry for
+        the end. Returns their indices. The program owns `values` from then on."""
         before = self.rows
         for first, end in pairwise(start.tolist()):
             self._columns.append(columns[first:end])
@@ -85,7 +86,7 @@ class LinearProgram:
         return range(before, self.rows)
 
     def truncate(self, rows: int) -> None:
-        """Take away the rows from number `rows` on."""
+        """Remove the rows from number `rows` on."""
         if self._highs is not None and rows < self.rows:
             gone = np.arange(rows, self.rows, dtype=np.int32)
             self._highs.deleteRows(len(gone), gone)
@@ -110,7 +111,7 @@ class LinearProgram:
             self._highs.changeColsCost(len(self.costs), every, self.costs)
 
     def solve(self, engine: Engine = "highs", time_limit_s: float = 30.0) -> Solution:
-        """An optimum; raises SolverError with the engine's own word where there is none."""
+        """An optimum; raises SolverError with the engine's own word if there is none."""
         if engine == "cbc":
             return self._solve_cbc(time_limit_s)
         try:
@@ -132,7 +133,7 @@ class LinearProgram:
             highs.setOptionValue(f"{method}_iteration_limit", iterations(self.rows, len(self.costs)))
         built = time.perf_counter()
         highs.run()
-        highs.setOptionValue("solver", "simplex")  # from here on there is a basis to start from
+        highs.setOptionValue("solver", "simplex")  # from now on there is a basis to start from
         self.build_s += built - started
         self.solve_s += time.perf_counter() - built
         status = highs.getModelStatus()
@@ -173,7 +174,7 @@ class LinearProgram:
     def _solve_cbc(self, time_limit_s: float) -> Solution:
         started = time.perf_counter()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PuLP 3 announces PuLP 4, which has no bundled CBC; we stay below it
+            warnings.simplefilter("ignore")  # PuLP 3 announces PuLP 4 without the bundled CBC; we stay below it
             problem = pulp.LpProblem("program", pulp.LpMaximize if self.maximise else pulp.LpMinimize)
             names = range(len(self.costs))
             tops = [None if top >= INFINITY else float(top) for top in self.bounds]

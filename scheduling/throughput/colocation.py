@@ -1,7 +1,8 @@
-"""How fast two workloads train on GPUs that they share: from the published table, and estimated where it has neither.
+"""How fast two workloads train on shared GPUs: from the published table, or estimated for workloads outside it.
 
-A kind of the table stands for itself. Any other workload is a mixture of its kinds: the estimator's votes where pairs
-with it were measured, else all alike, because throughputs alone were found to say nothing of how a new model shares.
+A workload of the table is itself. Any other workload is a mixture of the table's kinds: weighted by the estimator's
+votes if pairs with it were measured, otherwise equally, because throughputs alone turned out not to predict how a new
+model shares a GPU.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from scheduling.throughput.estimator import RETAINED, Estimator, Floats
 from scheduling.throughput.published import kind_numbers, published_table
 from scheduling.throughput.reference_tables import family, retained
 
-#: Distinct (workload, gang) that pairs are worked out for in one round, the most frequent ones.
+#: Distinct (workload, gang) combinations considered for pairs in one round, the most frequent ones.
 MOST_WORKLOADS = 64
 Pairs = dict[tuple[str, str, int], Mapping[str, tuple[float, float]]]
-#: By workload: (type, kind of the table) -> the share of its throughput that it kept beside that kind.
+#: By workload: (type, kind of the table) -> the fraction of its throughput that it kept beside that kind.
 Fingerprints = Mapping[str, Mapping[tuple[str, str], float]]
 
 
@@ -30,7 +31,7 @@ class Votes:
     """A workload as a mixture of the table's kinds."""
 
     weights: Floats
-    source: str  # catalogue: it is one of them | estimated
+    source: str  # catalogue: it is one of the kinds | estimated
 
 
 @cache
@@ -41,7 +42,7 @@ def estimator(gang: int) -> Estimator:
 
 @cache
 def _kinds(gang: int) -> tuple[int, ...]:
-    """The kinds that the table has on `gang` GPUs."""
+    """The kinds that the table has for `gang` GPUs."""
     return tuple(int(n) for n in np.nonzero(~np.isnan(retained(gang)).all(axis=1))[0])
 
 
@@ -52,7 +53,7 @@ def _columns(gang: int) -> tuple[int, ...]:
 
 
 def nearest_gang(gang: int) -> int:
-    """The table's largest gang that is not larger: how jobs share changes little with their size."""
+    """The table's largest gang up to this size: sharing depends little on the size."""
     return max((known for known in published_table().gangs if known <= gang), default=1)
 
 
@@ -71,9 +72,9 @@ def votes_of(workload: str, gang: int, fingerprint: Mapping[tuple[str, str], flo
 
 
 def kept(gang: int, votes: Floats) -> Mapping[str, Floats]:
-    """{type: [a, b]: the share of its throughput that a keeps beside b}, 0 where they do not fit.
+    """{type: [a, b]: the fraction of its throughput that a keeps beside b}, 0 if they do not fit.
 
-    `votes` has one row per workload. "" stands for types that are not in the table: the mean of those that are.
+    `votes` has one row per workload. "" stands for types outside the table: the mean of those in it.
     """
     kinds, table = list(_kinds(gang)), published_table()
     cells = estimator(gang).table.reshape(len(kinds), len(table.types), len(kinds))
@@ -87,7 +88,7 @@ def kept(gang: int, votes: Floats) -> Mapping[str, Floats]:
 
 
 def pairs_of(jobs: Iterable[Job], types: Iterable[str], fingerprints: Fingerprints | None = None) -> Pairs:
-    """What `Snapshot.pairs` wants to know: all pairs of workloads of the jobs with equal gangs, on `types`."""
+    """The value of `Snapshot.pairs`: all pairs of workloads of the jobs with equal gangs, on `types`."""
     count, first = defaultdict[tuple[str, int], int](int), dict[tuple[str, int], Job]()
     for job in jobs:
         key = job.workload, job.min_gpus
@@ -100,7 +101,7 @@ def pairs_of(jobs: Iterable[Job], types: Iterable[str], fingerprints: Fingerprin
     found: Pairs = {}
     for gang, members in by_gang.items():
         found |= _of_gang(gang, members, list(types), fingerprints or {})
-    # Nobody is its own partner.
+    # no job is its own partner
     return {key: speeds for key, speeds in found.items() if key[0] != key[1] or count[key[0], key[2]] > 1}
 
 

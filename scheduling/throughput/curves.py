@@ -17,9 +17,9 @@ from scheduling.domain import Curve
 from scheduling.errors import InvalidInput
 
 PROFILES = Path(__file__).parent / "profiles"
-#: Which number wins where several sources know one; `estimated` and `trial` fill what is left.
+#: Which number wins if several sources have one; `estimated` and `trial` fill the gaps.
 PRECEDENCE = ("measured", "user", "catalogue", "estimated", "trial")
-#: Share of a step that scales with GPUs, assumed for a job of which one count alone is known.
+#: Fraction of a step that scales with GPUs, assumed for a job with only one known count.
 ASSUMED_PARALLEL = 0.9
 
 
@@ -33,7 +33,7 @@ def envelope(points: Mapping[int, float]) -> tuple[float, ...]:
 
 
 def make_curve(points: Mapping[int, float], source: str = "catalogue", spread_factor: float = 1.0) -> Curve:
-    """A curve from whatever was measured; counts in between take the next smaller one's value."""
+    """A curve from any measured counts; counts in between take the next smaller one's value."""
     if any(count < 1 or value < 0 for count, value in points.items()):
         raise InvalidInput("a throughput curve needs counts from 1 and steps/s from 0")
     return Curve(envelope(points), source, spread_factor)
@@ -42,7 +42,7 @@ def make_curve(points: Mapping[int, float], source: str = "catalogue", spread_fa
 def factors_by_count(ratios: Mapping[int, float]) -> tuple[float, ...]:
     """Spread factors for 1, 2, ... GPUs; counts in between take the next smaller one's.
 
-    At most 1: where a table shows gangs faster apart than together, that is the noise of its measurements.
+    At most 1: a table in which gangs are faster apart than together shows measurement noise.
     """
     factor, factors = 1.0, []
     for count in range(1, max(ratios, default=0) + 1):
@@ -53,10 +53,9 @@ def factors_by_count(ratios: Mapping[int, float]) -> tuple[float, ...]:
 
 @lru_cache(maxsize=16384)
 def effective(curve: Curve, limit: int, largest_node: int) -> tuple[float, ...]:
-    """f at 0, 1, ..., where it is constant or `limit` is reached; gangs above `largest_node` must span nodes.
+    """f at 0, 1, ..., until it is constant or `limit` is reached; gangs above `largest_node` must span nodes.
 
-    Spanning may cost more than the extra GPUs bring; then the best is to stay on one node, so the
-    envelope is taken again.
+    Spanning may cost more than the extra GPUs gain; then staying on one node is best, so the envelope is taken again.
     """
     steps = curve.steps_per_s[: max(0, limit)]
     if curve.spread_factor != 1.0 or curve.spread_factors:
@@ -66,19 +65,19 @@ def effective(curve: Curve, limit: int, largest_node: int) -> tuple[float, ...]:
 
 
 def scale(curve: Curve, factor: float) -> Curve:
-    """The curve of a cluster sped up `factor` times (emulation); its caller scales min_gain too."""
+    """The curve of a cluster sped up `factor` times (emulation); the caller scales min_gain too."""
     return replace(curve, steps_per_s=tuple(value * factor for value in curve.steps_per_s))
 
 
 def amdahl(serial_s: float, parallel_s: float, limit: int) -> tuple[float, ...]:
-    """Steps/s on 1..limit GPUs where a step takes serial_s + parallel_s / n."""
+    """Steps/s on 1..limit GPUs if a step takes serial_s + parallel_s / n."""
     return tuple(1.0 / (serial_s + parallel_s / count) for count in range(1, limit + 1))
 
 
 def fit_amdahl(points: Mapping[int, float]) -> tuple[float, float]:
     """(serial_s, parallel_s) that best explain the step times: least squares, neither below zero.
 
-    One count alone says nothing about scaling: ASSUMED_PARALLEL is then the scaling share on one GPU.
+    A single count says nothing about scaling: ASSUMED_PARALLEL is then the parallel fraction on one GPU.
     """
     known = [(1.0 / count, 1.0 / value) for count, value in points.items() if value > 0]
     if not known:
@@ -116,7 +115,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """One value of f with where it came from and when; `samples` is 0 where nobody measured.
+    """One value of f with its source and time; `samples` is 0 if it was not measured.
 
     `relative_error` is the error bar of an estimate: 0.3 is 30 % either way, covering nine out of ten.
     """
@@ -139,8 +138,8 @@ def measure(
 ) -> dict[Key, Number]:
     """Median steps/s of the latest `window` reports after warm-up, for each (model, batch, type, count).
 
-    The median, because a checkpoint or a busy neighbour slows single reports down by far; fewer than
-    `least` reports are no measurement yet.
+    The median, because a checkpoint or a busy neighbour can slow single reports considerably; fewer than `least`
+    reports do not count as a measurement.
     """
     groups: dict[Key, list[Sample]] = {}
     for sample in samples:
@@ -160,7 +159,7 @@ def measure(
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A curve on one type and, per count, the number it rests on (after the envelope it may be higher)."""
+    """A curve on one type and, per count, the number behind it (the envelope may be higher)."""
 
     curve: Curve
     numbers: Mapping[int, Number]
@@ -169,10 +168,9 @@ class Profile:
 def merge(sources: Sequence[Mapping[int, Number]], *, limit: int, spread: Curve | None = None) -> Profile:
     """One curve on 1..limit GPUs from several sources; PRECEDENCE decides count by count.
 
-    Where a better source knows only some counts, the next one gives the shape of the rest, scaled to
-    meet it at the nearest known count: a job measured at half its catalogue speed on 2 GPUs is not
-    promised the full catalogue speed on 3. Numbers scaled like this are called `estimated`. What a gang that spans
-    nodes loses is taken from `spread`.
+    If a better source has only some counts, the next one gives the shape of the rest, scaled to meet it at the nearest
+    known count: a job measured at half its catalogue speed on 2 GPUs is not expected to reach the full catalogue speed
+    on 3. Numbers scaled like this are called `estimated`. The loss of gangs that span nodes comes from `spread`.
     """
     chosen: dict[int, Number] = {}
     known = [number for source in sources for number in source.values()]
@@ -192,7 +190,7 @@ def merge(sources: Sequence[Mapping[int, Number]], *, limit: int, spread: Curve 
 
 
 def _fill(chosen: dict[int, Number], layer: Mapping[int, Number]) -> None:
-    """Add what `layer` knows beyond `chosen`, scaled to meet it."""
+    """Add the counts that `layer` has beyond `chosen`, scaled to meet it."""
     shape = envelope({count: number.steps_per_s for count, number in layer.items()})
     anchors = {n: number.steps_per_s for n, number in chosen.items() if shape and shape[min(n, len(shape)) - 1] > 0}
     for count, number in layer.items():
@@ -206,12 +204,12 @@ def _fill(chosen: dict[int, Number], layer: Mapping[int, Number]) -> None:
 
 
 def numbers_of(curve: Curve, at: float | None = None) -> dict[int, Number]:
-    """A curve as numbers, to be merged."""
+    """A curve as numbers for `merge`."""
     return {count: Number(value, curve.source, at) for count, value in enumerate(curve.steps_per_s, 1) if value > 0}
 
 
 def trial_curve(min_gpus: int = 1) -> Curve:
-    """Of a job of which nothing is known: one nominal step/s on its minimum, no gain beyond.
+    """The curve of a job without known throughput: one nominal step/s on its minimum, no gain beyond.
 
     It therefore runs on its minimum until that is measured; `merge` then extends the measurement.
     """

@@ -1,4 +1,4 @@
-"""Throughputs of a job alone on types on which it was never measured, from types on which it was."""
+"""Estimates a job's throughput alone on types where it was not measured, from types where it was."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from scheduling.throughput.estimator import LOGARITHMS, Estimator, Floats
 from scheduling.throughput.published import published_curves
 from scheduling.throughput.reference_tables import family
 
-#: Counts that are compared; those in between are interpolated.
+#: Counts that are compared; others are interpolated.
 COUNTS = (1, 2, 4, 8)
-#: Curves are estimated up to so many GPUs and constant beyond.
+#: Curves are estimated up to this many GPUs and constant beyond.
 MOST_GPUS = 64
-#: An error bar is not stated beyond a factor of e each way: it then says "anything".
+#: An error bar is at most a factor of e each way, which means "anything".
 _WIDEST = 1.0
 #: Throughputs on one type: count -> steps/s.
 Points = Mapping[int, float]
 
 
 def estimate(known: Mapping[str, Points], types: Mapping[str, int]) -> dict[str, dict[int, Number]]:
-    """{type: {count: number}} on each of `types` (with the GPUs there are) of which anything can be said.
+    """{type: {count: number}} on each of `types` (with the GPUs there are) for which an estimate is possible.
 
     `known`: steps/s of the job by type and count, all on one clock: any common factor cancels out.
     """
@@ -38,7 +38,7 @@ def estimate(known: Mapping[str, Points], types: Mapping[str, int]) -> dict[str,
 def _estimate(
     known: tuple[tuple[str, tuple[tuple[int, float], ...]], ...], types: tuple[tuple[str, int], ...]
 ) -> dict[str, dict[int, Number]]:
-    """Cached, because a cluster's jobs ask the same again every round."""
+    """Cached, because a cluster's jobs repeat the question every round."""
     reference, columns = _reference()
     logs = {(kind, count): math.log(value) for kind, points in known for count, value in points}
     row = np.array([logs.get(column, np.nan) for column in columns])
@@ -54,7 +54,7 @@ def _estimate(
 
 
 def _at_counts(points: Points) -> Points:
-    """The points at COUNTS; where there is none, the count next to a known one by the job's own scaling."""
+    """The values at COUNTS; a missing one is scaled from the next known count by the job's own scaling."""
     positive = {count: value for count, value in points.items() if value > 0}
     found = {count: value for count, value in positive.items() if count in COUNTS}
     if found or not positive:

@@ -1,9 +1,9 @@
-"""Throughputs that nobody has measured, from what was measured of other workloads (docs/throughputs.md).
+"""Estimates throughputs that were not measured, from measurements of other workloads (docs/throughputs.md).
 
 A row is a workload's fingerprint: a few known columns (types, counts, partners), NaN elsewhere. The rows of a reference
-table vote on the rest, each by how well it agrees with the known columns; what no mixture of them explains is added by
-ridge regression on the reference rows. A workload that is itself in the table is recognised and gets its own row.
-Nothing is drawn at random: the same input gives the same answer, on every machine with the same numpy.
+table vote on the rest, weighted by how well they agree with the known columns; ridge regression on the reference rows
+adds what no mixture of them explains. A workload that is itself in the table is recognised and gets its own row. There
+is no randomness: the same input gives the same answer, on every machine with the same numpy.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-#: Share of entries that the error bar is made to cover.
+#: Fraction of entries that the error bar must cover.
 COVERAGE = 0.9
 #: Sizes of larger fingerprints that the error bar is calibrated for.
 _FINGERPRINTS = (5, 8, 16, 32)
-#: Rows that a column needs for an error bar of its own.
+#: Rows that a column needs for its own error bar.
 _ENOUGH = 15
-#: Calibrations that are kept.
+#: Number of memoised calibrations.
 _MOST_SCALES = 512
 _SWEEPS = 5
 
@@ -32,7 +32,7 @@ class Method:
     """How a table is completed, chosen by leaving out each kind in turn (benchmarks/bench_estimator.py).
 
     bandwidth: root mean square disagreement at which a row's vote begins to fade. ridge: shrinkage per known column.
-    aligned: rows count up to a common offset, as logarithms of throughputs do. low and high bound the answer.
+    aligned: rows are compared up to a common offset, as for logarithms of throughputs. low and high bound the answer.
     """
 
     bandwidth: float
@@ -42,7 +42,7 @@ class Method:
     high: float = np.inf
 
 
-#: What is left of a throughput beside a partner, between 0 and 1.
+#: Retained throughput beside a partner, between 0 and 1.
 RETAINED = Method(bandwidth=0.03, ridge=0.01, aligned=False, low=0.0, high=1.0)
 #: Natural logarithms of throughputs alone.
 LOGARITHMS = Method(bandwidth=0.1, ridge=0.03, aligned=True)
@@ -50,9 +50,9 @@ LOGARITHMS = Method(bandwidth=0.1, ridge=0.03, aligned=True)
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A row without gaps. `error` is half the width of an interval that covers COVERAGE, 0 where it was known.
+    """A row without gaps. `error` is half the width of an interval that covers COVERAGE, 0 for known entries.
 
-    `weights` are the votes of the reference rows, `closest` the number of the strongest.
+    `weights` are the votes of the reference rows, `closest` the index of the strongest.
     """
 
     values: Floats
@@ -73,7 +73,7 @@ class Estimator:
         self._scales: dict[tuple[int, ...], tuple[Floats, float]] = {}
 
     def complete(self, row: Floats) -> Completion:
-        """The row with its gaps filled; what was known stays as it is."""
+        """The row with its gaps filled; known entries are unchanged."""
         known = ~np.isnan(row)
         values, weights, doubt = _complete(self.table, row, known, self.method, self._known)
         factor, least = self._scale(known)
@@ -83,7 +83,7 @@ class Estimator:
     def _scale(self, known: Mask) -> tuple[Floats, float]:
         """(factor by column, least): the error is `factor` times the doubt, which is at least `least`.
 
-        Small fingerprints are calibrated as they are, for which columns are known matters; larger ones by their size.
+        Small fingerprints are calibrated individually, because it matters which columns are known; larger ones by size.
         """
         (columns,) = np.nonzero(known)
         size = max((n for n in _FINGERPRINTS if n <= len(columns)), default=0)
@@ -95,7 +95,7 @@ class Estimator:
         return self._scales[key]
 
     def _calibrate(self, columns: Mask | None, size: int) -> tuple[Floats, float]:
-        """What covers COVERAGE of the measured entries of rows whose family the rest of the table does not show."""
+        """The factors that cover COVERAGE of the measured entries of rows whose family is excluded from the table."""
         width = self.table.shape[1]
         errors, doubts = [], []
         generator = np.random.default_rng(0)
@@ -117,7 +117,7 @@ class Estimator:
 
 
 def _draw(measured: Mask, size: int, generator: np.random.Generator) -> Mask:
-    """So many of the measured columns, but not all."""
+    """This many of the measured columns, but not all."""
     (columns,) = np.nonzero(measured)
     drawn = np.zeros(len(measured), dtype=bool)
     drawn[generator.choice(columns, min(size, max(0, len(columns) - 1)), replace=False)] = True
@@ -125,14 +125,14 @@ def _draw(measured: Mask, size: int, generator: np.random.Generator) -> Mask:
 
 
 def _factors(ratios: Floats) -> Floats:
-    """The quantile of each column's ratios (NaN: none); of all together where a column has few."""
+    """The quantile of each column's ratios (NaN: none); of all columns together if a column has few."""
     overall = float(np.nanquantile(ratios, COVERAGE))
     count = (~np.isnan(ratios)).sum(axis=0)
     factors = np.full(ratios.shape[1], overall)
     for column in np.nonzero(count >= _ENOUGH)[0]:
-        # One of n + 1: the new row is as likely as any to be the worst.
+        # one of n + 1: the new row is as likely as any other to be the worst
         level = min(1.0, COVERAGE * (count[column] + 1) / count[column])
-        # A column that never erred may yet: no error bar is nothing.
+        # a column without errors so far may still err: no error bar is zero
         factors[column] = max(float(np.nanquantile(ratios[:, column], level)), overall / 10, 1e-6)
     return factors
 
@@ -156,7 +156,7 @@ def _fill_rows(table: Floats, method: Method) -> Floats:
 
 
 def _additive(table: Floats) -> Floats:
-    """Row effect plus column effect, least squares over what is known; columns nobody knows get the mean."""
+    """Row effect plus column effect, least squares over the known entries; unknown columns get the mean."""
     known = ~np.isnan(table)
     rows, columns = np.zeros(len(table)), np.zeros(table.shape[1])
     for _ in range(20):
@@ -175,8 +175,8 @@ def _mean(values: Floats, known: Mask, axis: int) -> Floats:
 def _complete(table: Floats, row: Floats, known: Mask, method: Method, measured: Mask) -> tuple[Floats, Floats, Floats]:
     """(values, votes of the rows, doubt); `measured` tells the table's own gaps, which were filled, from the rest.
 
-    The doubt: how far rows that are voted for lie apart, and from the row; a vote that rests on a filled gap is as
-    doubtful as its whole column is wide.
+    The doubt: how far the rows with votes are from each other, and from the row; a vote based on a filled gap is as
+    doubtful as its column is wide.
     """
     if not known.any():
         weights = np.full(len(table), 1.0 / len(table))
@@ -187,7 +187,7 @@ def _complete(table: Floats, row: Floats, known: Mask, method: Method, measured:
         table = table - table[:, known].mean(axis=1, keepdims=True) + given.mean()
     apart = np.mean((table[:, known] - given) ** 2, axis=1)
     nearest = float(apart.min())
-    # The farther the nearest row is, the less the difference to the next ones says.
+    # the farther away the nearest row is, the less its lead over the next ones means
     width = method.bandwidth**2 + method.bandwidth * nearest**0.5
     weights = np.exp(-(apart - nearest) / width)
     weights /= weights.sum()
@@ -195,7 +195,7 @@ def _complete(table: Floats, row: Floats, known: Mask, method: Method, measured:
     values = voted + _correction(table, given - voted[known], known, method)
     doubt = np.sqrt(weights @ (table - voted) ** 2 + nearest + weights @ ~measured * table.var(axis=0))
     values = np.clip(values, method.low, method.high)
-    # Whether something fits is a vote, not a mean.
+    # whether jobs fit together is a majority vote, not a mean
     if method.low == 0.0:
         values[weights @ (table <= 0.0) > 0.5] = 0.0
     values[known] = given
@@ -203,7 +203,7 @@ def _complete(table: Floats, row: Floats, known: Mask, method: Method, measured:
 
 
 def _correction(table: Floats, left: Floats, known: Mask, method: Method) -> Floats:
-    """What ridge regression on the reference rows adds for what the votes leave unexplained."""
+    """What ridge regression on the reference rows adds to the votes."""
     shapes = table - table.mean(axis=0)
     seen = shapes[:, known]
     gram = seen @ seen.T + method.ridge * len(left) * np.eye(len(table))

@@ -1,11 +1,11 @@
-"""How programs that share a GPU slow each other, fitted to the published measurements of pairs (docs/packing.md).
+"""How programs that share a GPU slow each other down, fitted to the published measurements of pairs (docs/packing.md).
 
 A program a beside programs b takes 1 + s_a u_a sum(p_b u_b) times as long for a step, where u is what each would use of
-the GPU's time alone at that moment; it never does better than the GPU's time lets it: where the u sum to more than 1,
-steps take at least that sum. s (sensitivity) and p (pressure) come from the pairs: of a pair that keeps the GPU busy
-(u = 1, as the measured training loops are taken to do) a keeps 1 / (1 + s_a p_b), so that the logit of what is kept is
-the sum of one number for each, and a logistic regression with a ridge finds them. Programs that nobody measured have
-the medians. On types that were not measured the figures are P100's.
+the GPU's time alone at that moment; the GPU's time is a lower bound: if the u sum to more than 1, steps take at least
+that sum. s (sensitivity) and p (pressure) come from the pairs: in a pair that keeps the GPU busy (u = 1, assumed for
+the measured training loops) a keeps 1 / (1 + s_a p_b), so the logit of the kept fraction is the sum of one number for
+each program, and a logistic regression with a ridge finds them. Unmeasured programs get the medians. Unmeasured types
+get the figures of P100.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ import numpy as np
 from scheduling.throughput.published import kind_numbers, published_table
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-#: The type that stands for those that nobody measured.
+#: The type that stands for unmeasured ones.
 STAND_IN = "p100"
 RIDGE = 0.1
 _SWEEPS = 25
-#: Of measured shares: a logit needs them inside (0, 1).
+#: Bounds of measured fractions: a logit needs them inside (0, 1).
 _NEAR = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Nature:
-    """How a program takes neighbours, and what it does to them."""
+    """How sensitive a program is to neighbours, and how much it affects them."""
 
     sensitivity: float
     pressure: float
 
 
 def fit(kept: Floats, ridge: float = RIDGE) -> tuple[Floats, Floats]:
-    """(logarithms of sensitivities by row, of pressures by column) for shares kept; NaN: not measured, 0: no fit.
+    """(logarithms of sensitivities by row, of pressures by column) for kept fractions; NaN: not measured, 0: they do
+    not fit.
 
     Newton's steps on the ridge-penalised cross entropy, which is convex.
     """
@@ -57,7 +58,7 @@ def fit(kept: Floats, ridge: float = RIDGE) -> tuple[Floats, Floats]:
 
 
 def predicted(sensitivities: Floats, pressures: Floats) -> Floats:
-    """[a, b]: the share that a keeps beside b."""
+    """[a, b]: the fraction that a keeps beside b."""
     return np.asarray(1.0 / (1.0 + np.exp(sensitivities[:, None] + pressures[None, :])))
 
 
@@ -72,13 +73,13 @@ def natures(kind: str) -> Mapping[str, Nature]:
 
 
 def nature_of(workload: str, kind: str) -> Nature:
-    """Of a workload of the published table, or of any other."""
+    """For a workload of the published table, or for any other."""
     known, number = natures(kind), kind_numbers().get(workload)
     return known["" if number is None else published_table().kinds[number]]
 
 
 def slowdowns(group: Sequence[tuple[Nature, float]]) -> list[float]:
-    """How many times as long each takes for a step beside the others; (nature, use of the GPU's time now)."""
+    """How many times as long each takes for a step beside the others, by (nature, present use of the GPU's time)."""
     if len(group) < 2:
         return [1.0] * len(group)
     total = sum(use for _, use in group)

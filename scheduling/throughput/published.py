@@ -1,6 +1,6 @@
-"""The published throughput table that comes with the package: reference rows beside what is measured here.
+"""The published throughput table that comes with the package: reference rows besides local measurements.
 
-Its kinds are workloads that others measured, not programs that can be submitted. Licence and source are in the file.
+Its kinds are measured workloads, not programs that can be submitted. Licence and source are in the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 class Published:
     """By (type, gang): `alone[k]`, `spread[k]` (the gang spans nodes) and `colocated[k, partner]` in steps/s.
 
-    NaN where nobody measured, 0 where it does not fit.
+    NaN: not measured, 0: does not fit.
     """
 
     title: str
@@ -41,9 +41,9 @@ class Published:
     colocated: Mapping[tuple[str, int], Floats]
 
     def retained(self, kind: str, gang: int) -> Floats:
-        """What is left of each row's throughput beside each column's: 1 all, 0 does not fit, NaN unknown."""
+        """The fraction of each row's throughput beside each column's: 1 all, 0 does not fit, NaN unknown."""
         alone = self.alone[kind, gang][:, None]
-        # What does not fit alone fits beside nothing.
+        # a workload that does not fit alone fits beside no other
         share = np.where(alone == 0, 0.0 * self.colocated[kind, gang], np.nan)
         return np.asarray(np.divide(self.colocated[kind, gang], alone, out=share, where=alone > 0))
 
@@ -77,13 +77,13 @@ def published_table(file: Path = FILE) -> Published:
 
 
 def slug(kind: str) -> str:
-    """ "ResNet-50 (batch size 64)" -> "resnet-50-64": the name under which an administrator may enter its program."""
+    """ "ResNet-50 (batch size 64)" -> "resnet-50-64": the name under which its program may be registered."""
     return re.sub(r"[^a-z0-9]+", "-", kind.lower().replace("batch size", "")).strip("-")
 
 
 @cache
 def kind_numbers() -> Mapping[str, int]:
-    """The number of each kind by its name in the table and by its slug."""
+    """The index of each kind by its name in the table and by its slug."""
     kinds = published_table().kinds
     return {kind: n for n, kind in enumerate(kinds)} | {slug(kind): n for n, kind in enumerate(kinds)}
 

@@ -17,7 +17,7 @@ def family(kind: str) -> str:
 
 @cache
 def retained(gang: int) -> Floats:
-    """One row per kind: what is left of its throughput on each type beside each kind; 0 does not fit, NaN unknown."""
+    """One row per kind: its retained throughput on each type beside each kind; 0 does not fit, NaN unknown."""
     table = published_table()
     return np.concatenate([table.retained(kind, gang) for kind in table.types], axis=1)
 

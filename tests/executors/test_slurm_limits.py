@@ -14,7 +14,7 @@ from scheduling.executors.slurm.inventory import parse_nodes
 from scheduling.executors.slurm.launching import arguments, parts_of
 from scheduling.executors.slurm.options import Options
 from scheduling.executors.slurm.partitions import NO_LIMITS, Partition, chosen, parse_partitions, within
-from scheduling.executors.slurm.times import asked_seconds, engine_limits, time_word
+from scheduling.executors.slurm.times import engine_limits, requested_seconds, time_word
 from tests.executors.test_sharing import make_request
 from tests.executors.test_slurm_words import NODE
 
@@ -67,7 +67,7 @@ def test_of_several_partitions_whatever_one_of_them_allows() -> None:
     [("60", 3_600), ("1:30", 90), ("2:03:04", 7_384), ("1-2", 93_600), ("1-02:30", 95_400), ("1-02:03:04", 93_784)],
 )
 def test_times_are_read_as_sbatch_reads_them(text: str, seconds: int) -> None:
-    assert asked_seconds(text) == seconds
+    assert requested_seconds(text) == seconds
 
 
 def word(site: str = "", partition: Partition = NO_LIMITS, **keys: Any) -> str:

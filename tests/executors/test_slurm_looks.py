@@ -165,9 +165,9 @@ def test_before_a_plan_is_carried_out_it_is_asked_anew(executor: SlurmExecutor, 
     now = time.time()
     for file in (executor._layout.own / "looks").iterdir():
         os.utime(file, (now, now))
-    assert not executor.look_anew()
+    assert not executor.refresh()
     controller.now += 3.0
-    assert executor.look_anew()
+    assert executor.refresh()
     controller.asked.clear()
     controller.look(executor)
     assert controller.asked == {"squeue": 1, "scontrol": 1}

@@ -19,9 +19,9 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ),
     (
         "scheduling/engine/reclaim/reclaim.py",
-        "            self.stock.rooms.left = before\n            self.board.occupy(gone)\n",
+        "            self.free_capacity.headroom.left = before\n            self.board.occupy(gone)\n",
         "            self.board.occupy(gone)\n",
-        "limits are loosened by a failed taking",
+        "limits are loosened by a failed grant",
     ),
     (
         "scheduling/capacity/quota_headroom.py",
@@ -37,7 +37,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ),
     (
         "scheduling/policies/queue/backfill.py",
-        "if at == math.inf or (at <= now and not self.stock.allows(job, gang)):",
+        "if at == math.inf or (at <= now and not self.free_capacity.allows(job, gang)):",
         "if at == math.inf:",
         "starts on a type whose limit is used up",
     ),

@@ -8,18 +8,18 @@ from scheduling.policies.elastic.variance_greedy import UNITS, JobKind, at, grou
 
 
 def scheduler(
-    kinds: list[JobKind], seats: list[int], free: int, others: list[int], v_bound: float, rooms: list[int]
+    kinds: list[JobKind], seats: list[int], free: int, others: list[int], v_bound: float, headroom: list[int]
 ) -> list[int]:
     """GPU counts per job on one type, from the minimums `seats`; jobs are in queue order.
 
     A job that a limit leaves no room proposes nothing (ours).
     """
-    rooms = list(rooms)
+    headroom = list(headroom)
     plan = list(seats)
     while free > 0:
         candidates = []
         for job, kind in enumerate(kinds):
-            if plan[job] < kind.high[0] and all(rooms[group] > 0 for group in groups_of(kind, 0)):
+            if plan[job] < kind.high[0] and all(headroom[group] > 0 for group in groups_of(kind, 0)):
                 candidate = plan.copy()
                 candidate[job] += 1
                 candidates.append(candidate)
@@ -28,7 +28,7 @@ def scheduler(
         before, plan = plan, pick_plan(candidates, kinds, others, Fraction(v_bound))
         grown = next(kind for kind, old, new in zip(kinds, before, plan, strict=True) if old != new)
         for group in groups_of(grown, 0):
-            rooms[group] -= 1
+            headroom[group] -= 1
         free -= 1
     return plan
 

@@ -1,6 +1,6 @@
-"""Follow the chain of the audit log from its beginning; status 1 where it is broken.
+"""Verify the chain of the audit log from its beginning; exit status 1 if it is broken.
 
-The last line is the head of the chain. Kept elsewhere, it shows later that nothing was cut off the end.
+The last line is the head of the chain. Stored elsewhere, it shows later that the end was not cut off.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One array, with how many of its jobs are in each state and what they have cost together
-         * @description One array, with how many of its jobs are in each state and what they have cost together.
+         * One array, with the number of its jobs in each state and their total cost
+         * @description One array, with the number of its jobs in each state and their total cost.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -68,8 +68,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change how many of its jobs may hold GPUs at once; jobs that hold some go on
-         * @description Change how many of its jobs may hold GPUs at once; jobs that hold some go on.
+         * Change how many of its jobs may hold GPUs at once; running jobs continue
+         * @description Change how many of its jobs may hold GPUs at once; running jobs continue.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -106,8 +106,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who did what to what from where, newest first; denied accesses too, as `access.denied`
-         * @description Who did what to what from where, newest first; denied accesses too, as `access.denied`.
+         * Who did what to what, and from where, newest first; denied accesses too, as `access.denied`
+         * @description Who did what to what, and from where, newest first; denied accesses too, as `access.denied`.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -128,8 +128,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All that match, oldest first, as CSV or JSON lines
-         * @description All that match, oldest first, as CSV or JSON lines. A line of JSON holds the text that its hash is over.
+         * All matching entries, oldest first, as CSV or JSON lines
+         * @description All matching entries, oldest first, as CSV or JSON lines. A line of JSON contains the text behind its hash.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -150,8 +150,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Limits of money and GPU-hours that bind my jobs in any project that I see, each once, newest first
-         * @description Limits of money and GPU-hours that bind my jobs in any project that I see, each once, newest first.
+         * Limits of money and GPU-hours that apply to my jobs in any project that I see, each once, newest first
+         * @description Limits of money and GPU-hours that apply to my jobs in any project that I see, each once, newest first.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -180,8 +180,8 @@ export interface paths {
         get: operations["list_discounts"];
         put?: never;
         /**
-         * A new discount of a project and all below it that have none of their own
-         * @description A new discount of a project and all below it that have none of their own. 409 where it would be past.
+         * A new discount of a project and of all below it that have none of their own
+         * @description A new discount of a project and of all below it that have none of their own. 409 if it would begin in the past.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -200,8 +200,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What happened to my projects' jobs and to the cluster, newest first
-         * @description What happened to my projects' jobs and to the cluster, newest first.
+         * Events of my projects' jobs and of the cluster, newest first
+         * @description Events of my projects' jobs and of the cluster, newest first.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -222,8 +222,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the newest examination of a cluster found, for an hour; `ended_at` is null while it is under way
-         * @description What the newest examination of a cluster found, for an hour; `ended_at` is null while it is under way.
+         * Result of the newest examination of a cluster, kept for an hour; `ended_at` is null while it is under way
+         * @description Result of the newest examination of a cluster, kept for an hour; `ended_at` is null while it is under way.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -231,7 +231,7 @@ export interface paths {
         put?: never;
         /**
          * Examine a cluster's engine, nodes, storage and data
-         * @description Examine a cluster's engine, nodes, storage and data. It takes seconds to minutes: then ask what was found. While one is under way no other begins.
+         * @description Examine a cluster's engine, nodes, storage and data. It takes seconds to minutes; then get its result. Only one examination runs at a time.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -250,8 +250,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs, runs, nodes and files that the portal fails to process now, of all clusters; newest first
-         * @description Jobs, runs, nodes and files that the portal fails to process now, of all clusters; newest first. Each is tried again at `next_attempt_at`, and leaves the list once that succeeds.
+         * Jobs, runs, nodes and files that the portal currently fails to process, of all clusters; newest first
+         * @description Jobs, runs, nodes and files that the portal currently fails to process, of all clusters; newest first. Each is retried at `next_attempt_at`, and disappears from the list once it succeeds.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -272,8 +272,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How evenly jobs are slowed now: the cluster, my projects and their users, and who is worst off
-         * @description How evenly jobs are slowed now: the cluster, my projects and their users, and who is worst off.
+         * How evenly jobs are slowed down now: the cluster, my projects and their users, and the most affected jobs
+         * @description How evenly jobs are slowed down now: the cluster, my projects and their users, and the most affected jobs.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -294,8 +294,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Slowdown of my projects' jobs that did all their steps, the highest median first (days, months: newest)
-         * @description Slowdown of my projects' jobs that did all their steps, the highest median first (days, months: newest).
+         * Slowdown of my projects' finished jobs, the highest median first (days, months: newest)
+         * @description Slowdown of my projects' finished jobs, the highest median first (days, months: newest).
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -316,8 +316,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How evenly jobs were slowed, the least relative throughput first
-         * @description How evenly jobs were slowed, the least relative throughput first.
+         * How evenly jobs were slowed down, lowest relative throughput first
+         * @description How evenly jobs were slowed down, lowest relative throughput first.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -338,8 +338,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What projects are guaranteed and use, newest first
-         * @description What projects are guaranteed and use, newest first. Of projects that I may see.
+         * Guarantees and their use, newest first
+         * @description Guarantees and their use, newest first. Of projects that I may see.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -382,15 +382,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * When a job that holds GPUs counts as idle, and what is done then
-         * @description When a job that holds GPUs counts as idle, and what is done then.
+         * When a job that holds GPUs counts as idle, and the consequences
+         * @description When a job that holds GPUs counts as idle, and the consequences.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_idle_rule"];
         /**
-         * Set the whole rule
-         * @description Set the whole rule. What is left out is as shown by default.
+         * Replace the whole rule
+         * @description Replace the whole rule. Missing keys get the defaults shown.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -412,8 +412,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Join the project: as whoever is signed in, or with a new account, which is then signed in
-         * @description Join the project: as whoever is signed in, or with a new account, which is then signed in. Needs no sign-in, but the CSRF token in any case: GET session first, then send its cookies and the token. API tokens get 403.
+         * Join the project: as the signed-in user, or with a new account, which is then signed in
+         * @description Join the project: as the signed-in user, or with a new account, which is then signed in. Needs no sign-in, but always the CSRF token: GET session first, then send its cookies and the token. API tokens get 403.
          *
          *     **Access:** Anybody, signed in or not.
          */
@@ -434,8 +434,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What a link invites to, before it is accepted; only whoever has it can ask
-         * @description What a link invites to, before it is accepted; only whoever has it can ask. Needs no sign-in, and the CSRF token only of whoever is signed in with a session.
+         * The invitation behind a link, before it is accepted; only the holder of the link can read it
+         * @description The invitation behind a link, before it is accepted; only the holder of the link can read it. Needs no sign-in, and a CSRF token only with a session.
          *
          *     **Access:** Anybody, signed in or not.
          */
@@ -463,7 +463,7 @@ export interface paths {
         put?: never;
         /**
          * Submit a job file
-         * @description Submit a job file. 200 and the first job where the Idempotency-Key was used for the same file before.
+         * @description Submit a job file. 200 and the first job if the Idempotency-Key was used for the same file before.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -495,7 +495,7 @@ export interface paths {
         head?: never;
         /**
          * Change what may still be changed, effective at once
-         * @description Change what may still be changed, effective at once. A larger max_cost releases a job that it parked.
+         * @description Change what may still be changed, effective at once. A larger max_cost releases a job that was suspended because of it.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -533,7 +533,7 @@ export interface paths {
         };
         /**
          * The file itself, as an attachment
-         * @description The file itself, as an attachment. 409 where it has changed since it was listed.
+         * @description The file itself, as an attachment. 409 if it has changed since it was listed.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -541,8 +541,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Remove the file before its time
-         * @description Remove the file before its time.
+         * Delete the file before its time
+         * @description Delete the file before its time.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -563,7 +563,7 @@ export interface paths {
         put?: never;
         /**
          * End the job now
-         * @description End the job now. A second call changes nothing; 409 where it has succeeded or failed.
+         * @description End the job now. A second call changes nothing; 409 if it has succeeded or failed.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -582,8 +582,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What it has cost, what it is expected to cost, and what its restarts cost
-         * @description What it has cost, what it is expected to cost, and what its restarts cost.
+         * The job's past and expected cost, and the cost of its restarts
+         * @description The job's past and expected cost, and the cost of its restarts.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -604,8 +604,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What happened to the job, newest first
-         * @description What happened to the job, newest first.
+         * Events of the job, newest first
+         * @description Events of the job, newest first.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -626,8 +626,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Why it has what it has
-         * @description Why it has what it has.
+         * Why the job has its present state and GPUs
+         * @description Why the job has its present state and GPUs.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -650,8 +650,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Let a job that is warned of being idle keep its GPUs for longer, as long and as often as the rule gives
-         * @description Let a job that is warned of being idle keep its GPUs for longer, as long and as often as the rule gives. 409 where it is not warned, nothing would park it, or it had all its extensions.
+         * Let an idle job with a warning keep its GPUs longer, for as long and as often as the rule allows
+         * @description Let an idle job with a warning keep its GPUs longer, for as long and as often as the rule allows. 409 if it has no warning, would not be suspended, or has used all extensions.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -672,8 +672,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Keep the job from running; if it runs, it writes a checkpoint and stops first
-         * @description Keep the job from running; if it runs, it writes a checkpoint and stops first. 409 where it has ended.
+         * Put the job on hold; if it runs, it writes a checkpoint and stops first
+         * @description Put the job on hold; if it runs, it writes a checkpoint and stops first. 409 if it has ended.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -714,8 +714,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the job reported, over all its runs
-         * @description What the job reported, over all its runs.
+         * Metrics that the job reported, over all its runs
+         * @description Metrics that the job reported, over all its runs.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -738,8 +738,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Move the job to another project, which pays for what it holds from then on
-         * @description Move the job to another project, which pays for what it holds from then on. 409 while it holds GPUs. For its owner and for managers of its project, who must be members of the other one too.
+         * Move the job to another project, which pays for it from then on
+         * @description Move the job to another project, which pays for it from then on. 409 while it holds GPUs. For its owner and for managers of its project, who must also be members of the other one.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -758,8 +758,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A waiting job's priority, what it is made of, and its course over the next days
-         * @description A waiting job's priority, what it is made of, and its course over the next days.
+         * A waiting job's priority, its components, and its development over the next days
+         * @description A waiting job's priority, its components, and its development over the next days.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -782,8 +782,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Let a held job queue again
-         * @description Let a held job queue again. Administrators' holds are theirs to release.
+         * Release a job on hold, so that it queues again
+         * @description Release a job on hold, so that it queues again. Only administrators may release administrators' holds.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -802,8 +802,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What it used of its GPUs while it trained, and what is known of its application by type of device
-         * @description What it used of its GPUs while it trained, and what is known of its application by type of device.
+         * The job's use of its GPUs while it trained, and the known profile of its application by type of device
+         * @description The job's use of its GPUs while it trained, and the known profile of its application by type of device.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -826,8 +826,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Submit the job's file once more, with changes as a merge patch: a new job, linked to this one
-         * @description Submit the job's file once more, with changes as a merge patch: a new job, linked to this one. `resume_from: latest`, or `{step: ...}`, makes it begin at a checkpoint of this job.
+         * Submit the job's file again, with changes as a merge patch: a new job, linked to this one
+         * @description Submit the job's file again, with changes as a merge patch: a new job, linked to this one. `resume_from: latest`, or `{step: ...}`, makes it resume from a checkpoint of this job.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -848,8 +848,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Let a job that waits to be tried again end as failed now
-         * @description Let a job that waits to be tried again end as failed now. 409 where it does not wait for that.
+         * End a job that waits for its next attempt as failed
+         * @description End a job that waits for its next attempt as failed. 409 if it waits for none.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -868,8 +868,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Its states, what it held, and its rescales
-         * @description Its states, what it held, and its rescales.
+         * The job's states, occupancy and rescales
+         * @description The job's states, occupancy and rescales.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -892,8 +892,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What is left of a job would take and cost on other GPU counts and types
-         * @description What is left of a job would take and cost on other GPU counts and types. 409 where it has ended. One that runs would leave its GPUs and queue for these. Nothing changes; ask `what-ifs/{what_if}` for starts.
+         * Duration and cost of the rest of a job on other GPU counts and types
+         * @description Duration and cost of the rest of a job on other GPU counts and types. 409 if it has ended. A running job would leave its GPUs and queue for these. Nothing changes; poll `what-ifs/{what_if}` for starts.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -914,8 +914,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancel, hold, release, label or resubmit up to 1,000 jobs, each by itself: see the result of each
-         * @description Cancel, hold, release, label or resubmit up to 1,000 jobs, each by itself: see the result of each. With an Idempotency-Key a repetition of `resubmit` makes no second job of any: 200 and the job made before.
+         * Cancel, hold, release, label or resubmit up to 1,000 jobs independently; each has its own result
+         * @description Cancel, hold, release, label or resubmit up to 1,000 jobs independently; each has its own result. With an Idempotency-Key a repeated `resubmit` creates no second job: 200 and the existing job.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -936,8 +936,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What a job file would cost and take, by accelerator type, with what that rests on
-         * @description What a job file would cost and take, by accelerator type, with what that rests on. Nothing is stored.
+         * What a job file would cost and how long it would take, by accelerator type, with the basis of the estimate
+         * @description What a job file would cost and how long it would take, by accelerator type, with the basis of the estimate. Nothing is stored.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -956,8 +956,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The list as CSV, 200,000 rows at most
-         * @description The list as CSV, 200,000 rows at most. Labels are written as `key=value`, with blanks between.
+         * The list as CSV, at most 200,000 rows
+         * @description The list as CSV, at most 200,000 rows. Labels are written as `key=value`, separated by blanks.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -980,8 +980,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Whether a job file would start now, later or never, why, on what, and what it would do to others
-         * @description Whether a job file would start now, later or never, why, on what, and what it would do to others. The verdict is the scheduler's own: its next round, planned with the job on a snapshot some seconds old. When it would start takes a few seconds more: ask `previews/{preview}` with `forecast`, about twice a second. Nothing is submitted and nothing changes.
+         * Whether a job file would start now, later or never, why, on which GPUs, and its effect on other jobs
+         * @description Whether a job file would start now, later or never, why, on which GPUs, and its effect on other jobs. The verdict is the scheduler's own: its next round, planned with the job on a snapshot some seconds old. Its expected start takes a few seconds more: poll `previews/{preview}` with `forecast`, about twice a second. Nothing is submitted and nothing changes.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -1002,8 +1002,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What a job file would take and cost on other GPU counts and types
-         * @description What a job file would take and cost on other GPU counts and types. Nothing is submitted. When it would start and end takes some seconds more: ask `what-ifs/{what_if}`, about twice a second.
+         * Duration and cost of a job file on other GPU counts and types
+         * @description Duration and cost of a job file on other GPU counts and types. Nothing is submitted. Starts and ends take some seconds more: poll `what-ifs/{what_if}`, about twice a second.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -1022,8 +1022,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A live stream's state, to apply the WebSocket's diffs with a greater `seq` to; `cluster` is for everybody
-         * @description A live stream's state, to apply the WebSocket's diffs with a greater `seq` to; `cluster` is for everybody.
+         * A live stream's state, to which the WebSocket's diffs with a greater `seq` apply; `cluster` is for everybody
+         * @description A live stream's state, to which the WebSocket's diffs with a greater `seq` apply; `cluster` is for everybody.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -1044,8 +1044,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The catalogue, with what each program's throughput is known to be
-         * @description The catalogue, with what each program's throughput is known to be.
+         * The catalogue, with the known throughput of each program
+         * @description The catalogue, with the known throughput of each program.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -1066,8 +1066,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Nodes with their accelerators and who holds them; of drained ones, what becomes of who is still there
-         * @description Nodes with their accelerators and who holds them; of drained ones, what becomes of who is still there.
+         * Nodes with their accelerators and jobs; for drained ones, what happens to each job that is still there
+         * @description Nodes with their accelerators and jobs; for drained ones, what happens to each job that is still there.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -1088,8 +1088,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A node with its jobs, how much of it was held in the last day, what failed on it, and its events
-         * @description A node with its jobs, how much of it was held in the last day, what failed on it, and its events.
+         * A node with its jobs, its use in the last day, failures on it, and its events
+         * @description A node with its jobs, its use in the last day, failures on it, and its events.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -1113,7 +1113,7 @@ export interface paths {
         put?: never;
         /**
          * Examine a node soon: `check.open` of the answer, which becomes `check.last`
-         * @description Examine a node soon: `check.open` of the answer, which becomes `check.last`. What runs there goes on. A node in use stays so unless the check fails; one that failed is used again once it passes.
+         * @description Examine a node soon: `check.open` of the answer, which becomes `check.last`. Running jobs continue. A node in use stays in use unless the check fails; a node whose check failed is used again once a check passes.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1134,8 +1134,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Place nothing new on a node
-         * @description Place nothing new on a node. Without a deadline its jobs move by checkpoint when there is room elsewhere. With one, those that are expected to end before it stay; the others leave by checkpoint in time, and what cannot write checkpoints is stopped when it comes. The answer says which.
+         * Start no more jobs on a node
+         * @description Start no more jobs on a node. Without a deadline its jobs move with a checkpoint when there is room elsewhere. With a deadline, jobs that are expected to end before it stay, the others leave with a checkpoint in time, and jobs that cannot write checkpoints are stopped at the deadline. The answer lists them.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1154,8 +1154,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What draining a node would do to each job that is there now
-         * @description What draining a node would do to each job that is there now. It changes nothing.
+         * What draining a node would do to each job on it
+         * @description What draining a node would do to each job on it. It changes nothing.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1179,7 +1179,7 @@ export interface paths {
         put?: never;
         /**
          * Use a drained node again, also before its deadline; jobs that have not left it stay
-         * @description Use a drained node again, also before its deadline; jobs that have not left it stay. 409 where the engine drained it: resume it there.
+         * @description Use a drained node again, also before its deadline; jobs that have not left it stay. 409 if the engine drained it: resume it there.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1200,8 +1200,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Place jobs on a node whose check failed, or has not come to an end
-         * @description Place jobs on a node whose check failed, or has not come to an end. The next check may take that back.
+         * Place jobs on a node whose check failed, or has not ended
+         * @description Place jobs on a node whose check failed, or has not ended. The next check may change that again.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1222,8 +1222,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send again what was given up, with the same `webhook-id`
-         * @description Send again what was given up, with the same `webhook-id`.
+         * Send a given-up delivery again, with the same `webhook-id`
+         * @description Send a given-up delivery again, with the same `webhook-id`.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -1251,7 +1251,7 @@ export interface paths {
         put?: never;
         /**
          * Add a webhook, a chat or my e-mail address
-         * @description Add a webhook, a chat or my e-mail address. The secret of a webhook is in this answer only.
+         * @description Add a webhook, a chat or my e-mail address. Only this answer contains the secret of a webhook.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -1279,8 +1279,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Remove a destination with its log
-         * @description Remove a destination with its log. What waits is not sent any more.
+         * Delete a destination with its log
+         * @description Delete a destination with its log. Waiting deliveries are not sent any more.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -1288,8 +1288,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change what is given
-         * @description Change what is given. Turned off, it drops what still waits.
+         * Change the given keys
+         * @description Change the given keys. Disabling it drops waiting deliveries.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -1304,8 +1304,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What was sent to a destination and what waits, newest first
-         * @description What was sent to a destination and what waits, newest first. Old lines are removed.
+         * Sent and waiting deliveries of a destination, newest first
+         * @description Sent and waiting deliveries of a destination, newest first. Old lines are removed.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -1328,8 +1328,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * A new secret for a webhook; the one before signs too for a day
-         * @description A new secret for a webhook; the one before signs too for a day.
+         * A new secret for a webhook; the previous one stays valid for a day
+         * @description A new secret for a webhook; the previous one stays valid for a day.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -1350,8 +1350,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send a test at once, and say what came back
-         * @description Send a test at once, and say what came back. It is not tried again.
+         * Send a test at once, and return the response
+         * @description Send a test at once, and return the response. It is not retried.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -1399,16 +1399,16 @@ export interface paths {
          */
         get: operations["get_partition"];
         /**
-         * Make the partition, or change all of it
-         * @description Make the partition, or change all of it. What is left out is as shown by default.
+         * Create the partition, or replace it
+         * @description Create the partition, or replace it. Missing keys get the defaults shown.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
         put: operations["set_partition"];
         post?: never;
         /**
-         * Remove a partition that no live job is in
-         * @description Remove a partition that no live job is in.
+         * Remove a partition without live jobs
+         * @description Remove a partition without live jobs.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1448,8 +1448,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One of them
-         * @description One of them.
+         * One account
+         * @description One account.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1460,8 +1460,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Make or unmake an administrator, deactivate or reactivate, set the UNIX account
-         * @description Make or unmake an administrator, deactivate or reactivate, set the UNIX account. 409: the last administrator stays one, and an account whose address was never proved becomes one only if that is confirmed.
+         * Grant or revoke administration, deactivate or reactivate, set the Unix account
+         * @description Grant or revoke administration, deactivate or reactivate, set the Unix account. 409: the last administrator cannot be removed, and an account whose address was never proved becomes one only if that is confirmed.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1479,8 +1479,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Sign somebody out everywhere, at once
-         * @description Sign somebody out everywhere, at once. Their tokens go on working, and they may sign in again.
+         * Sign a person out of all sessions, at once
+         * @description Sign a person out of all sessions, at once. Their tokens stay valid, and they may sign in again.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1548,8 +1548,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who chose what, newest first
-         * @description Who chose what, newest first.
+         * Changes of the policy, newest first
+         * @description Changes of the policy, newest first.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -1572,8 +1572,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What the next round would do by another policy or parameters, beside those in force
-         * @description What the next round would do by another policy or parameters, beside those in force. It changes nothing.
+         * What the next round would do under another policy or parameters, compared with those in force
+         * @description What the next round would do under another policy or parameters, compared with those in force. It changes nothing.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1594,8 +1594,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Back to the policy before
-         * @description Back to the policy before. 409 where there is none.
+         * Return to the previous policy
+         * @description Return to the previous policy. 409 if there is none.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -1614,8 +1614,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * When the job of a preview of mine would start and end, and who would start later for it; for ten minutes
-         * @description When the job of a preview of mine would start and end, and who would start later for it; for ten minutes.
+         * When the job of a preview of mine would start and end, and which jobs would start later; for ten minutes
+         * @description When the job of a preview of mine would start and end, and which jobs would start later; for ten minutes.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -1637,7 +1637,7 @@ export interface paths {
         };
         /**
          * My projects' waiting jobs in order of priority, with every factor
-         * @description My projects' waiting jobs in order of priority, with every factor. Read as `sprio -l` is.
+         * @description My projects' waiting jobs in order of priority, with every factor. Like `sprio -l`.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -1658,16 +1658,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Projects that I may see, oldest first, with their limits and what they use now
-         * @description Projects that I may see, oldest first, with their limits and what they use now.
+         * Projects that I may see, oldest first, with their limits and present use
+         * @description Projects that I may see, oldest first, with their limits and present use.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_projects"];
         put?: never;
         /**
-         * A project, below one that I manage; at the top for administrators
-         * @description A project, below one that I manage; at the top for administrators.
+         * Create a project, below one that I manage; at the top for administrators
+         * @description Create a project, below one that I manage; at the top for administrators.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -1686,8 +1686,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One project, and where my role in it comes from
-         * @description One project, and where my role in it comes from.
+         * One project, and the origin of my role in it
+         * @description One project, and the origin of my role in it.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -1699,7 +1699,7 @@ export interface paths {
         head?: never;
         /**
          * Rename or move it, set its share
-         * @description Rename or move it, set its share. Who moves a project manages it, the one above it and the one it goes to.
+         * @description Rename or move it, set its share. Moving needs managers of the project, of the one above it and of the new one above it.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -1716,8 +1716,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Nothing new in it and below; what was stays to be read
-         * @description Nothing new in it and below; what was stays to be read. 409 while jobs are queued or running.
+         * Archive the project and those below it: nothing new is allowed, and its data stays readable
+         * @description Archive the project and those below it: nothing new is allowed, and its data stays readable. 409 while jobs are queued or running.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -1745,7 +1745,7 @@ export interface paths {
         put?: never;
         /**
          * Upload a .tar.gz of code
-         * @description Upload a .tar.gz of code. 200 and the same bundle where the project has this content already.
+         * @description Upload a .tar.gz of code. 200 and the same bundle if the project has this content already.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -1764,8 +1764,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One bundle; 404 where the project does not have it
-         * @description One bundle; 404 where the project does not have it.
+         * One bundle; 404 if the project does not have it
+         * @description One bundle; 404 if the project does not have it.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -1773,8 +1773,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Remove a bundle
-         * @description Remove a bundle. 409 while a job that has not ended needs it.
+         * Delete a bundle
+         * @description Delete a bundle. 409 while an unfinished job needs it.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -1823,8 +1823,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Remove an environment; the next job that asks for it builds it anew
-         * @description Remove an environment; the next job that asks for it builds it anew. 409 while one needs it.
+         * Delete an environment; the next job that asks for it builds it again
+         * @description Delete an environment; the next job that asks for it builds it again. 409 while a job needs it.
          *
          *     **Access:** Members of the project and above. Token scope `jobs:write`.
          */
@@ -1843,7 +1843,7 @@ export interface paths {
         };
         /**
          * A range of the build log
-         * @description A range of the build log. Ask again from next_offset until it is complete.
+         * @description A range of the build log. Continue at next_offset until it is complete.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -1864,23 +1864,23 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the project is guaranteed; 404 where that is nothing
-         * @description What the project is guaranteed; 404 where that is nothing.
+         * The project's guarantee; 404 if it has none
+         * @description The project's guarantee; 404 if it has none.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
         get: operations["get_guarantee"];
         /**
-         * Guarantee the project so many GPUs
-         * @description Guarantee the project so many GPUs. Administrators do, and managers of a project above that has some. Those of all projects below one are never more than its own, or than the cluster has.
+         * Guarantee GPUs to the project
+         * @description Guarantee GPUs to the project. For administrators, and for managers of a project above it that has a guarantee. Guarantees of the projects below one never exceed its own, or the cluster's GPUs.
          *
          *     **Access:** Viewers of the project and above. Token scope `admin`.
          */
         put: operations["set_guarantee"];
         post?: never;
         /**
-         * The project is guaranteed nothing any more; those below it keep what they are
-         * @description The project is guaranteed nothing any more; those below it keep what they are.
+         * Remove the project's guarantee; those of projects below it stay
+         * @description Remove the project's guarantee; those of projects below it stay.
          *
          *     **Access:** Viewers of the project and above. Token scope `admin`.
          */
@@ -1907,7 +1907,7 @@ export interface paths {
         put?: never;
         /**
          * Invite an address
-         * @description Invite an address. Where the portal sends e-mail the link goes to the address alone, and accepting it proves the address. Elsewhere it is in this answer, once, and the account that it makes is marked as unproved.
+         * @description Invite an address. If the portal sends e-mail, the link is sent to the address only, and accepting it proves the address. Otherwise the link is in this answer, once, and the account that it creates is marked as unproved.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -1929,8 +1929,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * The link works no longer
-         * @description The link works no longer. One that was accepted stays so.
+         * Revoke the link
+         * @description Revoke the link. An accepted invitation stays accepted.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -1948,16 +1948,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Everybody with a role in the project, the highest that each has, and where it comes from
-         * @description Everybody with a role in the project, the highest that each has, and where it comes from.
+         * Everybody with a role in the project, with the highest role of each and its origin
+         * @description Everybody with a role in the project, with the highest role of each and its origin.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
         get: operations["list_members"];
         put?: never;
         /**
-         * Give somebody who has an account a role
-         * @description Give somebody who has an account a role. A person without an account is invited. 409 where the account's address was never proved, unless that is confirmed.
+         * Give a role to a person with an account
+         * @description Give a role to a person with an account. A person without an account is invited. 409 if the account's address was never proved, unless that is confirmed.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -1976,8 +1976,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Somebody's role in the project, and where it comes from
-         * @description Somebody's role in the project, and where it comes from.
+         * A person's role in the project, and its origin
+         * @description A person's role in the project, and its origin.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -1985,8 +1985,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Take the role away that was given here
-         * @description Take the role away that was given here. 409 where it comes from above or from the person's groups.
+         * Remove the role that was given here
+         * @description Remove the role that was given here. 409 if it is inherited or comes from the person's groups.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -1994,8 +1994,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Another role here
-         * @description Another role here. One that is inherited stays, and the higher counts. 409 where a higher one would go to an account whose address was never proved, unless that is confirmed.
+         * Change a role here
+         * @description Change a role here. An inherited one stays, and the higher of both counts. 409 if an account whose address was never proved would get a higher one, unless that is confirmed.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -2010,8 +2010,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All limits that bind my jobs in the project, of every level above it and on me, with their use
-         * @description All limits that bind my jobs in the project, of every level above it and on me, with their use.
+         * All limits on my jobs in the project, of every level above it and on me, with their use
+         * @description All limits on my jobs in the project, of every level above it and on me, with their use.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -2034,8 +2034,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Use an archived project, and those below it, again
-         * @description Use an archived project, and those below it, again.
+         * Restore an archived project, and those below it
+         * @description Restore an archived project, and those below it.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -2083,16 +2083,16 @@ export interface paths {
          */
         get: operations["get_secret"];
         /**
-         * Set a secret's value; 201 where it is new
-         * @description Set a secret's value; 201 where it is new. Launches from now on get the new value.
+         * Set a secret's value; 201 if it is new
+         * @description Set a secret's value; 201 if it is new. Later launches get the new value.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
         put: operations["set_secret"];
         post?: never;
         /**
-         * Remove a secret at once
-         * @description Remove a secret at once. A later launch that needs it fails and says so.
+         * Delete a secret at once
+         * @description Delete a secret at once. A later launch that needs it fails with a message.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -2118,8 +2118,8 @@ export interface paths {
         get: operations["list_service_accounts"];
         put?: never;
         /**
-         * An account that cannot sign in: it has tokens only, and reaches this project and below only
-         * @description An account that cannot sign in: it has tokens only, and reaches this project and below only.
+         * Create an account that cannot sign in: it only has tokens, and accesses this project and below only
+         * @description Create an account that cannot sign in: it only has tokens, and accesses this project and below only.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -2150,8 +2150,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Another role, deactivated, or activated again
-         * @description Another role, deactivated, or activated again. Its jobs stay with the project.
+         * Change its role, deactivate or activate it
+         * @description Change its role, deactivate or activate it. Its jobs stay with the project.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -2166,16 +2166,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Its tokens that are not revoked, newest first
-         * @description Its tokens that are not revoked, newest first.
+         * Its valid tokens, newest first
+         * @description Its valid tokens, newest first.
          *
          *     **Access:** Managers of the project and above. Token scope `jobs:read`.
          */
         get: operations["list_service_tokens"];
         put?: never;
         /**
-         * A token for it; the secret is in this answer only
-         * @description A token for it; the secret is in this answer only. It is bound to the account's project at the widest.
+         * Create a token for it; only this answer contains the secret
+         * @description Create a token for it; only this answer contains the secret. It gives access at most to the account's project.
          *
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
@@ -2194,8 +2194,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the project stores: checkpoints by job, bundles, artefacts and environments
-         * @description What the project stores: checkpoints by job, bundles, artefacts and environments.
+         * The project's storage: checkpoints by job, bundles, artefacts and environments
+         * @description The project's storage: checkpoints by job, bundles, artefacts and environments.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -2224,8 +2224,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What one more node of a type would do for a project's jobs, and its price
-         * @description What one more node of a type would do for a project's jobs, and its price. Nothing changes. The effect takes some seconds: ask `what-ifs/{what_if}`, about twice a second.
+         * The effect of one more node of a type on a project's jobs, and its price
+         * @description The effect of one more node of a type on a project's jobs, and its price. Nothing changes. The effect takes some seconds: poll `what-ifs/{what_if}`, about twice a second.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -2244,8 +2244,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Levels of service, newest first
-         * @description Levels of service, newest first.
+         * QoS levels, newest first
+         * @description QoS levels, newest first.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -2266,23 +2266,23 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A level of service
-         * @description A level of service.
+         * A QoS level
+         * @description A QoS level.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_qos"];
         /**
-         * Make the level, or change all of it
-         * @description Make the level, or change all of it. What is left out is as shown by default.
+         * Create the level, or replace it
+         * @description Create the level, or replace it. Missing keys get the defaults shown.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
         put: operations["set_qos"];
         post?: never;
         /**
-         * Remove a level that no live job has
-         * @description Remove a level that no live job has.
+         * Remove a level without live jobs
+         * @description Remove a level without live jobs.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2309,7 +2309,7 @@ export interface paths {
         put?: never;
         /**
          * Set a limit
-         * @description Set a limit. Managers do on projects below theirs and on users within theirs; the tightest of all binds.
+         * @description Set a limit. Managers set them on projects below theirs and on users within theirs; the tightest of all applies.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
          */
@@ -2335,16 +2335,16 @@ export interface paths {
          */
         get: operations["get_quota"];
         /**
-         * Another limit, or the other of hard and soft
-         * @description Another limit, or the other of hard and soft.
+         * Change a limit's value, or whether it is hard or soft
+         * @description Change a limit's value, or whether it is hard or soft.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
          */
         put: operations["change_quota"];
         post?: never;
         /**
-         * The limit binds nobody any more
-         * @description The limit binds nobody any more.
+         * Remove the limit
+         * @description Remove the limit.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
          */
@@ -2362,8 +2362,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Prices of now, of before and to come, newest first
-         * @description Prices of now, of before and to come, newest first.
+         * Present, past and future prices, newest first
+         * @description Present, past and future prices, newest first.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -2371,7 +2371,7 @@ export interface paths {
         put?: never;
         /**
          * A new price; the one in force ends when it begins
-         * @description A new price; the one in force ends when it begins. 409 where that would be in the past.
+         * @description A new price; the one in force ends when it begins. 409 if that would be in the past.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2390,8 +2390,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A replay of mine, for ten minutes: the plan beside the recorded one
-         * @description A replay of mine, for ten minutes: the plan beside the recorded one.
+         * A replay of mine, for ten minutes: its plan compared with the recorded one
+         * @description A replay of mine, for ten minutes: its plan compared with the recorded one.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2420,8 +2420,8 @@ export interface paths {
         get: operations["list_rollouts"];
         put?: never;
         /**
-         * Let a policy decide in the shadow of the live one, or put it in force under guard
-         * @description Let a policy decide in the shadow of the live one, or put it in force under guard. 409 while one is open.
+         * Evaluate a policy in the shadow of the live one, or put it in force under guard
+         * @description Evaluate a policy in the shadow of the live one, or put it in force under guard. 409 while a rollout is open.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2464,8 +2464,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Take the policy out of the shadow
-         * @description Take the policy out of the shadow. 409 where it is not there.
+         * End the shadow evaluation
+         * @description End the shadow evaluation. 409 if the policy is not in the shadow.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2484,8 +2484,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What was measured since the policy is in force
-         * @description What was measured since the policy is in force.
+         * Measurements since the policy is in force
+         * @description Measurements since the policy is in force.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2506,8 +2506,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the candidate decided otherwise in the shadow, newest first; rounds alike in a row are one
-         * @description What the candidate decided otherwise in the shadow, newest first; rounds alike in a row are one.
+         * Decisions of the candidate that differ, newest first; equal ones in successive rounds are one entry
+         * @description Decisions of the candidate that differ, newest first; equal ones in successive rounds are one entry.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2530,8 +2530,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Keep the policy in force and watch it no longer
-         * @description Keep the policy in force and watch it no longer. 409 where it is not under guard.
+         * Keep the policy in force and stop watching it
+         * @description Keep the policy in force and stop watching it. 409 if it is not under guard.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2553,7 +2553,7 @@ export interface paths {
         put?: never;
         /**
          * Put the policy in the shadow in force, under guard
-         * @description Put the policy in the shadow in force, under guard. 409 where it is not in the shadow.
+         * @description Put the policy in the shadow in force, under guard. 409 if it is not in the shadow.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2574,8 +2574,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Back to the policy before it, now
-         * @description Back to the policy before it, now. 409 where it is not under guard.
+         * Return to the previous policy now
+         * @description Return to the previous policy now. 409 if it is not under guard.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2594,8 +2594,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What a policy would be held against by default: prediction, what was measured before, bounds
-         * @description What a policy would be held against by default: prediction, what was measured before, bounds.
+         * The default bounds of a policy: prediction, earlier measurements, bounds
+         * @description The default bounds of a policy: prediction, earlier measurements, bounds.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2616,8 +2616,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Rounds that were kept, newest first: those that moved something, and others now and then
-         * @description Rounds that were kept, newest first: those that moved something, and others now and then.
+         * Stored rounds, newest first: those that moved something, and others now and then
+         * @description Stored rounds, newest first: those that moved something, and others now and then.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2638,8 +2638,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What a round saw, what it decided, and why
-         * @description What a round saw, what it decided, and why.
+         * A round's snapshot, its decision, and why
+         * @description A round's snapshot, its decision, and why.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2684,8 +2684,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Plan a round again from what it saw
-         * @description Plan a round again from what it saw. It changes nothing; ask `replays/{replay}` for the answer.
+         * Replay a round from its snapshot
+         * @description Replay a round from its snapshot. It changes nothing; poll `replays/{replay}` for the answer.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -2726,8 +2726,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who I am and where
-         * @description Who I am and where. Answers without sign-in too, and sets the CSRF cookie.
+         * The signed-in user and their projects
+         * @description The signed-in user and their projects. Also answers without sign-in, and sets the CSRF cookie.
          *
          *     **Access:** Anybody, signed in or not.
          */
@@ -2760,8 +2760,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Sessions that are signed in as me, the latest seen first; 50 at most
-         * @description Sessions that are signed in as me, the latest seen first; 50 at most.
+         * My signed-in sessions, the last seen first; at most 50
+         * @description My signed-in sessions, the last seen first; at most 50.
          *
          *     **Access:** People signed in with a session, not tokens.
          */
@@ -2769,8 +2769,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Sign out everywhere but here
-         * @description Sign out everywhere but here.
+         * Sign out all other sessions
+         * @description Sign out all other sessions.
          *
          *     **Access:** People signed in with a session, not tokens.
          */
@@ -2791,8 +2791,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Sign one of them out
-         * @description Sign one of them out.
+         * Sign out one session
+         * @description Sign out one session.
          *
          *     **Access:** People signed in with a session, not tokens.
          */
@@ -2811,7 +2811,7 @@ export interface paths {
         };
         /**
          * My projects and their users with shares, decayed usage and factor
-         * @description My projects and their users with shares, decayed usage and factor. Read as `sshare -a` is.
+         * @description My projects and their users with shares, decayed usage and factor. Like `sshare -a`.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -2832,8 +2832,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How my projects' shares, use and factors went, each project in the order of the tree
-         * @description How my projects' shares, use and factors went, each project in the order of the tree.
+         * History of my projects' shares, usage and factors, in the order of the project tree
+         * @description History of my projects' shares, usage and factors, in the order of the project tree.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -2856,8 +2856,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Upload a trace in any format that `manage.py simulate` reads: 20,000 jobs and 32 MiB at most
-         * @description Upload a trace in any format that `manage.py simulate` reads: 20,000 jobs and 32 MiB at most.
+         * Upload a trace in any format that `manage.py simulate` reads: at most 20,000 jobs and 32 MiB
+         * @description Upload a trace in any format that `manage.py simulate` reads: at most 20,000 jobs and 32 MiB.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -2913,8 +2913,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Remove a simulation with its results; one that runs ends
-         * @description Remove a simulation with its results; one that runs ends.
+         * Delete a simulation with its results; a running one is stopped
+         * @description Delete a simulation with its results; a running one is stopped.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -2934,8 +2934,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancel a simulation: at once where it waits, within a second or so where it runs
-         * @description Cancel a simulation: at once where it waits, within a second or so where it runs. 409 where it has ended.
+         * Cancel a simulation: at once if it waits, within a second or so if it runs
+         * @description Cancel a simulation: at once if it waits, within a second or so if it runs. 409 if it has ended.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -2954,8 +2954,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Curves of the first seed of each policy, 200 points each at most
-         * @description Curves of the first seed of each policy, 200 points each at most.
+         * Curves of the first seed of each policy, at most 200 points each
+         * @description Curves of the first seed of each policy, at most 200 points each.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -2976,8 +2976,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who would have waited less or more: projects, users and the jobs behind it, the largest difference first
-         * @description Who would have waited less or more: projects, users and the jobs behind it, the largest difference first.
+         * Whose waits would change: projects, users and their jobs, the largest difference first
+         * @description Whose waits would change: projects, users and their jobs, the largest difference first.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -2998,8 +2998,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One line per job and trial as CSV, or as JSON all that is needed to run it again, with the results
-         * @description One line per job and trial as CSV, or as JSON all that is needed to run it again, with the results.
+         * One line per job and trial as CSV, or as JSON everything needed to repeat it, with the results
+         * @description One line per job and trial as CSV, or as JSON everything needed to repeat it, with the results.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -3020,8 +3020,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Simulated beside recorded, under the policy that really ran; of history only
-         * @description Simulated beside recorded, under the policy that really ran; of history only.
+         * Simulated compared with recorded, under the policy that really ran; only for the cluster's history
+         * @description Simulated compared with recorded, under the policy that really ran; only for the cluster's history.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -3042,8 +3042,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Which job held which GPUs when: the first 128 GPUs, and the 20,000 longest spans at most
-         * @description Which job held which GPUs when: the first 128 GPUs, and the 20,000 longest spans at most.
+         * Which job held which GPUs when: the first 128 GPUs, and at most the 20,000 longest intervals
+         * @description Which job held which GPUs when: the first 128 GPUs, and at most the 20,000 longest intervals.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -3066,8 +3066,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * A new simulation of the same spec, with the same jobs and hardware
-         * @description A new simulation of the same spec, with the same jobs and hardware.
+         * A new simulation with the same specification, jobs and hardware
+         * @description A new simulation with the same specification, jobs and hardware.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -3116,8 +3116,8 @@ export interface paths {
         get: operations["list_templates"];
         put?: never;
         /**
-         * Save a job file to begin with, for me or for a project of which I am a member; 100 of each at most
-         * @description Save a job file to begin with, for me or for a project of which I am a member; 100 of each at most.
+         * Save a job file as a template, for me or for a project of which I am a member; at most 100 of each
+         * @description Save a job file as a template, for me or for a project of which I am a member; at most 100 of each.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -3143,16 +3143,16 @@ export interface paths {
          */
         get: operations["get_template"];
         /**
-         * Another name, description or job file
-         * @description Another name, description or job file. Of a project's: its author and managers.
+         * Change name, description or job file
+         * @description Change name, description or job file. A project's: only its author and managers.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
         put: operations["change_template"];
         post?: never;
         /**
-         * Remove a template; jobs that began with it are as they were
-         * @description Remove a template; jobs that began with it are as they were. Of a project's: its author and managers.
+         * Delete a template; jobs made from it stay
+         * @description Delete a template; jobs made from it stay. A project's: only its author and managers.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -3170,8 +3170,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who held which accelerator when: 24 hours and 20,000 holds at most
-         * @description Who held which accelerator when: 24 hours and 20,000 holds at most.
+         * Which job held which accelerator when: at most 24 hours and 20,000 entries
+         * @description Which job held which accelerator when: at most 24 hours and 20,000 entries.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -3192,16 +3192,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * My tokens that are not revoked, newest first
-         * @description My tokens that are not revoked, newest first.
+         * My valid tokens, newest first
+         * @description My valid tokens, newest first.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_tokens"];
         put?: never;
         /**
-         * A new token; its secret is in this answer only
-         * @description A new token; its secret is in this answer only. Needs a signed-in session.
+         * Create a token; only this answer contains its secret
+         * @description Create a token; only this answer contains its secret. Needs a signed-in session.
          *
          *     **Access:** People signed in with a session, not tokens.
          */
@@ -3223,8 +3223,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * The token stops working at once
-         * @description The token stops working at once. A token without the scope `admin` revokes itself only.
+         * Revoke the token at once
+         * @description Revoke the token at once. A token without the scope `admin` may only revoke itself.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -3244,8 +3244,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * A new token with the same rights and lifetime; the old one works for `overlap_hours` more
-         * @description A new token with the same rights and lifetime; the old one works for `overlap_hours` more.
+         * Create a new token with the same rights and lifetime; the old one stays valid for `overlap_hours`
+         * @description Create a new token with the same rights and lifetime; the old one stays valid for `overlap_hours`.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
          */
@@ -3264,8 +3264,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What my projects used, the most costly first (days and months: newest first), what is held now included
-         * @description What my projects used, the most costly first (days and months: newest first), what is held now included.
+         * Usage of my projects, the most costly first (days and months: newest first), including present occupancy
+         * @description Usage of my projects, the most costly first (days and months: newest first), including present occupancy.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -3287,7 +3287,7 @@ export interface paths {
         };
         /**
          * The same as CSV, all rows, with a total
-         * @description The same as CSV, all rows, with a total. The last row, `total`, is summed exactly and counts each job once, where rows of projects overlap. GPU-hours by type are written as `type=hours`, with blanks between.
+         * @description The same as CSV, all rows, with a total. The last row, `total`, is summed exactly and counts each job once, although rows of projects overlap. GPU-hours by type are written as `type=hours`, separated by blanks.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -3316,8 +3316,8 @@ export interface paths {
         get: operations["list_views"];
         put?: never;
         /**
-         * Save filters, order and columns under a name, 50 at most
-         * @description Save filters, order and columns under a name, 50 at most. 409 where there is one of this name.
+         * Save filters, order and columns under a name, at most 50
+         * @description Save filters, order and columns under a name, at most 50. 409 if the name exists.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -3343,16 +3343,16 @@ export interface paths {
          */
         get: operations["get_view"];
         /**
-         * Another name, other filters, order or columns
-         * @description Another name, other filters, order or columns. 409 where there is another of this name.
+         * Change name, filters, order or columns
+         * @description Change name, filters, order or columns. 409 if another view has this name.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
         put: operations["change_view"];
         post?: never;
         /**
-         * Forget a saved view of mine
-         * @description Forget a saved view of mine.
+         * Delete a saved view of mine
+         * @description Delete a saved view of mine.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
          */
@@ -3392,8 +3392,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Maintenance windows and reservations, those of the past too, newest first
-         * @description Maintenance windows and reservations, those of the past too, newest first.
+         * Maintenance windows and reservations, past ones too, newest first
+         * @description Maintenance windows and reservations, past ones too, newest first.
          *
          *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
          */
@@ -3401,7 +3401,7 @@ export interface paths {
         put?: never;
         /**
          * Keep nodes free for a time
-         * @description Keep nodes free for a time. No job is started that would run into it.
+         * @description Keep nodes free for a time. No job starts that would run into it.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -3429,8 +3429,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Take a window back, or end it now; it stays in the list
-         * @description Take a window back, or end it now; it stays in the list.
+         * Revoke a window, or end it now; it stays in the list
+         * @description Revoke a window, or end it now; it stays in the list.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
@@ -3598,7 +3598,7 @@ export interface components {
             index: number;
             size: number;
         };
-        /** @description The same job once for each index, which it finds in EVENKEEL_ARRAY_INDEX. */
+        /** @description The same job once for each index, which it reads from EVENKEEL_ARRAY_INDEX. */
         ArrayWish: {
             /**
              * @description As 0-15, 0-30:2 or 1,3,5-9; 1,000 at most.
@@ -3635,7 +3635,7 @@ export interface components {
             /** @description Files of the newest run that were too many, too large or unreadable. */
             left_out: number;
         };
-        /** @description Which files that a run leaves in EVENKEEL_ARTIFACT_DIR are kept, and for how long. */
+        /** @description Which files a run leaves in EVENKEEL_ARTIFACT_DIR are kept, and for how long. */
         ArtifactRule: {
             /**
              * @description Patterns as in .gitignore: `*.csv`, `plots/`, `!*.tmp`.
@@ -3663,7 +3663,8 @@ export interface components {
             kind: "as_is";
         };
         /**
-         * @description Either as it is (0 to 1), or as points below what is predicted (else: what was measured before).
+         * @description Either an absolute value (0 to 1), or points below the prediction (without one, below what was measured
+         *     before).
          * @example {
          *       "points": 0.2
          *     }
@@ -3678,7 +3679,7 @@ export interface components {
             points: number | null;
         };
         /**
-         * @description Either as it is, or as a factor of what is predicted (without a prediction: of what was measured before).
+         * @description Either an absolute value, or a factor of the prediction (without one, of what was measured before).
          * @example {
          *       "factor": 1.5
          *     }
@@ -3724,7 +3725,7 @@ export interface components {
             /** @description There are more than 500; those further in are left out. */
             more: boolean;
         };
-        /** @description Null: that one is not watched. */
+        /** @description Null: not watched. */
         Bounds: {
             /**
              * @default {
@@ -4083,7 +4084,10 @@ export interface components {
             /** @description Of an estimate: nine of ten such estimates are off by no more; 0.3 is 30 % either way. */
             relative_error: number | null;
         };
-        /** @description What the job reads as EVENKEEL_DATA_DIR/<name>: a path of its nodes, or a URL that is fetched to them first. */
+        /**
+         * @description Data that the job reads as EVENKEEL_DATA_DIR/<name>: a path on its nodes, or a URL that is fetched to them
+         *     first.
+         */
         DataUse: {
             /** @example imagenet */
             name: string;
@@ -4120,7 +4124,7 @@ export interface components {
              */
             start_before_at: string;
         };
-        /** @description Another job, or with singleton none: all earlier ones of this one's name and owner. */
+        /** @description Another job, or with singleton all earlier ones of this job's name and owner. */
         DependencyWish: {
             /**
              * @description When it has succeeded; ended; not succeeded; or after all earlier ones of its name.
@@ -4226,7 +4230,7 @@ export interface components {
              */
             valid_from_at: string | null;
         };
-        /** @description GPUs that were taken from it and that it does not have again. */
+        /** @description GPUs that were taken from the job and that it does not have again. */
         Displaced: {
             /** Format: date-time */
             at: string;
@@ -4291,7 +4295,7 @@ export interface components {
             kind: "edited";
             nodes: components["schemas"]["NodeWish"][];
         };
-        /** @description On another job: what it would have after the next round without the change, and with it. */
+        /** @description On another job: its gang after the next round without the change, and with it. */
         Effect: {
             job: components["schemas"]["OthersJob"];
             /** @description It holds GPUs at present. */
@@ -4368,7 +4372,7 @@ export interface components {
         };
         /**
          * @description Packages on top of the portal's own, built once and kept for all jobs that ask for the same; or an image, which
-         *     has all that the program needs. Modules of the site stand alone or beside packages.
+         *     contains all that the program needs. Modules of the site are used alone or together with packages.
          */
         EnvironmentRule: {
             /**
@@ -4458,7 +4462,10 @@ export interface components {
             exit_code: number | null;
             signal: number | null;
         };
-        /** @description When a job that waits will be given GPUs: four of five start between `p10_at` and `p90_at`, half by `p50_at`. */
+        /**
+         * @description When a waiting job is expected to get GPUs: four of five start between `p10_at` and `p90_at`, half by
+         *     `p50_at`.
+         */
         ExpectedStart: {
             p10_at: string | null;
             p50_at: string | null;
@@ -4680,7 +4687,7 @@ export interface components {
             high_at: string;
             duration_s: number;
         };
-        /** @description Of the project's jobs; of others only how many. */
+        /** @description The effect on the project's jobs; for others only their number. */
         ForeseenNode: {
             /** Format: date-time */
             as_of: string;
@@ -4727,7 +4734,10 @@ export interface components {
             node: string;
             index: number;
         };
-        /** @description How many GPUs, all of one type at a time, or a part of one. A number alone is that many, or 0.5 of one. */
+        /**
+         * @description How many GPUs, all of one type at a time, or a GPU share. A plain number is a count, or 0.5 for half of one
+         *     GPU.
+         */
         Gpus: {
             /**
              * @description The job does not start with fewer.
@@ -4884,7 +4894,7 @@ export interface components {
              */
             spend_month: string;
         };
-        /** @description A job that holds GPUs and does nothing with them, by the cluster's rule. */
+        /** @description A job that holds GPUs without using them, by the cluster's rule. */
         Idle: {
             /** @enum {string} */
             kind: "no_step" | "low_utilisation";
@@ -5058,7 +5068,7 @@ export interface components {
              */
             share_percent: number;
         };
-        /** @description Jobs of one file that differ in their index; what is said of them is of those that you may see. */
+        /** @description Jobs of one file that differ in their index; figures are of those that you may see. */
         JobArray: {
             /** @description Of the jobs' own sequence; its jobs are also named by it, as 57_3. */
             number: number;
@@ -5401,7 +5411,7 @@ export interface components {
                 [key: string]: number[];
             };
         };
-        /** @description A held job is not scheduled until it is released. */
+        /** @description A job on hold is not scheduled until it is released. */
         JobHold: {
             /**
              * @description An `admin` hold is released by administrators only.
@@ -6439,7 +6449,7 @@ export interface components {
             project_name: string;
             expires_at: string;
         };
-        /** @description What the job would take and cost on so many GPUs of a type, if it kept them to its end. */
+        /** @description Duration and cost of the job on this many GPUs of a type, if it kept them until its end. */
         Option: {
             type: string;
             gpus: number;
@@ -6485,7 +6495,7 @@ export interface components {
             /** @description How long this launch may train. */
             max_duration_s: number | null;
         };
-        /** @description As much as everybody signed in may know of a job. */
+        /** @description The part of a job that everybody signed in may see. */
         OthersJob: {
             number: number;
             /** @description Null for a job of a project that is not yours. */
@@ -6558,7 +6568,7 @@ export interface components {
              */
             enabled: boolean | null;
         };
-        /** @description Keys that are left out stay as they are. Null removes a deadline, a max_cost, a max_duration or a label. */
+        /** @description Missing keys are not changed. Null removes a deadline, a max_cost, a max_duration or a label. */
         PatchedJobPatch: {
             name?: string;
             labels?: {
@@ -6738,7 +6748,7 @@ export interface components {
             presets: components["schemas"]["Preset"][];
         };
         PolicyKinds: components["schemas"]["PolicyKind"][];
-        /** @description The next round by another policy, beside the one by the policy in force. */
+        /** @description The next round under another policy, compared with the policy in force. */
         PolicyPreview: {
             /** @description On others, those who lose the most first; at most 20. */
             effects: components["schemas"]["Effect"][];
@@ -6774,7 +6784,7 @@ export interface components {
                 [key: string]: unknown;
             };
         };
-        /** @description What the next round would do. Of an array: with its first job. */
+        /** @description What the next round would do. For an array: with its first job. */
         Preview: {
             /** @description On others, those who lose the most first; at most 20. */
             effects: components["schemas"]["Effect"][];
@@ -6819,7 +6829,7 @@ export interface components {
             status: "pending" | "done";
             forecast: components["schemas"]["Forecast"] | null;
         };
-        /** @description Prices of a moment, before the discount. */
+        /** @description Present prices, before the discount. */
         Price: {
             /**
              * @description An amount in the currency.
@@ -7020,7 +7030,7 @@ export interface components {
              */
             parent: string | null;
         };
-        /** @description What was asked for in the shadow may be changed before it counts. */
+        /** @description The bounds given for the shadow may be changed until the promotion. */
         Promotion: {
             /**
              * @default {
@@ -7366,7 +7376,7 @@ export interface components {
             /** Format: date-time */
             to_at: string;
         };
-        /** @description Parts, 0 to 1, of one device; null: not known. */
+        /** @description Fractions, 0 to 1, of one device; null: unknown. */
         ResourceParts: {
             /** @description Of its time. */
             gpu: number | null;
@@ -7376,7 +7386,7 @@ export interface components {
             /** @description Both directions, of what the link can. */
             pcie: number | null;
         };
-        /** @description What the job's application, with its batch size and share, used of one kind of device. */
+        /** @description Use of one kind of device by the job's application, with its batch size and share. */
         ResourceProfile: {
             type: string;
             gpus: number;
@@ -7429,8 +7439,8 @@ export interface components {
             emulated: boolean;
         };
         /**
-         * @description What the launch used of its GPUs: [POSIX seconds, gpu, gpu_memory, gpu_cores, pcie], newest last; parts of one
-         *     device, null where they are not known.
+         * @description GPU use of the launch: [POSIX seconds, gpu, gpu_memory, gpu_cores, pcie], newest last; fractions of one device,
+         *     null if unknown.
          */
         ResourcesReport: {
             interval_s: number;
@@ -7444,7 +7454,7 @@ export interface components {
                 number | null
             ][];
         };
-        /** @description A checkpoint of a job of the same project, at which the first run begins. */
+        /** @description A checkpoint of a job of the same project, from which the first run resumes. */
         ResumeFrom: {
             /** @description Number or UUID of the job. */
             job: number | string;
@@ -7563,7 +7573,7 @@ export interface components {
             /** @description Points of time in which jobs waited. */
             samples: number;
         };
-        /** @description What the bounds come to; null: not watched, or nothing to be a part of. */
+        /** @description Resolved bounds; null: not watched, or nothing to refer to. */
         RolloutLimits: {
             wait_p95_s: number | null;
             slowdown_variance: number | null;
@@ -7819,7 +7829,7 @@ export interface components {
             attempt: number;
             epoch: number;
         };
-        /** @description What people may know of a secret: everything but its value. */
+        /** @description Everything about a secret except its value. */
         Secret: {
             /** @example HF_TOKEN */
             name: string;
@@ -8075,7 +8085,7 @@ export interface components {
             /** @description Null under Fair Tree, which ranks users alone. */
             factor: number | null;
         };
-        /** @description Of a job with a part of a GPU: who else is there, and what that costs it. */
+        /** @description For a fractional job: the other jobs on its GPU, and the cost of sharing. */
         Sharing: {
             /**
              * @description Of each of its GPUs; 100: whole ones.
@@ -8302,7 +8312,7 @@ export interface components {
             wckey: string | null;
             reservation: string | null;
         };
-        /** @description What is left out stays; null: as the project above. */
+        /** @description Missing keys stay; null: as in the project above. */
         SlurmNamesChange: {
             /** @default null */
             account: string | null;
@@ -8318,7 +8328,7 @@ export interface components {
             /** @default null */
             reservation: string | null;
         };
-        /** @description Options of sbatch, for clusters that are a Slurm: of each launch, and of each part of a heterogeneous one. */
+        /** @description Options of sbatch, for Slurm clusters: for each launch, and for each part of a heterogeneous one. */
         SlurmOptions: {
             /**
              * @description Features that its nodes must have, as sbatch --constraint.
@@ -8453,7 +8463,7 @@ export interface components {
             artifacts: components["schemas"]["Stored"];
             environments: components["schemas"]["Stored"];
         };
-        /** @description Null: as the settings say; 0: no limit. */
+        /** @description Null: as in the settings; 0: no limit. */
         StorageWish: {
             /**
              * @default null
@@ -8986,7 +8996,7 @@ export interface components {
             options: components["schemas"]["ForeseenOption"][] | null;
             node: components["schemas"]["ForeseenNode"] | null;
         };
-        /** @description The job on so many GPUs of a type from its start to its end. */
+        /** @description The job on this many GPUs of a type from its start to its end. */
         WhatIfOption: {
             type: string;
             gpus: number;

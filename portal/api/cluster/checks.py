@@ -1,4 +1,4 @@
-"""Examining nodes and whole clusters now, and using nodes whatever their check says."""
+"""Checks of nodes and whole clusters on request, and use of nodes despite a failed check."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class CheckView(APIView):
         "check_node", NodeShape, access=Access.ADMIN, tag="cluster", path=["name"], problems=(403,), query=ClusterQuery
     )
     def post(self, request: Request, name: str, query: ClusterQuery) -> Response:
-        """Examine a node soon: `check.open` of the answer, which becomes `check.last`. What runs there goes on.
+        """Examine a node soon: `check.open` of the answer, which becomes `check.last`. Running jobs continue.
 
-        A node in use stays so unless the check fails; one that failed is used again once it passes.
+        A node in use stays in use unless the check fails; a node whose check failed is used again once a check passes.
         """
         user, now = signed_in(request), timezone.now()
         node = named_node(query, name)
@@ -49,7 +49,7 @@ class UseAnywayView(APIView):
         query=ClusterQuery,
     )
     def post(self, request: Request, name: str, query: ClusterQuery) -> Response:
-        """Place jobs on a node whose check failed, or has not come to an end. The next check may take that back."""
+        """Place jobs on a node whose check failed, or has not ended. The next check may change that again."""
         user, now = signed_in(request), timezone.now()
         node = named_node(query, name)
         use_anyway(actor=user, node=node, now=now)
@@ -68,7 +68,7 @@ class ExaminationView(APIView):
         query=ClusterQuery,
     )
     def get(self, request: Request, query: ClusterQuery) -> Response:
-        """What the newest examination of a cluster found, for an hour; `ended_at` is null while it is under way."""
+        """Result of the newest examination of a cluster, kept for an hour; `ended_at` is null while it is under way."""
         return Response(last_examination(named_cluster(query)))
 
     @operation(
@@ -81,8 +81,8 @@ class ExaminationView(APIView):
         query=ClusterQuery,
     )
     def post(self, request: Request, query: ClusterQuery) -> Response:
-        """Examine a cluster's engine, nodes, storage and data. It takes seconds to minutes: then ask what was found.
+        """Examine a cluster's engine, nodes, storage and data. It takes seconds to minutes; then get its result.
 
-        While one is under way no other begins.
+        Only one examination runs at a time.
         """
         return Response(begin_examination(named_cluster(query), timezone.now()), status=202)

@@ -40,7 +40,8 @@ from scheduling.policies import POLICIES
 class LiveView(APIView):
     @operation("get_live", Live, access=Access.VIEWER, tag="cluster", path=["stream"])
     def get(self, request: Request, stream: str, query: Query) -> Response:
-        """A live stream's state, to apply the WebSocket's diffs with a greater `seq` to; `cluster` is for everybody."""
+        """A live stream's state, to which the WebSocket's diffs with a greater `seq` apply; `cluster` is for
+        everybody."""
         if stream not in publish.allowed_streams(signed_in(request)):
             raise Cluster.DoesNotExist
         seq, state = publish.snapshot(stream, timezone.now())
@@ -55,7 +56,7 @@ class EventsQuery(PageQuery):
 class EventsView(APIView):
     @operation("list_events", EventPage, access=Access.SIGNED_IN, tag="cluster", query=EventsQuery, problems=(404,))
     def get(self, request: Request, query: EventsQuery) -> Response:
-        """What happened to my projects' jobs and to the cluster, newest first."""
+        """Events of my projects' jobs and of the cluster, newest first."""
         rows = visible_events(signed_in(request))
         if query.project:
             rows = rows.filter(project=named_project(signed_in(request), query.project))
@@ -68,7 +69,7 @@ class EventsView(APIView):
 class ModelTypesView(APIView):
     @operation("list_model_types", shapes.ModelTypes, access=Access.SIGNED_IN, tag="catalogue", query=ClusterQuery)
     def get(self, request: Request, query: ClusterQuery) -> Response:
-        """The catalogue, with what each program's throughput is known to be."""
+        """The catalogue, with the known throughput of each program."""
         return Response(catalogue.describe_model_types(named_cluster(query), timezone.now()))
 
 
@@ -84,7 +85,7 @@ class AcceleratorTypesView(APIView):
 class NodesView(APIView):
     @operation("list_nodes", shapes.Nodes, access=Access.SIGNED_IN, tag="cluster", query=ClusterQuery)
     def get(self, request: Request, query: ClusterQuery) -> Response:
-        """Nodes with their accelerators and who holds them; of drained ones, what becomes of who is still there."""
+        """Nodes with their accelerators and jobs; for drained ones, what happens to each job that is still there."""
         mine = set(visible_projects(signed_in(request)).values_list("pk", flat=True))
         return Response(describe_with_drains(Node.objects.filter(cluster=named_cluster(query)), mine, timezone.now()))
 
@@ -92,7 +93,7 @@ class NodesView(APIView):
 class NodeView(APIView):
     @operation("get_node", shapes.NodeDetail, access=Access.SIGNED_IN, tag="cluster", path=["name"], query=ClusterQuery)
     def get(self, request: Request, name: str, query: ClusterQuery) -> Response:
-        """A node with its jobs, how much of it was held in the last day, what failed on it, and its events."""
+        """A node with its jobs, its use in the last day, failures on it, and its events."""
         mine = set(visible_projects(signed_in(request)).values_list("pk", flat=True))
         return Response(describe_node_page(named_node(query, name), mine, timezone.now()))
 
@@ -156,7 +157,8 @@ class PolicyPreviewView(APIView):
         query=ClusterQuery,
     )
     def post(self, request: Request, query: ClusterQuery, body: PolicyChoice) -> Response:
-        """What the next round would do by another policy or parameters, beside those in force. It changes nothing."""
+        """What the next round would do under another policy or parameters, compared with those in force. It changes
+        nothing."""
         _check_name(body)
         return Response(preview_policy(signed_in(request), named_cluster(query), body.name, body.parameters))
 
@@ -166,7 +168,7 @@ class UndoPolicyView(APIView):
 
     @operation("undo_policy", shapes.Policy, access=Access.ADMIN, tag="policy", problems=(403, 409), query=ClusterQuery)
     def post(self, request: Request, query: ClusterQuery) -> Response:
-        """Back to the policy before. 409 where there is none."""
+        """Return to the previous policy. 409 if there is none."""
         cluster = named_cluster(query)
         undo_policy(actor=signed_in(request), cluster=cluster)
         cluster.refresh_from_db()
@@ -178,7 +180,7 @@ class PolicyHistoryView(APIView):
         "list_policy_changes", shapes.PolicyChangePage, access=Access.SIGNED_IN, tag="policy", query=ClusterPageQuery
     )
     def get(self, request: Request, query: ClusterPageQuery) -> Response:
-        """Who chose what, newest first."""
+        """Changes of the policy, newest first."""
         rows = named_cluster(query).policy_changes.select_related("changed_by")
         changes, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": [policies.describe_change(change) for change in changes]})

@@ -1,4 +1,4 @@
-"""Taking nodes out of use, at once or by a deadline, and back into it."""
+"""Taking nodes out of service, at once or by a deadline, and back."""
 
 from __future__ import annotations
 
@@ -62,10 +62,11 @@ class DrainView(APIView):
         query=ClusterQuery,
     )
     def post(self, request: Request, name: str, query: ClusterQuery, body: WantedDrain) -> Response:
-        """Place nothing new on a node. Without a deadline its jobs move by checkpoint when there is room elsewhere.
+        """Start no more jobs on a node. Without a deadline its jobs move with a checkpoint when there is room
+        elsewhere.
 
-        With one, those that are expected to end before it stay; the others leave by checkpoint in time, and what
-        cannot write checkpoints is stopped when it comes. The answer says which.
+        With a deadline, jobs that are expected to end before it stay, the others leave with a checkpoint in time, and
+        jobs that cannot write checkpoints are stopped at the deadline. The answer lists them.
         """
         user, now = signed_in(request), timezone.now()
         deadline_at = _deadline(body.deadline_at, body.within_s, now)
@@ -87,7 +88,7 @@ class DrainPreviewView(APIView):
         problems=(403,),
     )
     def get(self, request: Request, name: str, query: DrainQuery) -> Response:
-        """What draining a node would do to each job that is there now. It changes nothing."""
+        """What draining a node would do to each job on it. It changes nothing."""
         user, now = signed_in(request), timezone.now()
         deadline_at = _deadline(query.deadline_at, query.within_s, now)
         check_deadline(deadline_at, now)
@@ -108,7 +109,7 @@ class ResumeView(APIView):
         query=ClusterQuery,
     )
     def post(self, request: Request, name: str, query: ClusterQuery) -> Response:
-        """Use a drained node again, also before its deadline; jobs that have not left it stay. 409 where the engine
+        """Use a drained node again, also before its deadline; jobs that have not left it stay. 409 if the engine
         drained it: resume it there."""
         user, now = signed_in(request), timezone.now()
         node = named_node(query, name)

@@ -1,4 +1,4 @@
-"""What loops of the control plane fail at now, for administrators."""
+"""Failing items of loops of the control plane, for administrators."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class FailingItemsView(APIView):
         "list_failing_items", FailingItemPage, access=Access.ADMIN, tag="cluster", problems=(403,), query=PageQuery
     )
     def get(self, request: Request, query: PageQuery) -> Response:
-        """Jobs, runs, nodes and files that the portal fails to process now, of all clusters; newest first.
+        """Jobs, runs, nodes and files that the portal currently fails to process, of all clusters; newest first.
 
-        Each is tried again at `next_attempt_at`, and leaves the list once that succeeds.
+        Each is retried at `next_attempt_at`, and disappears from the list once it succeeds.
         """
         rows = failing_now(timezone.now()).select_related("cluster", "job")
         found, links = take_page(request, rows, query, key="pk")

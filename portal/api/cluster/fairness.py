@@ -1,4 +1,4 @@
-"""Slowdown and relative throughput: now, over time, and of what has ended."""
+"""Slowdown and relative throughput: now, over time, and of ended jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FairnessView(APIView):
         "get_fairness", shapes.Fairness, access=Access.SIGNED_IN, tag="fairness", query=NowQuery, problems=(404,)
     )
     def get(self, request: Request, query: NowQuery) -> Response:
-        """How evenly jobs are slowed now: the cluster, my projects and their users, and who is worst off."""
+        """How evenly jobs are slowed down now: the cluster, my projects and their users, and the most affected jobs."""
         user = signed_in(request)
         return Response(fairness_now(user, named_cluster(query), _projects(user, query.project), timezone.now()))
 
@@ -67,7 +67,7 @@ class FairnessHistoryView(APIView):
         problems=(404,),
     )
     def get(self, request: Request, query: HistoryQuery) -> Response:
-        """How evenly jobs were slowed, the least relative throughput first."""
+        """How evenly jobs were slowed down, lowest relative throughput first."""
         if query.by == "cluster" and query.project:
             wrong = FieldProblem("project", "does not go with by=cluster; use by=project or by=user", "invalid")
             raise Refused(400, f"project {wrong.message}", [wrong])
@@ -95,7 +95,7 @@ class FairnessEndedView(APIView):
         problems=(404,),
     )
     def get(self, request: Request, query: EndedQuery) -> Response:
-        """Slowdown of my projects' jobs that did all their steps, the highest median first (days, months: newest)."""
+        """Slowdown of my projects' finished jobs, the highest median first (days, months: newest)."""
         from_at, to_at = _span(query, timezone.now(), timedelta(days=30))
         mine = _projects(signed_in(request), query.project).order_by().values_list("pk", flat=True)
         offset = int(query.cursor[1:]) if query.cursor else 0

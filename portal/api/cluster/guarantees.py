@@ -1,4 +1,4 @@
-"""GPUs that projects are guaranteed; others may borrow them meanwhile."""
+"""Guaranteed GPUs of projects; other projects may borrow unused ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GuaranteeWish(Body):
 class GuaranteesView(APIView):
     @operation("list_guarantees", GuaranteePage, access=Access.SIGNED_IN, tag="quotas", query=PageQuery)
     def get(self, request: Request, query: PageQuery) -> Response:
-        """What projects are guaranteed and use, newest first. Of projects that I may see."""
+        """Guarantees and their use, newest first. Of projects that I may see."""
         rows = Row.objects.filter(project__in=visible_projects(signed_in(request))).select_related("project")
         found, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": describe(found)})
@@ -65,7 +65,7 @@ class GuaranteeView(APIView):
         ),
     )
     def get(self, request: Request, project: str, query: Query) -> Response:
-        """What the project is guaranteed; 404 where that is nothing."""
+        """The project's guarantee; 404 if it has none."""
         return Response(describe([_row(request, project)])[0])
 
     @operation(
@@ -81,8 +81,8 @@ class GuaranteeView(APIView):
         also={201: Guarantee},
     )
     def put(self, request: Request, project: str, query: Query, body: GuaranteeWish) -> Response:
-        """Guarantee the project so many GPUs. Administrators do, and managers of a project above that has some. Those
-        of all projects below one are never more than its own, or than the cluster has."""
+        """Guarantee GPUs to the project. For administrators, and for managers of a project above it that has a
+        guarantee. Guarantees of the projects below one never exceed its own, or the cluster's GPUs."""
         actor = signed_in(request)
         there = visible_projects(actor).get(key=project)
         guarantees.check_may_set(actor, there)
@@ -113,7 +113,7 @@ class GuaranteeView(APIView):
         problems=(403,),
     )
     def delete(self, request: Request, project: str, query: Query) -> Response:
-        """The project is guaranteed nothing any more; those below it keep what they are."""
+        """Remove the project's guarantee; those of projects below it stay."""
         row = _row(request, project)
         guarantees.check_may_set(signed_in(request), row.project)
         guarantees.remove_guarantee(actor=signed_in(request), guarantee=row)

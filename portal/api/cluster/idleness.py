@@ -1,4 +1,4 @@
-"""Idle GPUs: the rule, and more time for a job that is warned."""
+"""Idle GPUs: the rule, and extensions for jobs with a warning."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class IdleRuleView(APIView):
 
     @operation("get_idle_rule", IdleRule, access=Access.SIGNED_IN, tag="cluster", query=ClusterQuery)
     def get(self, request: Request, query: ClusterQuery) -> Response:
-        """When a job that holds GPUs counts as idle, and what is done then."""
+        """When a job that holds GPUs counts as idle, and the consequences."""
         return Response(_describe(rule_of(named_cluster(query))))
 
     @operation(
@@ -63,7 +63,7 @@ class IdleRuleView(APIView):
         query=ClusterQuery,
     )
     def put(self, request: Request, query: ClusterQuery, body: IdleRuleWish) -> Response:
-        """Set the whole rule. What is left out is as shown by default."""
+        """Replace the whole rule. Missing keys get the defaults shown."""
         if body.release_after_s is not None and body.release_after_s < body.warn_after_s:
             message = f"must be at least warn_after_s ({body.warn_after_s:g}): whoever is parked is warned first"
             raise Problems([FieldProblem("release_after_s", message, "too_early")])
@@ -74,9 +74,9 @@ class IdleRuleView(APIView):
 class ExtendView(APIView):
     @operation("extend_job", Job, access=Access.MEMBER, tag="jobs", path=["job"], problems=(403, 409))
     def post(self, request: Request, job: str, query: Query) -> Response:
-        """Let a job that is warned of being idle keep its GPUs for longer, as long and as often as the rule gives.
+        """Let an idle job with a warning keep its GPUs longer, for as long and as often as the rule allows.
 
-        409 where it is not warned, nothing would park it, or it had all its extensions.
+        409 if it has no warning, would not be suspended, or has used all extensions.
         """
         user, now = signed_in(request), timezone.now()
         row = extend_job(actor=user, job=access_job(user, job, write=True), now=now)

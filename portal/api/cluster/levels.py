@@ -1,4 +1,4 @@
-"""Levels of service."""
+"""QoS levels."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class QosWish(Body):
 class QosListView(APIView):
     @operation("list_qos", QosPage, access=Access.SIGNED_IN, tag="shares", query=PageQuery)
     def get(self, request: Request, query: PageQuery) -> Response:
-        """Levels of service, newest first."""
+        """QoS levels, newest first."""
         found, links = take_page(request, QosRow.objects.prefetch_related("preempts", "projects"), query, key="id")
         return Response({**links, "results": describe(signed_in(request), found)})
 
@@ -57,7 +57,7 @@ class QosView(APIView):
 
     @operation("get_qos", Qos, access=Access.SIGNED_IN, tag="shares", path=["level"])
     def get(self, request: Request, level: str, query: Query) -> Response:
-        """A level of service."""
+        """A QoS level."""
         return Response(describe(signed_in(request), [QosRow.objects.get(name=level)])[0])
 
     @operation(
@@ -72,7 +72,7 @@ class QosView(APIView):
         also={201: Qos},
     )
     def put(self, request: Request, level: str, query: Query, body: QosWish) -> Response:
-        """Make the level, or change all of it. What is left out is as shown by default."""
+        """Create the level, or replace it. Missing keys get the defaults shown."""
         try:
             KEY(level)
         except ValidationError as error:
@@ -85,13 +85,13 @@ class QosView(APIView):
 
     @operation("remove_qos", None, access=Access.ADMIN, tag="shares", status=204, path=["level"], problems=(403, 409))
     def delete(self, request: Request, level: str, query: Query) -> Response:
-        """Remove a level that no live job has."""
+        """Remove a level without live jobs."""
         remove_qos(actor=signed_in(request), qos=QosRow.objects.get(name=level))
         return Response(status=204)
 
 
 def describe(user: User, rows: Sequence[QosRow]) -> list[dict[str, object]]:
-    """Of the projects that may ask for a level, the reader's own."""
+    """Of the projects that may use a level, only the reader's own."""
     mine = set(visible_projects(user).values_list("pk", flat=True))
     return [
         {

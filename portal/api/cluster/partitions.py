@@ -77,7 +77,7 @@ class PartitionView(APIView):
         query=ClusterQuery,
     )
     def put(self, request: Request, partition: str, query: ClusterQuery, body: WantedPartition) -> Response:
-        """Make the partition, or change all of it. What is left out is as shown by default."""
+        """Create the partition, or replace it. Missing keys get the defaults shown."""
         try:
             KEY(partition)
         except ValidationError as error:
@@ -105,7 +105,7 @@ class PartitionView(APIView):
         query=ClusterQuery,
     )
     def delete(self, request: Request, partition: str, query: ClusterQuery) -> Response:
-        """Remove a partition that no live job is in."""
+        """Remove a partition without live jobs."""
         remove_partition(
             actor=signed_in(request), partition=PartitionRow.objects.get(cluster=named_cluster(query), name=partition)
         )
@@ -113,7 +113,7 @@ class PartitionView(APIView):
 
 
 def describe(user: User, cluster: Cluster, rows: Sequence[PartitionRow]) -> list[dict[str, object]]:
-    """Of the projects that may use one, the reader's own."""
+    """Of the projects that may use one, only the reader's own."""
     mine = set(visible_projects(user).values_list("pk", flat=True))
     nodes = nodes_of(cluster)
     described = []

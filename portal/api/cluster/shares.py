@@ -39,7 +39,7 @@ class PrioritiesView(APIView):
         "list_priorities", shapes.PriorityPage, access=Access.SIGNED_IN, tag="shares", query=TreeQuery, problems=(404,)
     )
     def get(self, request: Request, query: TreeQuery) -> Response:
-        """My projects' waiting jobs in order of priority, with every factor. Read as `sprio -l` is."""
+        """My projects' waiting jobs in order of priority, with every factor. Like `sprio -l`."""
         user, now = signed_in(request), timezone.now()
         found = priorities.priorities_of(user, named_cluster(query), now, project=_top(user, query))
         rows, links = _page(request, query, found.rows)
@@ -50,7 +50,7 @@ class PrioritiesView(APIView):
 class SharesView(APIView):
     @operation("list_shares", shapes.SharePage, access=Access.SIGNED_IN, tag="shares", query=TreeQuery, problems=(404,))
     def get(self, request: Request, query: TreeQuery) -> Response:
-        """My projects and their users with shares, decayed usage and factor. Read as `sshare -a` is."""
+        """My projects and their users with shares, decayed usage and factor. Like `sshare -a`."""
         user, now = signed_in(request), timezone.now()
         found = priorities.shares_of(user, named_cluster(query), now, project=_top(user, query))
         rows, links = _page(request, query, found.rows)
@@ -72,7 +72,7 @@ class ShareHistoryView(APIView):
         problems=(404,),
     )
     def get(self, request: Request, query: HistoryQuery) -> Response:
-        """How my projects' shares, use and factors went, each project in the order of the tree."""
+        """History of my projects' shares, usage and factors, in the order of the project tree."""
         user, now = signed_in(request), timezone.now()
         mine = visible_projects(user)
         if top := _top(user, query):
@@ -86,7 +86,7 @@ class ShareHistoryView(APIView):
 class JobPriorityView(APIView):
     @operation("get_job_priority", shapes.JobPriority, access=Access.VIEWER, tag="shares", path=["job"])
     def get(self, request: Request, job: str, query: Query) -> Response:
-        """A waiting job's priority, what it is made of, and its course over the next days."""
+        """A waiting job's priority, its components, and its development over the next days."""
         found = access_job(signed_in(request), job)
         return Response(priorities.describe_job_priority(found.cluster, found, timezone.now()))
 

@@ -63,7 +63,7 @@ class WindowsView(APIView):
 
     @operation("list_windows", WindowPage, access=Access.SIGNED_IN, tag="cluster", query=WindowsQuery)
     def get(self, request: Request, query: WindowsQuery) -> Response:
-        """Maintenance windows and reservations, those of the past too, newest first."""
+        """Maintenance windows and reservations, past ones too, newest first."""
         now = timezone.now()
         rows = (
             NodeWindow.objects.filter(cluster=named_cluster(query))
@@ -88,7 +88,7 @@ class WindowsView(APIView):
         query=ClusterQuery,
     )
     def post(self, request: Request, query: ClusterQuery, body: WantedWindow) -> Response:
-        """Keep nodes free for a time. No job is started that would run into it."""
+        """Keep nodes free for a time. No job starts that would run into it."""
         user, now = signed_in(request), timezone.now()
         window = add_window(actor=user, cluster=named_cluster(query), wish=Wish(**body.model_dump()), now=now)
         return Response(describe(user, [window], now)[0], status=201)
@@ -108,13 +108,13 @@ class WindowView(APIView):
         "remove_window", None, access=Access.ADMIN, tag="cluster", status=204, path=["window"], problems=(403, 409)
     )
     def delete(self, request: Request, window: int, query: Query) -> Response:
-        """Take a window back, or end it now; it stays in the list."""
+        """Revoke a window, or end it now; it stays in the list."""
         remove_window(actor=signed_in(request), window=NodeWindow.objects.get(pk=window), now=timezone.now())
         return Response(status=204)
 
 
 def describe(user: User, rows: Sequence[NodeWindow], now: datetime) -> list[dict[str, Any]]:
-    """Of whom a reservation is for, the reader's own projects and the reader; administrators see all."""
+    """Whom a reservation is for: only the reader's own projects and the reader; administrators see all."""
     mine = set(visible_projects(user).values_list("pk", flat=True))
     return [
         {

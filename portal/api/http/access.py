@@ -1,4 +1,4 @@
-"""Who may call an operation, and with which token: declared with it, shown in its documentation, tried by the tests."""
+"""Who may call an operation, and with which token: declared with it, shown in its documentation, checked by tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Scope = Literal["jobs:read", "jobs:write", "admin"]
 
 
 class Access(StrEnum):
-    """The least that somebody must be. Outside their projects people get 404, inside them with too low a role 403."""
+    """The required access. Outside their projects people get 404; inside them, with too low a role, 403."""
 
     PUBLIC = "public"
     SIGNED_IN = "signed-in"
@@ -34,7 +34,7 @@ SENTENCES: dict[Access, str] = {
 
 
 def scope_for(access: Access, method: str) -> Scope | None:
-    """The token scope that an operation asks for unless it says otherwise; None: no API token is looked at."""
+    """The default token scope of an operation; None: API tokens are not accepted."""
     if access in (Access.PUBLIC, Access.RUN, Access.SESSION):
         return None
     if access is Access.ADMIN:

@@ -1,4 +1,4 @@
-"""Which refusals the audit log keeps: 403, and 400 or 404 where there is something that the asker may not see."""
+"""Which refusals are audited: 403, and 400 or 404 if something exists that the user may not see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accounts.selectors import visible_projects
 from portal.jobs.access import jobs_named, visible_arrays, visible_jobs
 from portal.jobs.models import Job, JobArray, JobTemplate, Run, SavedView
 
-#: More names of one request are not looked at.
+#: At most this many names of one request are checked.
 MAX_NAMES = 1_000
 _LONGEST_NAME = 80
 
@@ -29,7 +29,7 @@ def _hides_job(user: User, reference: str) -> bool:
 
 
 def hidden_jobs(user: User, references: Iterable[str]) -> list[int]:
-    """Numbers of those jobs among them that are there and that the user may not see, 20 at most."""
+    """Numbers of existing jobs among them that the user may not see, at most 20."""
     there = Job.objects.filter(jobs_named(list(references)[:MAX_NAMES]))
     return sorted(
         there.exclude(pk__in=visible_jobs(user).order_by().values("pk")).values_list("number", flat=True)[:20]
@@ -56,7 +56,7 @@ _HIDES: dict[str, Callable[[User, str], bool]] = {
     "parent": _hides_project,
     "stream": lambda user, name: name.startswith("project:") and _hides_project(user, name.removeprefix("project:")),
 }
-#: What is there and all the same not found is hidden.
+#: Objects that exist but were not found are hidden.
 _THERE: dict[str, type[ApiToken | Quota | SavedView | JobTemplate]] = {
     "token": ApiToken,
     "quota": Quota,
@@ -70,7 +70,7 @@ _WITHIN_BODY = ("resume_from", "filter")
 def note_denial(request: Request, status: int) -> None:
     if status not in (400, 403, 404):
         return
-    user = getattr(request, "_user", None)  # as far as it is known: asking might raise again
+    user = getattr(request, "_user", None)  # as far as it is known: asking again might raise an error
     actor = user if isinstance(user, User) else None
     hidden = _hidden(actor, request) if actor is not None else {}
     if status != 403 and not hidden and not (status == 404 and actor is not None and _is_there(request)):
@@ -79,14 +79,14 @@ def note_denial(request: Request, status: int) -> None:
 
 
 def note_hidden_jobs(request: Request, user: User, references: Iterable[str]) -> None:
-    """Jobs asked for in the body, of which the answer says that they are not there."""
+    """Jobs in the body that the answer calls unknown."""
     numbers = hidden_jobs(user, references)
     if numbers:
         _note(request, user, 404, {"jobs": numbers})
 
 
 def note_run_denial(request: Request, run: UUID) -> None:
-    """A token of another run or launch where there is such a run."""
+    """A token of another run or launch, if the requested run exists."""
     if Run.objects.filter(pk=run).exists():
         _note(request, None, 401)
 
@@ -98,7 +98,7 @@ def _note(request: Request | HttpRequest, actor: User | None, status: int, more:
 
 
 def _hidden(user: User, request: Request) -> dict[str, list[str]]:
-    """What the request asks for that is there and that the user may not see; the address is in the entry anyhow."""
+    """Existing objects of the request that the user may not see; the address is in the entry anyway."""
     asked = [(name, value) for name, value in _named(request) if "\0" not in value]
     found: defaultdict[str, list[str]] = defaultdict(list)
     for name, value in asked:
@@ -113,7 +113,7 @@ def _is_there(request: Request) -> bool:
 
 
 def _named(request: Request) -> Iterator[tuple[str, str]]:
-    """What the request asks for by name."""
+    """Objects that the request refers to by name."""
     where = request.parser_context["kwargs"]
     yield from ((name, str(value)) for name, value in where.items() if name in _HIDES)
     yield from ((name, request.query_params[name]) for name in _IN_QUERY if name in request.query_params)
@@ -125,7 +125,7 @@ def _named(request: Request) -> Iterator[tuple[str, str]]:
 
 
 class PageDenials(MiddlewareMixin):
-    """Notes what the pages outside the API refuse; the administration sends those it refuses to its sign-in."""
+    """Audits refusals of pages outside the API; the Django admin redirects refused users to its sign-in."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if request.path.startswith("/api/") or not self._refused(request, response.status_code):

@@ -1,7 +1,7 @@
-"""What two people may edit: ETag says what was read, If-Match that nothing came between (RFC 9110).
+"""Concurrent edits: ETag identifies what was read, If-Match requires that it has not changed (RFC 9110).
 
-An address that can be read and changed has a tag of its answer. Before a change with If-Match the answer is made anew
-and compared, one such change after the other. A change without If-Match is taken as before.
+A resource that can be read and changed has a tag of its answer. Before a change with If-Match the answer is computed
+again and compared, one such change at a time. A change without If-Match is accepted unconditionally.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def is_edited(view: APIView) -> bool:
 
 
 def only(*names: str) -> Version:
-    """Those members of an answer that people edit."""
+    """Only the editable members of an answer."""
     return lambda answer: [answer.get(name) for name in names]
 
 
 def tag(response: HttpResponseBase, version: Version | None) -> None:
-    """Sets the ETag. With `version` its first half covers only what can be edited: the rest changes by itself."""
+    """Sets the ETag. With `version` its first half only covers the editable part: the rest changes by itself."""
     if not isinstance(response, Response) or response.status_code != 200:
         return
     whole = _digest(response.data)
@@ -50,14 +50,14 @@ def _digest(value: Any) -> str:
 
 @contextmanager
 def unchanged(view: APIView, method: str, request: Request, where: dict[str, Any]) -> Iterator[None]:
-    """Raises Refused(412) where If-Match names no tag of what is there now."""
+    """Raises Refused(412) if If-Match does not contain the present tag."""
     given = request.headers.get("If-Match")
     if not given or given.strip() == "*" or method not in CHANGES or not is_edited(view):
         yield
         return
     with transaction.atomic():
         wanted = {_editable(etag) for etag in parse_etags(given)}
-        # Who read the same version waits here for the other, then sees what that one did.
+        # a second editor of the same version waits here, then sees the first one's change
         with connection.cursor() as cursor:
             for version in sorted(wanted):
                 cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [version])
@@ -81,7 +81,7 @@ ETAG = {"schema": {"type": "string"}, "description": "For If-Match, and for If-N
 
 
 def document_editing(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
-    """A drf-spectacular hook: says so in the OpenAPI document."""
+    """A drf-spectacular hook: adds this to the OpenAPI document."""
     for methods in result["paths"].values():
         changes = [methods[name] for name in CHANGES if name in methods]
         if "get" not in methods or not changes:

@@ -51,7 +51,7 @@ TITLES = {
     503: "Unavailable",
 }
 NOT_FOUND = "There is nothing here that you may see."
-#: What a service raises -> status; the exception's text is the detail.
+#: A service's exception -> status; the exception's text is the detail.
 _BY_TYPE: dict[type[Exception], int] = {
     IdempotencyConflict: 409,
     JobHasEnded: 409,
@@ -69,12 +69,12 @@ _BY_TYPE: dict[type[Exception], int] = {
     RolloutConflict: 409,
     TooLarge: 413,
 }
-#: Problems named by field that are not the request's own.
+#: Problems whose fields are not those of the request.
 _STATUS_OF_PROBLEMS: dict[type[Problems], int] = {NotAllowed: 403, JobConflict: 409, SavedConflict: 409}
 
 
 class Refused(Exception):
-    """An answer with its status, for what no service raises."""
+    """An error with its status, for cases without a service exception."""
 
     def __init__(self, status: int, detail: str, problems: list[FieldProblem] | None = None) -> None:
         super().__init__(detail)
@@ -82,7 +82,7 @@ class Refused(Exception):
 
 
 def status_of(error: Exception) -> int | None:
-    """The status of what a service refuses; None for what no service means to raise."""
+    """The status of a service's refusal; None for unexpected exceptions."""
     if isinstance(error, Problems):
         return _STATUS_OF_PROBLEMS.get(type(error), 400)
     return next((status for kind, status in _BY_TYPE.items() if isinstance(error, kind)), None)
@@ -102,7 +102,7 @@ def problem(
 
 
 def problem_exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponseBase:
-    """The one translation of exceptions to HTTP; what was denied is audited."""
+    """The only translation of exceptions to HTTP; denied access is audited."""
     response = _translate(error, context)
     note_denial(context["request"], response.status_code)
     return response
@@ -138,7 +138,7 @@ def _counted(error: exceptions.APIException, context: dict[str, Any]) -> excepti
 
 
 def _of_service(error: QuotaExceeded | InvalidParameters) -> JsonResponse:
-    """Errors that name fields in their own way."""
+    """Errors with their own format for fields."""
     if isinstance(error, QuotaExceeded):
         return problem(409, str(error), [FieldProblem(field, text, "quota") for field, text in error.refusals])
     named = [FieldProblem(f"parameters.{name}", text, "invalid") for name, text in error.problems.items()]
@@ -176,7 +176,7 @@ def _sentence(problems: list[FieldProblem]) -> str:
 
 
 def _handler(status: int, detail: str, otherwise: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Django's own error pages, as problems where a program asked."""
+    """Django's own error pages, as problem documents for programs."""
 
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.path.startswith("/api/"):

@@ -1,7 +1,7 @@
-"""An example for every request and answer of the OpenAPI document, made from its schemas.
+"""Examples for every request and answer of the OpenAPI document, generated from its schemas.
 
-A field's own `examples` come first, then what its name usually holds, then the least that its type allows. Requests
-show what is required and what has an example of its own; whoever wants more says it with the operation.
+A field's own `examples` come first, then the usual value for its name, then the minimum of its type. Requests show
+required fields and those with their own example; operations may give further examples.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _NAMES: dict[str, Any] = {
     "finished_at": None, "exit": None, "protected_until_at": None, "revoked_at": None, "message": "done",
     "stream": "cluster", "basis": "measured throughput on 2 × titan_xp", "uuid": "GPU-0",
 }  # fmt: skip
-#: What a name holds inside of something else.
+#: Usual values of names within other objects.
 _WITHIN = {
     ("project", "name"): "Vision",
     ("owner", "name"): "Ana",
     ("user", "name"): "Ana",
     ("cluster", "name"): "main",
 }
-#: Keys of mappings, where the mapping's name says what they are.
+#: Keys of mappings, if the mapping's name tells what they are.
 _MAP_KEYS = {"curves": "titan_xp", "curve": "titan_xp", "labels": "stage", "env": "LR", "series": "loss"}
 _DETAILS = {
     400: "gpus.max: must not be below min (4)",
@@ -125,7 +125,7 @@ class Maker:
         return _scalar(schema, kind)
 
     def _resolved(self, schema: Json) -> Json:
-        """Without references, and of alternatives the first that is not null."""
+        """With references resolved, and of alternatives the first that is not null."""
         while True:
             if "$ref" in schema:
                 schema = self._schemas[schema["$ref"].rsplit("/", 1)[-1]]

@@ -26,7 +26,7 @@ def known_era(at: When) -> When:
 
 
 def _split(value: object) -> object:
-    """`a,b` and a repeated parameter mean the same."""
+    """`a,b` and a repeated parameter are equivalent."""
     return [part for item in value for part in str(item).split(",")] if isinstance(value, list) else value
 
 
@@ -36,7 +36,7 @@ Several = BeforeValidator(_split)
 
 
 class Query(StrictNumbers):
-    """No parameters; what is not declared is refused."""
+    """No parameters; undeclared ones are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -53,7 +53,7 @@ class PageQuery(Query):
 
 
 class ClusterPageQuery(ClusterQuery, PageQuery):
-    """A page of what one cluster has."""
+    """A page of one cluster's objects."""
 
 
 class Body(StrictNumbers):
@@ -61,13 +61,13 @@ class Body(StrictNumbers):
 
 
 class SecretBody(Body):
-    """One with a value that no answer repeats, however wrong it was."""
+    """A body with a value that no answer repeats, even in errors."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
 
 def read_query(request: Request, model: type[M]) -> M:
-    """The query parameters; raises Problems naming each one that is unknown, doubled or out of range."""
+    """The query parameters; raises Problems for unknown, repeated and invalid ones."""
     values: dict[str, Any] = {}
     problems = []
     for name, given in request.query_params.lists():
@@ -107,7 +107,7 @@ def query_parameters(model: type[BaseModel]) -> list[OpenApiParameter]:
     parameters = []
     for name, part in schema.get("properties", {}).items():
         plain = {key: value for key, value in part.items() if key not in ("title", "description")}
-        if "anyOf" in plain:  # a parameter that is left out is not null
+        if "anyOf" in plain:  # a missing parameter is not null
             plain |= next(option for option in plain.pop("anyOf") if option != {"type": "null"})
             plain.pop("default", None)
         parameters.append(

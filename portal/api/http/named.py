@@ -1,4 +1,4 @@
-"""What requests name."""
+"""Objects that requests refer to by name."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from portal.jobs.clusters import active_clusters, default_cluster
 from portal.jobs.models import Cluster, Node
 from portal.readmodels.cluster.catalogue import known_accelerator_types
 
-#: From here on a name is another one mistyped (difflib's ratio), if it has the same digits: a100_40gb is not a100_80gb.
+#: From this similarity on (difflib's ratio) a name counts as mistyped, if it has the same digits: a100_40gb is not
+#: a100_80gb.
 _ALIKE = 0.8
 
 
 def named_project(user: User, key: str, field: str = "project") -> Project:
-    """404 for one that is not there just as for one that the user may not see: an empty list would say neither."""
+    """404 both for a project that does not exist and for one that the user may not see: an empty list would not
+    tell."""
     project = visible_projects(user).filter(key=key).first()
     if project is None:
         unknown = FieldProblem(field, "is none that you may see", "unknown")
@@ -28,7 +30,7 @@ def named_project(user: User, key: str, field: str = "project") -> Project:
 
 
 def named_cluster(query: ClusterQuery) -> Cluster:
-    """Problems where it is none, or retired."""
+    """Problems if it does not exist, or is retired."""
     if query.cluster is None:
         return default_cluster()
     cluster = active_clusters().filter(name=query.cluster).first()
@@ -38,7 +40,7 @@ def named_cluster(query: ClusterQuery) -> Cluster:
 
 
 def check_cluster(name: str | None, field: str = "cluster") -> None:
-    """A list of a mistyped cluster would be empty, and nobody would notice. What retired ones had is still listed."""
+    """A list of a mistyped cluster would be empty without notice. Retired clusters can still be listed."""
     if name and not Cluster.objects.filter(name=name).exists():
         raise _no_cluster(field)
 
@@ -53,8 +55,8 @@ def named_node(query: ClusterQuery, name: str) -> Node:
 
 
 def check_accelerator_type(kind: str | None) -> None:
-    """A price or a limit of a mistyped type would hold for nothing, and nobody would notice. Types that no node has
-    reported yet have prices all the same."""
+    """A price or limit of a mistyped type would have no effect without notice. Types that no node has reported yet may
+    have prices."""
     if kind is None or kind in (known := known_accelerator_types()):
         return
     meant = [one for one in get_close_matches(kind, known, cutoff=_ALIKE) if _digits(one) == _digits(kind)]

@@ -1,4 +1,4 @@
-"""How the OpenAPI document is made: pydantic models as they are validated and as they are answered."""
+"""Generation of the OpenAPI document: pydantic models in validation and serialisation mode."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def _without_titles(schema: Any) -> Any:
 
 
 def _part(key: str, value: Any) -> Any:
-    if key in ("properties", "$defs"):  # here keys are names, of which `title` may be one
+    if key in ("properties", "$defs"):  # here keys are names, and `title` may be one
         return {name: _without_titles(part) for name, part in value.items()}
     return value if key in ("examples", "default", "enum", "const") else _without_titles(value)
 
 
 class ModelSchemas(PydanticExtension):  # type: ignore[no-untyped-call]
-    """What a body may be is looser than what an answer is: a number where text is accepted too, defaults."""
+    """Requests accept more than answers contain: a number instead of text, missing keys with defaults."""
 
     target_class = BaseModel  # type: ignore[assignment]
     match_subclasses = True

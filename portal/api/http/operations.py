@@ -1,4 +1,4 @@
-"""What every endpoint declares of itself: validated inputs, the answer's shape, and how it may fail."""
+"""The declaration of every endpoint: validated inputs, the shape of the answer, and possible errors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ PATH_PARAMETERS = {
     "delivery": OpenApiParameter("delivery", int, OpenApiParameter.PATH, description="Id of the delivery."),
     "browser": OpenApiParameter("browser", int, OpenApiParameter.PATH, description="Id of the session."),
 }
-#: Of what anybody may call and what signs in or out: it is checked without a session, too.
+#: For public operations that sign in or out: checked even without a session.
 CSRF_TOKEN = OpenApiParameter(
     "X-CSRFToken",
     str,
@@ -79,7 +79,7 @@ CSRF_TOKEN = OpenApiParameter(
 
 
 def signed_in(request: Request) -> User:
-    """Who asks, where only somebody signed in gets this far."""
+    """The user, in operations that require sign-in."""
     assert isinstance(request.user, User)
     return request.user
 
@@ -118,10 +118,10 @@ def operation(
 ) -> Callable[[Method], Method]:
     """Checks the query parameters and the body and hands them to the method as `query` and `body`.
 
-    `also`: further successful answers. `media_type`: of the answer, where it is not JSON. `request`: documentation
-    of a body that the method reads itself. `access`: the least that somebody must be; `scope`: of tokens, where it is
-    not the usual one for that access.
-    `version`: of an answer that also changes by itself, the part that people edit (see `portal.api.http.editing`).
+    `also`: further successful answers. `media_type`: of the answer, if it is not JSON. `request`: documentation of a
+    body that the method reads itself. `access`: the required access; `scope`: of tokens, if it is not the default for
+    that access. `version`: the part that people edit, if the answer also changes by itself (see
+    `portal.api.http.editing`).
     """
     failures = {400, 429, *problems} | (set() if public else {401, 403}) | ({404} if path else set())
     failures |= {413, 415} if body or request else set()

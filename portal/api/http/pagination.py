@@ -1,4 +1,4 @@
-"""Pages by key: a page costs the same wherever in the list it lies, and rows that come in shift nothing."""
+"""Keyset pagination: the cost of a page does not depend on its position, and new rows shift nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portal.api.http.inputs import PageQuery
 
 
 def offset_links(request: Request, offset: int, limit: int, total: int) -> dict[str, Any]:
-    """Links of a list that is worked out as a whole."""
+    """Links of a list that is computed as a whole."""
 
     def link(at: int | None) -> str | None:
         return None if at is None else replace_query_param(request.build_absolute_uri(), "cursor", f"n{at}")
@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Model)
 def take_page(
     request: Request, rows: QuerySet[R], query: PageQuery, *, key: str = "number", newest_first: bool = True
 ) -> tuple[list[R], dict[str, Any]]:
-    """The rows of the page that `query` asks for, and its links. `key` is a unique integer column."""
+    """The rows of the page in `query`, and its links. `key` is a unique integer column."""
     backwards = query.cursor is not None and query.cursor[0] == "p"
     if query.cursor is not None:
         comparison = "lt" if newest_first != backwards else "gt"

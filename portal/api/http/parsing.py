@@ -1,4 +1,4 @@
-"""Request bodies: bounded, strict, and never the reason for a 500."""
+"""Request bodies: bounded, strict, and never a cause of status 500."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scheduling.input_files import parse_json
 
 
 class AlwaysJson(BaseContentNegotiation):
-    """Whatever a client says that it accepts, answers are JSON; a view with another form looks itself."""
+    """Answers are JSON whatever the client accepts; a view with another format checks that itself."""
 
     def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
         given = (request.content_type or "").partition(";")[0].strip().lower()
@@ -54,7 +54,7 @@ def malformed(detail: str) -> Refused:
 def load_json(text: str) -> Any:
     try:
         document = parse_json(text)
-        json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair cannot be stored
+        json.dumps(document, ensure_ascii=False).encode()  # a lone surrogate cannot be stored
     except RecursionError:
         raise malformed("The body is nested too deeply.") from None
     except UnicodeEncodeError:

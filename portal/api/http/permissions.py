@@ -1,4 +1,4 @@
-"""Who may use an operation at all. Which objects somebody reaches is up to the selectors."""
+"""Who may use an operation at all. Selectors decide about individual objects."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # the framework reads its settings, and so this module, while
 
 
 class HasScope(BasePermission):
-    """A token needs the scope that the operation declares; where none is declared, `jobs:read` to read and `admin`
-    for everything else. Whoever is signed in with a session needs none."""
+    """A token needs the scope that the operation declares; by default `jobs:read` to read and `admin` for everything
+    else. Sessions need none."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         if not isinstance(request.auth, ApiToken):
@@ -46,5 +46,5 @@ ADMINISTRATORS: list[type[BasePermission]] = [*SIGNED_IN, IsAdministrator]
 
 
 def readers_and_administrators(view: APIView) -> list[BasePermission]:
-    """`get_permissions` of what everybody reads and administrators change."""
+    """`get_permissions` of resources that everybody reads and administrators change."""
     return [permission() for permission in (SIGNED_IN if view.request.method in SAFE_METHODS else ADMINISTRATORS)]

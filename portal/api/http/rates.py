@@ -1,8 +1,7 @@
-"""How many requests somebody may send: fixed windows, counted in Redis where one increment is one step for everybody.
+"""Rate limits: fixed windows, counted in Redis with atomic increments.
 
-Whoever is signed in has a count per token, or one for their sessions; everybody else one per address; a run its own.
-What is refused before it is looked at (no sign-in, a wrong token) counts for the address too, so that tokens cannot
-be guessed at any speed.
+Signed-in users have one count per token and one for their sessions; others one per address; each run has its own.
+Requests refused early (no sign-in, a wrong token) also count for the address, so that tokens cannot be guessed quickly.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ if TYPE_CHECKING:  # views read the settings that name what is here
 
 logger = logging.getLogger(__name__)
 WINDOW_S = 60
-#: Of one person in a window.
+#: Requests of one person in a window.
 MOST_WHAT_IFS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where one count stands in its window."""
+    """The state of one count in its window."""
 
     policy: str
     limit: int
@@ -50,7 +49,7 @@ class Standing:
         return self.used <= self.limit
 
     def headers(self) -> dict[str, str]:
-        """As draft-ietf-httpapi-ratelimit-headers has them."""
+        """In the format of draft-ietf-httpapi-ratelimit-headers."""
         left = max(0, self.limit - self.used)
         return {
             "RateLimit-Policy": f'"{self.policy}";q={self.limit};w={WINDOW_S}',
@@ -59,14 +58,14 @@ class Standing:
 
 
 def count(policy: str, who: str, limit: int, *, by: int = 1, window_s: int = WINDOW_S) -> Standing | None:
-    """Counts `by` and says where that leaves `who`; None: nobody is kept out, for no limit is set or Redis is away."""
+    """Counts `by` for `who` and returns the new state; None: there is no limit, or Redis is unreachable."""
     return count_many(policy, [who], limit, by=[by], window_s=window_s)[0]
 
 
 def count_many(
     policy: str, whose: Sequence[str], limit: int, *, by: Sequence[int] | None = None, window_s: int = WINDOW_S
 ) -> list[Standing | None]:
-    """Where each stands, as `count` says it."""
+    """The state of each count, like `count`."""
     if limit == 0 or not whose:
         return [None] * len(whose)
     now = time.time()
@@ -86,7 +85,7 @@ def _count_anonymous(request: Request | HttpRequest) -> Standing | None:
 
 
 def _keep(request: Request | HttpRequest, standing: Standing | None) -> Standing | None:
-    """For the headers of the answer."""
+    """Kept for the headers of the answer."""
     plain = request._request if isinstance(request, Request) else request
     plain.rate_standing = standing  # type: ignore[attr-defined]
     return standing
@@ -113,8 +112,8 @@ class RateThrottle(BaseThrottle):
 
 
 def charge_runs(request: Request, runs: Sequence[UUID]) -> list[bool]:
-    """Which of them may report: each does so every few seconds and at once when something happens: plenty, and still
-    an end. The answer's headers are the first one's. Raises Throttled for that one."""
+    """Which of the runs may report: each reports every few seconds and at events, so the limit is generous. The
+    answer's headers are those of the first run. Raises Throttled for that one."""
     standings = count_many("run", [str(run) for run in runs], settings.EVENKEEL_RATE_RUN_PER_MINUTE)
     _require(_keep(request, standings[0]))
     return [standing is None or standing.allowed for standing in standings]
@@ -122,7 +121,7 @@ def charge_runs(request: Request, runs: Sequence[UUID]) -> list[bool]:
 
 @contextmanager
 def standing_kept(request: Request) -> Iterator[None]:
-    """Whoever else is charged within, the answer's headers stay those of before."""
+    """Charges inside do not change the answer's headers."""
     before = getattr(request._request, "rate_standing", None)
     try:
         yield
@@ -131,17 +130,17 @@ def standing_kept(request: Request) -> Iterator[None]:
 
 
 def charge_what_if(request: Request) -> None:
-    """Each is worth some seconds of a core. Raises Throttled."""
+    """Each costs some seconds of a core. Raises Throttled."""
     _require(count("what-if", str(request.user.pk), MOST_WHAT_IFS))
 
 
 def charge_address(request: Request) -> None:
-    """Whoever has no right to be here is nobody. Raises Throttled."""
+    """A request without permission counts as anonymous. Raises Throttled."""
     _require(_count_anonymous(request))
 
 
 def charge_refused(request: Request, error: exceptions.APIException) -> None:
-    """Counts what was refused before the throttles saw it. Raises Throttled."""
+    """Counts requests that were refused before the throttles. Raises Throttled."""
     if hasattr(request._request, "rate_standing"):
         return
     if isinstance(error, exceptions.AuthenticationFailed | exceptions.NotAuthenticated):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 
 def harmless(text: str) -> str:
-    """Spreadsheets take what begins like this for a formula."""
+    """Spreadsheets treat text that begins like this as a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 

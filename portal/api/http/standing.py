@@ -1,4 +1,4 @@
-"""Whether whoever asked still may, while an answer goes on for long."""
+"""Rechecks permissions during long answers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ASK_AGAIN_S = 5.0
 
 
 def user_now(request: Request) -> User | None:
-    """Whom the request's token or session stands for by now."""
+    """The present user of the request's token or session."""
     if isinstance(request.auth, ApiToken):
         return user_of_token(request.auth, timezone.now())
     return user_of_session(request.session.session_key or "")
 
 
 class Standing:
-    """Asks `may` again every few seconds; once it was refused it stays so."""
+    """Calls `may` again every few seconds; a refusal is final."""
 
     def __init__(self, may: Callable[[], bool]) -> None:
         self._may = may

@@ -34,7 +34,7 @@ class ArrayLimit(Body):
 
 
 def _limit(answer: dict[str, Any]) -> dict[str, Any]:
-    """What people edit of an array; the rest of its answer changes by itself."""
+    """The editable part of an array; the rest of its answer changes by itself."""
     return {"max_running": answer["max_running"]}
 
 
@@ -54,7 +54,7 @@ class ArraysView(APIView):
 class ArrayView(APIView):
     @operation("get_array", JobArrayDetail, access=Access.VIEWER, tag="jobs", path=["array"], version=_limit)
     def get(self, request: Request, array: int, query: Query) -> Response:
-        """One array, with how many of its jobs are in each state and what they have cost together."""
+        """One array, with the number of its jobs in each state and their total cost."""
         return Response(_one(request, array))
 
     @operation(
@@ -68,7 +68,7 @@ class ArrayView(APIView):
         examples=[LIMIT],
     )
     def patch(self, request: Request, array: int, query: Query, body: ArrayLimit) -> Response:
-        """Change how many of its jobs may hold GPUs at once; jobs that hold some go on."""
+        """Change how many of its jobs may hold GPUs at once; running jobs continue."""
         row, _ = access_array(signed_in(request), array, write=True)
         limit_array(actor=signed_in(request), array=row, max_running=body.max_running)
         return Response(_one(request, array))

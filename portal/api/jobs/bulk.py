@@ -1,4 +1,4 @@
-"""One act on many jobs, each with an answer of its own."""
+"""One action on many jobs, with a result for each."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ class BulkView(APIView):
         examples=[EXAMPLE],
     )
     def post(self, request: Request, query: Query, body: BulkRequest) -> Response:
-        """Cancel, hold, release, label or resubmit up to 1,000 jobs, each by itself: see the result of each.
+        """Cancel, hold, release, label or resubmit up to 1,000 jobs independently; each has its own result.
 
-        With an Idempotency-Key a repetition of `resubmit` makes no second job of any: 200 and the job made before.
+        With an Idempotency-Key a repeated `resubmit` creates no second job: 200 and the existing job.
         """
         user = signed_in(request)
         asked = _asked(user, body)
@@ -118,7 +118,7 @@ class BulkView(APIView):
 
 
 def _asked(user: User, body: BulkRequest) -> list[tuple[str, Job | None]]:
-    """What was asked for, with the jobs that the user may see of it."""
+    """The requested names, with those jobs that the user may see."""
     rows = visible_jobs(user)
     if body.filter is not None:
         found = list(find_jobs(rows, body.filter, user).order_by("number")[: MAX_JOBS + 1])
@@ -136,12 +136,12 @@ def _asked(user: User, body: BulkRequest) -> list[tuple[str, Job | None]]:
 
 
 def _key_of(key: str | None, job: Job) -> str | None:
-    """One key stands for as many new jobs as there are old ones."""
+    """One key covers as many new jobs as there are old ones."""
     return hashlib.sha256(f"{key}/{job.pk}".encode()).hexdigest() if key else None
 
 
 def _act(user: User, body: BulkRequest, key: str | None, source: str) -> Act:
-    """The act on one job; what it returns is (its new job, made just now)."""
+    """The action on one job; returns (its new job, whether it was created now)."""
 
     def act(job: Job) -> tuple[Job, bool] | None:
         match body.action:

@@ -1,4 +1,4 @@
-"""What a job would cost."""
+"""Cost estimates of jobs."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class EstimateView(APIView):
         examples=EXAMPLES,
     )
     def post(self, request: Request, query: Query) -> Response:
-        """What a job file would cost and take, by accelerator type, with what that rests on. Nothing is stored."""
+        """What a job file would cost and how long it would take, by accelerator type, with the basis of the estimate.
+        Nothing is stored."""
         wish = choose(signed_in(request), parse_job_file(request.data))
         return Response(estimate(wish, known_of(wish, timezone.now())))

@@ -43,7 +43,7 @@ class JobsExportView(APIView):
         problems=(404,),
     )
     def get(self, request: Request, query: JobsExportQuery) -> HttpResponseBase:
-        """The list as CSV, 200,000 rows at most. Labels are written as `key=value`, with blanks between."""
+        """The list as CSV, at most 200,000 rows. Labels are written as `key=value`, separated by blanks."""
         user, now = signed_in(request), timezone.now()
         rows = find_jobs(visible_jobs(user), query, user)
         stream = _stream(rows, newest_first=query.ordering.startswith("-"), now=now)
@@ -52,7 +52,7 @@ class JobsExportView(APIView):
 
 
 async def _stream(rows: QuerySet[Job], *, newest_first: bool, now: datetime) -> AsyncIterator[str]:
-    """Batch by batch: however many jobs there are, neither memory nor a connection is held for them."""
+    """In batches: memory and database connection are not held, however many jobs there are."""
     yield csv_lines([COLUMNS])
     last, left = None, MAX_ROWS
     while left > 0:
@@ -66,7 +66,7 @@ async def _stream(rows: QuerySet[Job], *, newest_first: bool, now: datetime) -> 
 def _batch(
     rows: QuerySet[Job], last: int | None, size: int, newest_first: bool, now: datetime
 ) -> tuple[str, int | None, int]:
-    """Those after the job with the number `last`: their lines, the last one's number, and how many they are."""
+    """Jobs after the one with the number `last`: their lines, the last number, and their count."""
     if last is not None:
         rows = rows.filter(number__lt=last) if newest_first else rows.filter(number__gt=last)
     found = list(rows.order_by("-number" if newest_first else "number")[:size])

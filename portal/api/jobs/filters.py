@@ -1,4 +1,4 @@
-"""Which jobs a list, or an act on many, is about."""
+"""Filters of jobs, for lists and for actions on many."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scheduling.validation import StrictNumbers
 
 
 def split_label(label: str) -> tuple[str, str | None]:
-    """`key:value` or `key=value`, whichever sign comes first; a key alone has no value."""
+    """`key:value` or `key=value`, by the first of these signs; a key alone has no value."""
     at = min((place for sign in ":=" if (place := label.find(sign)) >= 0), default=-1)
     return (label, None) if at < 0 else (label[:at], label[at + 1 :])
 
@@ -61,7 +61,7 @@ class JobsQuery(_List, PageQuery):
 
 
 class JobsExportQuery(_List, Query):
-    """All rows: the same list without its pages."""
+    """All rows: the same list without pages."""
 
 
 class JobsFilter(_Filters, Body):

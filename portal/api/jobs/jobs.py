@@ -102,7 +102,7 @@ class JobsView(APIView):
         examples=EXAMPLES,
     )
     def post(self, request: Request, query: Query) -> Response:
-        """Submit a job file. 200 and the first job where the Idempotency-Key was used for the same file before."""
+        """Submit a job file. 200 and the first job if the Idempotency-Key was used for the same file before."""
         key = idempotency_key(request)
         job_file = parse_job_file(request.data)
         check_priority(signed_in(request), job_file)
@@ -123,7 +123,7 @@ def _made(request: Request, job: JobRow, created: bool) -> Response:
 
 
 def _edited(answer: dict[str, Any]) -> dict[str, Any]:
-    """What people edit of a job; the rest of its answer changes by itself."""
+    """The editable part of a job; the rest of its answer changes by itself."""
     keys = ("name", "labels", "nice", "priority", "total_steps", "max_cost", "max_duration_s", "deadline_at")
     return {key: answer[key] for key in keys}
 
@@ -145,7 +145,8 @@ class JobView(APIView):
         examples=[PATCH],
     )
     def patch(self, request: Request, job: str, query: Query, body: JobPatch) -> Response:
-        """Change what may still be changed, effective at once. A larger max_cost releases a job that it parked."""
+        """Change what may still be changed, effective at once. A larger max_cost releases a job that was suspended
+        because of it."""
         row = access_job(signed_in(request), job, write=True)
         return Response(_one(signed_in(request), patch_job(actor=signed_in(request), job=row, patch=body)))
 
@@ -153,7 +154,7 @@ class JobView(APIView):
 class HoldView(APIView):
     @operation("hold_job", Job, access=Access.MEMBER, tag="jobs", path=["job"], problems=(403, 409))
     def post(self, request: Request, job: str, query: Query) -> Response:
-        """Keep the job from running; if it runs, it writes a checkpoint and stops first. 409 where it has ended."""
+        """Put the job on hold; if it runs, it writes a checkpoint and stops first. 409 if it has ended."""
         row = hold_job(actor=signed_in(request), job=access_job(signed_in(request), job, write=True))
         return Response(_one(signed_in(request), row))
 
@@ -161,7 +162,7 @@ class HoldView(APIView):
 class ReleaseView(APIView):
     @operation("release_job", Job, access=Access.MEMBER, tag="jobs", path=["job"], problems=(403, 409))
     def post(self, request: Request, job: str, query: Query) -> Response:
-        """Let a held job queue again. Administrators' holds are theirs to release."""
+        """Release a job on hold, so that it queues again. Only administrators may release administrators' holds."""
         row = release_job(actor=signed_in(request), job=access_job(signed_in(request), job, write=True))
         return Response(_one(signed_in(request), row))
 
@@ -183,9 +184,9 @@ class ResubmitView(APIView):
         examples=[RESUBMIT],
     )
     def post(self, request: Request, job: str, query: Query) -> Response:
-        """Submit the job's file once more, with changes as a merge patch: a new job, linked to this one.
+        """Submit the job's file again, with changes as a merge patch: a new job, linked to this one.
 
-        `resume_from: latest`, or `{step: ...}`, makes it begin at a checkpoint of this job.
+        `resume_from: latest`, or `{step: ...}`, makes it resume from a checkpoint of this job.
         """
         made, created = resubmit_job(
             actor=signed_in(request),
@@ -200,9 +201,9 @@ class ResubmitView(APIView):
 class MoveView(APIView):
     @operation("move_job", Job, access=Access.MEMBER, tag="jobs", path=["job"], body=Destination, problems=(403, 409))
     def post(self, request: Request, job: str, query: Query, body: Destination) -> Response:
-        """Move the job to another project, which pays for what it holds from then on. 409 while it holds GPUs.
+        """Move the job to another project, which pays for it from then on. 409 while it holds GPUs.
 
-        For its owner and for managers of its project, who must be members of the other one too.
+        For its owner and for managers of its project, who must also be members of the other one.
         """
         row = access_job(signed_in(request), job, write=True)
         return Response(_one(signed_in(request), move_job(actor=signed_in(request), job=row, key=body.project)))
@@ -211,7 +212,7 @@ class MoveView(APIView):
 class CancelView(APIView):
     @operation("cancel_job", Job, access=Access.MEMBER, tag="jobs", path=["job"], problems=(403, 409))
     def post(self, request: Request, job: str, query: Query) -> Response:
-        """End the job now. A second call changes nothing; 409 where it has succeeded or failed."""
+        """End the job now. A second call changes nothing; 409 if it has succeeded or failed."""
         row = cancel_job(user=signed_in(request), job=access_job(signed_in(request), job, write=True))
         return Response(_one(signed_in(request), row))
 
@@ -219,7 +220,7 @@ class CancelView(APIView):
 class StopRetryingView(APIView):
     @operation("stop_retrying", Job, access=Access.MEMBER, tag="jobs", path=["job"], problems=(403, 409))
     def post(self, request: Request, job: str, query: Query) -> Response:
-        """Let a job that waits to be tried again end as failed now. 409 where it does not wait for that."""
+        """End a job that waits for its next attempt as failed. 409 if it waits for none."""
         row = stop_retrying(actor=signed_in(request), job=access_job(signed_in(request), job, write=True))
         return Response(_one(signed_in(request), row))
 
@@ -227,7 +228,7 @@ class StopRetryingView(APIView):
 class JobEventsView(APIView):
     @operation("list_job_events", EventPage, access=Access.VIEWER, tag="jobs", path=["job"], query=PageQuery)
     def get(self, request: Request, job: str, query: PageQuery) -> Response:
-        """What happened to the job, newest first."""
+        """Events of the job, newest first."""
         rows = events_of(access_job(signed_in(request), job))
         events, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": [describe_event(event) for event in events]})

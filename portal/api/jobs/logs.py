@@ -1,4 +1,4 @@
-"""What a job's workers wrote: ranges as JSON, the whole as text, and text that goes on until the job ends."""
+"""Logs of a job's workers: ranges as JSON, the whole as text, and text that continues until the job ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BLOCK = 256 * 1024
 
 
 def _phrase(text: str) -> str:
-    """Programs write what they like, and this is only compared with it."""
+    """Programs may print anything, and the phrase is only compared with it."""
     if "\n" in text:
         raise ValueError("must be part of one line")
     return text
@@ -138,7 +138,7 @@ async def _whole(log: RunLog, offset: int) -> AsyncIterator[bytes]:
 async def _follow(
     standing: Standing, files: Path, job_id: UUID, run_id: UUID, rank: int, offset: int
 ) -> AsyncIterator[bytes]:
-    """A retry is a new run with a log of its own: it is read on from there."""
+    """A retry is a new run with a separate log: following continues there."""
     until = time.monotonic() + FOLLOW_S
     while time.monotonic() < until:
         async for data in _follow_run(standing, files, job_id, run_id, rank, offset, until):
@@ -178,7 +178,7 @@ async def _in_thread(call: Callable[..., R], *arguments: Any) -> R:
 
 
 async def _progress(job_id: UUID) -> tuple[UUID, bool]:
-    # This one gives its connection back: a follower holds none while it waits.
+    # this one returns its connection: a follower holds none while it waits
     run_id, ended = await database_sync_to_async(_newest_run)(job_id)
     return run_id, ended
 

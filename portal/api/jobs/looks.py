@@ -1,4 +1,4 @@
-"""What pages show of a job and of the cluster over time."""
+"""Data of pages on a job and on the cluster over time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MetricsQuery(Query):
 class MetricsView(APIView):
     @operation("get_job_metrics", Metrics, access=Access.VIEWER, tag="jobs", path=["job"], query=MetricsQuery)
     def get(self, request: Request, job: str, query: MetricsQuery) -> Response:
-        """What the job reported, over all its runs."""
+        """Metrics that the job reported, over all its runs."""
         return Response(job_metrics(access_job(signed_in(request), job), query.names, query.points, timezone.now()))
 
 
@@ -51,28 +51,28 @@ class ResourcesQuery(Query):
 class ResourcesView(APIView):
     @operation("get_job_resources", Resources, access=Access.VIEWER, tag="jobs", path=["job"], query=ResourcesQuery)
     def get(self, request: Request, job: str, query: ResourcesQuery) -> Response:
-        """What it used of its GPUs while it trained, and what is known of its application by type of device."""
+        """The job's use of its GPUs while it trained, and the known profile of its application by type of device."""
         return Response(job_resources(access_job(signed_in(request), job), query.points))
 
 
 class JobTimelineView(APIView):
     @operation("get_job_timeline", JobTimeline, access=Access.VIEWER, tag="jobs", path=["job"])
     def get(self, request: Request, job: str, query: Query) -> Response:
-        """Its states, what it held, and its rescales."""
+        """The job's states, occupancy and rescales."""
         return Response(job_timeline(access_job(signed_in(request), job)))
 
 
 class CostView(APIView):
     @operation("get_job_cost", Cost, access=Access.VIEWER, tag="jobs", path=["job"])
     def get(self, request: Request, job: str, query: Query) -> Response:
-        """What it has cost, what it is expected to cost, and what its restarts cost."""
+        """The job's past and expected cost, and the cost of its restarts."""
         return Response(job_cost(access_job(signed_in(request), job), timezone.now()))
 
 
 class ExplanationView(APIView):
     @operation("explain_job", Explanation, access=Access.VIEWER, tag="jobs", path=["job"])
     def get(self, request: Request, job: str, query: Query) -> Response:
-        """Why it has what it has."""
+        """Why the job has its present state and GPUs."""
         return Response(explain_job(signed_in(request), access_job(signed_in(request), job)))
 
 
@@ -84,7 +84,7 @@ class TimelineQuery(ClusterQuery):
 class TimelineView(APIView):
     @operation("get_timeline", Timeline, access=Access.SIGNED_IN, tag="cluster", query=TimelineQuery)
     def get(self, request: Request, query: TimelineQuery) -> Response:
-        """Who held which accelerator when: 24 hours and 20,000 holds at most."""
+        """Which job held which accelerator when: at most 24 hours and 20,000 entries."""
         from_at, to_at = _window(query, timezone.now())
         mine = set(visible_projects(signed_in(request)).values_list("pk", flat=True))
         return Response(cluster_timeline(named_cluster(query), mine, from_at, to_at))

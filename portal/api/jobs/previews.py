@@ -1,4 +1,4 @@
-"""What a job would do, before it is submitted."""
+"""Previews of jobs before they are submitted."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class PreviewView(APIView):
         examples=EXAMPLES,
     )
     def post(self, request: Request, query: Query) -> Response:
-        """Whether a job file would start now, later or never, why, on what, and what it would do to others.
+        """Whether a job file would start now, later or never, why, on which GPUs, and its effect on other jobs.
 
-        The verdict is the scheduler's own: its next round, planned with the job on a snapshot some seconds old. When
-        it would start takes a few seconds more: ask `previews/{preview}` with `forecast`, about twice a second. Nothing
-        is submitted and nothing changes.
+        The verdict is the scheduler's own: its next round, planned with the job on a snapshot some seconds old. Its
+        expected start takes a few seconds more: poll `previews/{preview}` with `forecast`, about twice a second.
+        Nothing is submitted and nothing changes.
         """
         return Response(preview_job(signed_in(request), parse_job_file(request.data)))
 
@@ -47,7 +47,7 @@ class PreviewForecastView(APIView):
         "get_preview_forecast", PreviewForecast, access=Access.SIGNED_IN, tag="jobs", path=["preview"], problems=(404,)
     )
     def get(self, request: Request, preview: UUID, query: Query) -> Response:
-        """When the job of a preview of mine would start and end, and who would start later for it; for ten minutes."""
+        """When the job of a preview of mine would start and end, and which jobs would start later; for ten minutes."""
         found = forecast_of(signed_in(request), preview)
         if found is None:
             raise Http404

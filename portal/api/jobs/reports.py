@@ -1,7 +1,7 @@
-"""What runners say of themselves. No user: the bearer token is that of one (run, epoch).
+"""Reports of runners. No user: the bearer token belongs to one (run, epoch).
 
-A runner may carry along what others on its node have to say, each with its own token: a node's runs then cost one
-request. Each is taken or refused by itself, as if it had come alone.
+A runner may forward the reports of others on its node, each with its own token: a node's runs then need one request.
+Each report is accepted or refused as if it had come alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from portal.reporting.reports import Report, StaleEpoch
 from portal.reporting.run_tokens import is_run_token
 
 MAX_BYTES = 1024 * 1024
-#: Reports that one may carry along.
+#: Reports that one request may forward.
 MAX_OTHERS = 63
 _STATUS: dict[type[Exception], int] = {
     StaleEpoch: 409,
@@ -85,7 +85,7 @@ class Sent(NamedTuple):
 
 
 class ReportParser(JsonParser):
-    """Programs log what they like: what cannot be stored is replaced, so that no report is stuck for it."""
+    """Programs may log anything: characters that cannot be stored are replaced, so that no report is blocked."""
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
@@ -110,7 +110,7 @@ def _storable(value: Any) -> Any:
 class ReportsView(APIView):
     authentication_classes = []
     permission_classes = []
-    throttle_classes = []  # counted once its token is known to be right: nobody else can use up what it may send
+    throttle_classes = []  # counted once its token is verified: nobody else can use up its limit
     parser_classes = [ReportParser]
 
     @operation(
@@ -151,7 +151,7 @@ def _check(request: Request, sent: Sent) -> None:
 
 
 def _check_along(request: Request, one: CarriedReport) -> Sent | int:
-    """What may be taken in, or with what it is refused."""
+    """The accepted reports, and the errors of the others."""
     try:
         sent = Sent(one.run, one.token, read_body(one.report, Report))
         _check(request, sent)
@@ -165,14 +165,14 @@ def _check_along(request: Request, one: CarriedReport) -> Sent | int:
 
 
 def _take(request: Request, sent: Sequence[Sent]) -> list[Outcome | Throttled]:
-    """In their order. Raises Throttled for the first; the others come again by themselves then."""
+    """In their order. Raises Throttled for the first; the others are sent again."""
     may = charge_runs(request, [one.run for one in sent])
     taken = iter(record_batch([(one.run, one.report) for one, good in zip(sent, may, strict=True) if good]))
     return [next(taken) if good else Throttled() for good in may]
 
 
 def _answer_along(checked: Sent | int, answers: Iterator[Any], next_s: dict[str, float]) -> dict[str, Any]:
-    """`answers`: of those that were taken, in turn."""
+    """`answers`: of the accepted ones, in order."""
     if isinstance(checked, int):
         return {"status": checked, "orders": None}
     said = next(answers)

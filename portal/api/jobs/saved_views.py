@@ -1,4 +1,4 @@
-"""Views of the list of jobs that somebody saved; each sees their own."""
+"""Saved views of the list of jobs; users see only their own."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ViewsView(APIView):
         examples=[EXAMPLE],
     )
     def post(self, request: Request, query: Query, body: ViewWish) -> Response:
-        """Save filters, order and columns under a name, 50 at most. 409 where there is one of this name."""
+        """Save filters, order and columns under a name, at most 50. 409 if the name exists."""
         user = signed_in(request)
         check_unbound(user, "a view")
         return Response(_describe(_store(SavedView(owner=user), body)), status=201)
@@ -95,12 +95,12 @@ class ViewView(APIView):
         examples=[EXAMPLE],
     )
     def put(self, request: Request, view: int, query: Query, body: ViewWish) -> Response:
-        """Another name, other filters, order or columns. 409 where there is another of this name."""
+        """Change name, filters, order or columns. 409 if another view has this name."""
         return Response(_describe(_store(_own(request, view), body)))
 
     @operation("remove_view", None, access=Access.SIGNED_IN, tag="jobs", status=204, path=["view"])
     def delete(self, request: Request, view: int, query: Query) -> Response:
-        """Forget a saved view of mine."""
+        """Delete a saved view of mine."""
         _own(request, view).delete()
         return Response(status=204)
 

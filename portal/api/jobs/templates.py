@@ -1,4 +1,4 @@
-"""Job files to begin with: one's own, and those that a project shares."""
+"""Job templates: a user's own, and those that a project shares."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class TemplatesView(APIView):
         examples=[EXAMPLE],
     )
     def post(self, request: Request, query: Query, body: TemplateWish) -> Response:
-        """Save a job file to begin with, for me or for a project of which I am a member; 100 of each at most."""
+        """Save a job file as a template, for me or for a project of which I am a member; at most 100 of each."""
         user = signed_in(request)
         project = visible_projects(user).get(key=body.project) if body.project else None
         return Response(_store(user, new_template(user=user, project=project), body), status=201)
@@ -113,7 +113,7 @@ class TemplateView(APIView):
         examples=[EXAMPLE],
     )
     def put(self, request: Request, template: int, query: Query, body: TemplateChange) -> Response:
-        """Another name, description or job file. Of a project's: its author and managers."""
+        """Change name, description or job file. A project's: only its author and managers."""
         user = signed_in(request)
         return Response(_store(user, template_to_change(user, template), body))
 
@@ -127,7 +127,7 @@ class TemplateView(APIView):
         problems=(403,),
     )
     def delete(self, request: Request, template: int, query: Query) -> Response:
-        """Remove a template; jobs that began with it are as they were. Of a project's: its author and managers."""
+        """Delete a template; jobs made from it stay. A project's: only its author and managers."""
         user = signed_in(request)
         remove_template(actor=user, template=template_to_change(user, template))
         return Response(status=204)
@@ -139,7 +139,7 @@ def _store(user: User, row: JobTemplate, body: TemplateChange) -> dict[str, Any]
 
 
 def _checked(file: dict[str, Any]) -> dict[str, Any]:
-    """What was given of it, so that defaults of later times hold for the rest. Raises Problems naming the fields."""
+    """Only the given keys are kept, so that later defaults apply to the rest. Raises Problems by field."""
     try:
         return parse_job_file(file).model_dump(mode="json", exclude_unset=True)
     except Problems as error:

@@ -1,4 +1,4 @@
-"""What would be with other GPUs, or one more node: for every member, of what is theirs."""
+"""What-ifs: other GPUs for a job, or one more node; for members, about their own projects."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class DraftWhatIfView(APIView):
         examples=EXAMPLES,
     )
     def post(self, request: Request, query: OptionsQuery) -> Response:
-        """What a job file would take and cost on other GPU counts and types. Nothing is submitted.
+        """Duration and cost of a job file on other GPU counts and types. Nothing is submitted.
 
-        When it would start and end takes some seconds more: ask `what-ifs/{what_if}`, about twice a second.
+        Starts and ends take some seconds more: poll `what-ifs/{what_if}`, about twice a second.
         """
         charge_what_if(request)
         found = what_if_draft(signed_in(request), parse_job_file(request.data), query.gpus, query.types)
@@ -78,9 +78,9 @@ class JobWhatIfView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, job: str, query: OptionsQuery) -> Response:
-        """What is left of a job would take and cost on other GPU counts and types. 409 where it has ended.
+        """Duration and cost of the rest of a job on other GPU counts and types. 409 if it has ended.
 
-        One that runs would leave its GPUs and queue for these. Nothing changes; ask `what-ifs/{what_if}` for starts.
+        A running job would leave its GPUs and queue for these. Nothing changes; poll `what-ifs/{what_if}` for starts.
         """
         charge_what_if(request)
         user = signed_in(request)
@@ -105,9 +105,9 @@ class NodeWhatIfView(APIView):
         query=ClusterQuery,
     )
     def post(self, request: Request, project: str, query: ClusterQuery, body: OneMoreNode) -> Response:
-        """What one more node of a type would do for a project's jobs, and its price. Nothing changes.
+        """The effect of one more node of a type on a project's jobs, and its price. Nothing changes.
 
-        The effect takes some seconds: ask `what-ifs/{what_if}`, about twice a second.
+        The effect takes some seconds: poll `what-ifs/{what_if}`, about twice a second.
         """
         charge_what_if(request)
         user = signed_in(request)

@@ -1,4 +1,4 @@
-"""Policies on their way into force: in the shadow, promoted under guard, kept or rolled back."""
+"""Rollouts of policies: shadow evaluation, promotion under guard, and the outcome."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ class RolloutsView(APIView):
         query=ClusterQuery,
     )
     def post(self, request: Request, query: ClusterQuery, body: RolloutWish) -> Response:
-        """Let a policy decide in the shadow of the live one, or put it in force under guard. 409 while one is open."""
+        """Evaluate a policy in the shadow of the live one, or put it in force under guard. 409 while a rollout is
+        open."""
         with _policy_unchanged(request):
             made = services.start_rollout(actor=signed_in(request), cluster=named_cluster(query), wish=body)
         return Response(_describe(request, made.id), status=201)
@@ -103,7 +104,7 @@ class RolloutProposalView(APIView):
         "propose_rollout", shapes.RolloutProposal, access=Access.ADMIN, tag="lab", query=ProposalQuery, problems=(404,)
     )
     def get(self, request: Request, query: ProposalQuery) -> Response:
-        """What a policy would be held against by default: prediction, what was measured before, bounds."""
+        """The default bounds of a policy: prediction, earlier measurements, bounds."""
         user = signed_in(request)
         row = access_rollout(user, query.rollout) if query.rollout else None
         return Response(
@@ -139,7 +140,7 @@ class RolloutPromoteView(APIView):
         query=ClusterQuery,
     )
     def post(self, request: Request, rollout: UUID, query: ClusterQuery, body: Promotion) -> Response:
-        """Put the policy in the shadow in force, under guard. 409 where it is not in the shadow."""
+        """Put the policy in the shadow in force, under guard. 409 if it is not in the shadow."""
         user = signed_in(request)
         with _policy_unchanged(request):
             services.promote_rollout(actor=user, rollout=access_rollout(user, rollout), wish=body)
@@ -151,7 +152,7 @@ class RolloutKeepView(APIView):
 
     @operation("keep_rollout", shapes.RolloutDetail, access=Access.ADMIN, tag="lab", path=["rollout"], problems=(409,))
     def post(self, request: Request, rollout: UUID, query: Query) -> Response:
-        """Keep the policy in force and watch it no longer. 409 where it is not under guard."""
+        """Keep the policy in force and stop watching it. 409 if it is not under guard."""
         return _step(request, rollout, services.keep_rollout)
 
 
@@ -162,7 +163,7 @@ class RolloutRollBackView(APIView):
         "roll_back_rollout", shapes.RolloutDetail, access=Access.ADMIN, tag="lab", path=["rollout"], problems=(409,)
     )
     def post(self, request: Request, rollout: UUID, query: Query) -> Response:
-        """Back to the policy before it, now. 409 where it is not under guard."""
+        """Return to the previous policy now. 409 if it is not under guard."""
         return _step(request, rollout, services.roll_back_rollout)
 
 
@@ -173,7 +174,7 @@ class RolloutCancelView(APIView):
         "cancel_rollout", shapes.RolloutDetail, access=Access.ADMIN, tag="lab", path=["rollout"], problems=(409,)
     )
     def post(self, request: Request, rollout: UUID, query: Query) -> Response:
-        """Take the policy out of the shadow. 409 where it is not there."""
+        """End the shadow evaluation. 409 if the policy is not in the shadow."""
         return _step(request, rollout, services.cancel_rollout)
 
 
@@ -189,7 +190,7 @@ class RolloutDecisionsView(APIView):
         query=PageQuery,
     )
     def get(self, request: Request, rollout: UUID, query: PageQuery) -> Response:
-        """What the candidate decided otherwise in the shadow, newest first; rounds alike in a row are one."""
+        """Decisions of the candidate that differ, newest first; equal ones in successive rounds are one entry."""
         rows = access_rollout(signed_in(request), rollout).decisions.all()
         found, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": describe_decisions(found)})
@@ -200,7 +201,7 @@ class RolloutChecksView(APIView):
 
     @operation("list_guard_checks", shapes.GuardChecks, access=Access.ADMIN, tag="lab", path=["rollout"])
     def get(self, request: Request, rollout: UUID, query: Query) -> Response:
-        """What was measured since the policy is in force."""
+        """Measurements since the policy is in force."""
         rows = access_rollout(signed_in(request), rollout).checks.order_by("at")
         return Response({"checks": [describe_check(row) for row in rows]})
 

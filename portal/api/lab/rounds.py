@@ -1,4 +1,4 @@
-"""Kept rounds: opened, planned again, exported. For administrators: they hold everybody's jobs."""
+"""Stored rounds: shown, replayed, exported. For administrators: they contain everybody's jobs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RoundsView(APIView):
 
     @operation("list_rounds", shapes.KeptRoundPage, access=Access.ADMIN, tag="lab", query=RoundsQuery)
     def get(self, request: Request, query: RoundsQuery) -> Response:
-        """Rounds that were kept, newest first: those that moved something, and others now and then."""
+        """Stored rounds, newest first: those that moved something, and others now and then."""
         rows = kept_rounds(named_cluster(query), from_at=query.from_at, to_at=query.to_at, moved=query.moved)
         found, links = take_page(request, rows, query, key="round")
         return Response({**links, "results": [describe_row(row) for row in found]})
@@ -55,7 +55,7 @@ class RoundView(APIView):
 
     @operation("get_round", shapes.RoundDetail, access=Access.ADMIN, tag="lab", path=["round"], query=ClusterQuery)
     def get(self, request: Request, round: int, query: ClusterQuery) -> Response:
-        """What a round saw, what it decided, and why."""
+        """A round's snapshot, its decision, and why."""
         return Response(describe_round(round_of(named_cluster(query), round)))
 
 
@@ -75,7 +75,7 @@ class RoundReplayView(APIView):
         query=ClusterQuery,
     )
     def post(self, request: Request, round: int, query: ClusterQuery, body: ReplayWish) -> Response:
-        """Plan a round again from what it saw. It changes nothing; ask `replays/{replay}` for the answer."""
+        """Replay a round from its snapshot. It changes nothing; poll `replays/{replay}` for the answer."""
         user, decision = signed_in(request), round_of(named_cluster(query), round)
         asked = ask_replay(user=user, decision=decision, policy=body.policy, parameters=body.parameters)
         return Response({"replay": asked}, status=202)
@@ -86,7 +86,7 @@ class ReplayView(APIView):
 
     @operation("get_replay", shapes.ReplayAnswer, access=Access.ADMIN, tag="lab", path=["replay"])
     def get(self, request: Request, replay: UUID, query: Query) -> Response:
-        """A replay of mine, for ten minutes: the plan beside the recorded one."""
+        """A replay of mine, for ten minutes: its plan compared with the recorded one."""
         found = answer_of(signed_in(request), replay)
         if found is None:
             raise Http404

@@ -1,4 +1,4 @@
-"""What came of a simulation: figures, charts, who won and lost, and how far it can be believed."""
+"""Results of a simulation: figures, charts, comparison of users, and fidelity."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SimulationChartsView(APIView):
         "get_simulation_charts", shapes.SimulationCharts, access=Access.SIGNED_IN, tag="lab", path=["simulation"]
     )
     def get(self, request: Request, simulation: UUID, query: Query) -> Response:
-        """Curves of the first seed of each policy, 200 points each at most."""
+        """Curves of the first seed of each policy, at most 200 points each."""
         return Response(results.charts_of(access_simulation(signed_in(request), simulation)))
 
 
@@ -64,7 +64,7 @@ class SimulationGanttView(APIView):
         query=GanttQuery,
     )
     def get(self, request: Request, simulation: UUID, query: GanttQuery) -> Response:
-        """Which job held which GPUs when: the first 128 GPUs, and the 20,000 longest spans at most."""
+        """Which job held which GPUs when: the first 128 GPUs, and at most the 20,000 longest intervals."""
         row = access_simulation(signed_in(request), simulation)
         return Response(results.gantt_of(row, _trial(row, query.trial, "trial")))
 
@@ -79,7 +79,7 @@ class SimulationCompareView(APIView):
         query=CompareQuery,
     )
     def get(self, request: Request, simulation: UUID, query: CompareQuery) -> Response:
-        """Who would have waited less or more: projects, users and the jobs behind it, the largest difference first."""
+        """Whose waits would change: projects, users and their jobs, the largest difference first."""
         row = access_simulation(signed_in(request), simulation)
         return Response(results.compare(_trial(row, query.base, "base"), _trial(row, query.other, "other")))
 
@@ -89,7 +89,7 @@ class SimulationFidelityView(APIView):
         "get_simulation_fidelity", shapes.SimulationFidelity, access=Access.SIGNED_IN, tag="lab", path=["simulation"]
     )
     def get(self, request: Request, simulation: UUID, query: Query) -> Response:
-        """Simulated beside recorded, under the policy that really ran; of history only."""
+        """Simulated compared with recorded, under the policy that really ran; only for the cluster's history."""
         return Response(fidelity_of(access_simulation(signed_in(request), simulation)))
 
 
@@ -105,7 +105,7 @@ class SimulationExportView(APIView):
         query=SimulationExportQuery,
     )
     def get(self, request: Request, simulation: UUID, query: SimulationExportQuery) -> HttpResponseBase:
-        """One line per job and trial as CSV, or as JSON all that is needed to run it again, with the results."""
+        """One line per job and trial as CSV, or as JSON everything needed to repeat it, with the results."""
         row = access_simulation(signed_in(request), simulation)
         name = {"Content-Disposition": f'attachment; filename="simulation-{row.number}.{query.format}"'}
         if query.format == "json":

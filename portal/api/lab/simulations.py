@@ -78,7 +78,7 @@ class SimulationView(APIView):
 
     @operation("delete_simulation", None, access=Access.SIGNED_IN, tag="lab", status=204, path=["simulation"])
     def delete(self, request: Request, simulation: UUID, query: Query) -> Response:
-        """Remove a simulation with its results; one that runs ends."""
+        """Delete a simulation with its results; a running one is stopped."""
         user = signed_in(request)
         services.delete_simulation(actor=user, simulation=access_simulation(user, simulation))
         return Response(status=204)
@@ -94,7 +94,7 @@ class SimulationCancelView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, simulation: UUID, query: Query) -> Response:
-        """Cancel a simulation: at once where it waits, within a second or so where it runs. 409 where it has ended."""
+        """Cancel a simulation: at once if it waits, within a second or so if it runs. 409 if it has ended."""
         user = signed_in(request)
         services.cancel_simulation(actor=user, simulation=access_simulation(user, simulation))
         return Response(_describe(request, simulation))
@@ -111,7 +111,7 @@ class SimulationRerunView(APIView):
         problems=(403, 409),
     )
     def post(self, request: Request, simulation: UUID, query: Query) -> Response:
-        """A new simulation of the same spec, with the same jobs and hardware."""
+        """A new simulation with the same specification, jobs and hardware."""
         user = signed_in(request)
         made = services.rerun_simulation(actor=user, simulation=access_simulation(user, simulation))
         return Response(_describe(request, made.id), status=201)
@@ -136,7 +136,7 @@ class SimulationTracesView(APIView):
         problems=(403,),
     )
     def post(self, request: Request, query: Query) -> Response:
-        """Upload a trace in any format that `manage.py simulate` reads: 20,000 jobs and 32 MiB at most."""
+        """Upload a trace in any format that `manage.py simulate` reads: at most 20,000 jobs and 32 MiB."""
         length = str(request.META.get("CONTENT_LENGTH") or "0")
         if not (length.isascii() and length.isdecimal()) or int(length) > MOST_BYTES + 65_536:
             raise Refused(413, f"A trace may have {MOST_BYTES // 1024**2} MiB at most.")

@@ -45,7 +45,7 @@ class ArtifactsView(APIView):
     def get(self, request: Request, job: str, query: PageQuery) -> Response:
         """Files that the job's runs left, newest first."""
         row = access_job(signed_in(request), job)
-        state = _collecting(row)  # before the list: what is said to be complete has to be
+        state = _collecting(row)  # before the list: if it is reported complete, it must be
         rows = ArtifactRow.objects.filter(run__job=row, removed_at=None).select_related("run")
         found, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": [_describe(artifact) for artifact in found], **state})
@@ -64,7 +64,7 @@ class ArtifactView(APIView):
         problems=(409, 416),
     )
     def get(self, request: Request, job: str, artifact: int, query: Query) -> HttpResponseBase:
-        """The file itself, as an attachment. 409 where it has changed since it was listed."""
+        """The file itself, as an attachment. 409 if it has changed since it was listed."""
         row = access_artifact(signed_in(request), job, artifact)
         file = artifact_file(row)
         if file.size() != row.size_bytes:
@@ -90,7 +90,7 @@ class ArtifactView(APIView):
         problems=(403, 409),
     )  # fmt: skip
     def delete(self, request: Request, job: str, artifact: int, query: Query) -> Response:
-        """Remove the file before its time."""
+        """Delete the file before its time."""
         row = access_artifact(signed_in(request), job, artifact, write=True)
         artifacts.remove_artifact(actor=signed_in(request), artifact=row)
         remove_artifacts_now.delay()
@@ -105,7 +105,7 @@ async def _blocks(file: PlainFile, start: int, end: int) -> AsyncIterator[bytes]
 
 
 def _wanted(header: str | None, size: int) -> tuple[int, int]:
-    """The bytes from and up to; what is no single range of bytes is answered with the whole."""
+    """First and last byte; anything but a single range of bytes is answered with the whole file."""
     match = _RANGE.fullmatch(header.strip()) if header else None
     if match is None or match[1] == match[2] == "":
         return 0, size
@@ -120,7 +120,7 @@ def _wanted(header: str | None, size: int) -> tuple[int, int]:
 
 def _collecting(job: Job) -> dict[str, Any]:
     assert job.run is not None
-    last = Run.objects.filter(job=job, epoch__gt=0).order_by("-attempt").first()  # one that waits has left nothing
+    last = Run.objects.filter(job=job, epoch__gt=0).order_by("-attempt").first()  # a waiting run has left nothing
     material = RunMaterial.objects.filter(run=last).first() if last else None
     done = material is not None and material.collecting in ("done", "failed")
     live = State(job.run.state) in LIVE

@@ -45,11 +45,11 @@ class BundlesView(APIView):
         problems=(403,),
     )
     def post(self, request: Request, project: str, query: Query) -> Response:
-        """Upload a .tar.gz of code. 200 and the same bundle where the project has this content already."""
+        """Upload a .tar.gz of code. 200 and the same bundle if the project has this content already."""
         owner = project_for_member(signed_in(request), project)
         if (request.content_type or "").partition(";")[0].strip().lower() not in CONTENT_TYPES:
             raise Refused(415, f"Send the archive itself, as {CONTENT_TYPES[0]}.")
-        # Piece by piece, and without the framework's own reading, which takes a body of unknown length for none.
+        # In pieces, and without the framework's own parser, which treats a body of unknown length as empty.
         read = request._request.read
         bundle, created = bundles.store_bundle(actor=signed_in(request), project=owner, read=read)
         return Response(_describe(owner, [bundle])[0], status=201 if created else 200)
@@ -58,7 +58,7 @@ class BundlesView(APIView):
 class BundleView(APIView):
     @operation("get_bundle", Bundle, access=Access.VIEWER, tag="bundles", path=["project", "sha256"])
     def get(self, request: Request, project: str, sha256: str, query: Query) -> Response:
-        """One bundle; 404 where the project does not have it."""
+        """One bundle; 404 if the project does not have it."""
         bundle = access_bundle(signed_in(request), project, sha256)
         return Response(_describe(bundle.project, [bundle])[0])
 
@@ -72,7 +72,7 @@ class BundleView(APIView):
         problems=(403, 409),
     )
     def delete(self, request: Request, project: str, sha256: str, query: Query) -> Response:
-        """Remove a bundle. 409 while a job that has not ended needs it."""
+        """Delete a bundle. 409 while an unfinished job needs it."""
         bundles.delete_bundle(
             actor=signed_in(request), bundle=access_bundle(signed_in(request), project, sha256, write=True)
         )

@@ -1,4 +1,4 @@
-"""Environments that jobs of a project asked for, with the log of their build."""
+"""Environments requested by jobs of a project, with their build logs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class EnvironmentView(APIView):
         problems=(403, 409),
     )  # fmt: skip
     def delete(self, request: Request, project: str, digest: str, query: Query) -> Response:
-        """Remove an environment; the next job that asks for it builds it anew. 409 while one needs it."""
+        """Delete an environment; the next job that asks for it builds it again. 409 while a job needs it."""
         environment = access_environment(signed_in(request), project, digest, write=True)
         for one in environments.on_all_clusters(environment):
             owner = environments.owner_of(one)
@@ -67,7 +67,7 @@ class BuildLogView(APIView):
         query=BuildLogQuery,
     )  # fmt: skip
     def get(self, request: Request, project: str, digest: str, query: BuildLogQuery) -> Response:
-        """A range of the build log. Ask again from next_offset until it is complete."""
+        """A range of the build log. Continue at next_offset until it is complete."""
         environment = access_environment(signed_in(request), project, digest)
         log = files.environment_log(environment)
         ended = environment.state != EnvironmentRow.State.BUILDING

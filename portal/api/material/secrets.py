@@ -1,4 +1,4 @@
-"""Secrets of a project. Values go in and never come out."""
+"""Secrets of a project. Values are written and never returned."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SecretView(APIView):
         body=SecretWish, also={201: Secret}, problems=(403,),
     )  # fmt: skip
     def put(self, request: Request, project: str, secret: str, query: Query, body: SecretWish) -> Response:
-        """Set a secret's value; 201 where it is new. Launches from now on get the new value."""
+        """Set a secret's value; 201 if it is new. Later launches get the new value."""
         owner = project_for_manager(signed_in(request), project)
         try:
             SECRET_NAME(secret)
@@ -85,7 +85,7 @@ class SecretView(APIView):
         path=["project", "secret"], problems=(403,),
     )  # fmt: skip
     def delete(self, request: Request, project: str, secret: str, query: Query) -> Response:
-        """Remove a secret at once. A later launch that needs it fails and says so."""
+        """Delete a secret at once. A later launch that needs it fails with a message."""
         secrets.delete_secret(actor=signed_in(request), secret=access_secret(signed_in(request), project, secret))
         return Response(status=204)
 

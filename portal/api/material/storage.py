@@ -1,4 +1,4 @@
-"""How much a project stores, and how much it may."""
+"""A project's storage use and limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST = 2**60
 
 
 class StorageWish(Body):
-    """Null: as the settings say; 0: no limit."""
+    """Null: as in the settings; 0: no limit."""
 
     checkpoints_soft_bytes: int | None = Field(None, ge=0, le=_MOST, examples=[10_737_418_240])
     checkpoints_hard_bytes: int | None = Field(None, ge=0, le=_MOST, examples=[21_474_836_480])
@@ -44,7 +44,7 @@ class StorageView(APIView):
 
     @operation("get_storage", Storage, access=Access.VIEWER, tag="storage", path=["project"])
     def get(self, request: Request, project: str, query: Query) -> Response:
-        """What the project stores: checkpoints by job, bundles, artefacts and environments."""
+        """The project's storage: checkpoints by job, bundles, artefacts and environments."""
         return Response(_describe(project_for_viewer(signed_in(request), project)))
 
     @operation(

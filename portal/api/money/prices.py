@@ -1,4 +1,4 @@
-"""Rates and discounts: what an hour costs, and who pays less."""
+"""Prices and discounts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RatesView(APIView):
 
     @operation("list_rates", RatePage, access=Access.SIGNED_IN, tag="prices", query=RatesQuery)
     def get(self, request: Request, query: RatesQuery) -> Response:
-        """Prices of now, of before and to come, newest first."""
+        """Present, past and future prices, newest first."""
         check_cluster(query.cluster)
         given = {"resource": query.resource, "accelerator_type": query.accelerator_type, "cluster": query.cluster}
         rows = RateRow.objects.filter(**{name: value for name, value in given.items() if value is not None})
@@ -96,7 +96,7 @@ class RatesView(APIView):
         examples=[RATE],
     )
     def post(self, request: Request, query: Query, body: RateWish) -> Response:
-        """A new price; the one in force ends when it begins. 409 where that would be in the past."""
+        """A new price; the one in force ends when it begins. 409 if that would be in the past."""
         check_accelerator_type(body.accelerator_type)
         cluster = named_cluster(ClusterQuery(cluster=body.cluster)).name if body.cluster else ""
         try:
@@ -151,7 +151,8 @@ class DiscountsView(APIView):
         examples=[DISCOUNT],
     )
     def post(self, request: Request, query: Query, body: DiscountWish) -> Response:
-        """A new discount of a project and all below it that have none of their own. 409 where it would be past."""
+        """A new discount of a project and of all below it that have none of their own. 409 if it would begin in the
+        past."""
         try:
             discount = set_discount(
                 actor=signed_in(request),

@@ -1,4 +1,4 @@
-"""Limits: which bind me, with their present use, and changing them."""
+"""Limits: those that apply to me, with their present use, and changes of limits."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ class QuotasView(APIView):
         examples=[EXAMPLE],
     )
     def post(self, request: Request, query: Query, body: Wish) -> Response:
-        """Set a limit. Managers do on projects below theirs and on users within theirs; the tightest of all binds."""
+        """Set a limit. Managers set them on projects below theirs and on users within theirs; the tightest of all
+        applies."""
         actor = signed_in(request)
         check_accelerator_type(body.accelerator_type)
         project = visible_projects(actor).get(key=body.project) if body.project else None
@@ -136,7 +137,7 @@ class BudgetsQuery(PageQuery):
 class BudgetsView(APIView):
     @operation("list_budgets", QuotaPage, access=Access.SIGNED_IN, tag="quotas", query=BudgetsQuery, problems=(404,))
     def get(self, request: Request, query: BudgetsQuery) -> Response:
-        """Limits of money and GPU-hours that bind my jobs in any project that I see, each once, newest first."""
+        """Limits of money and GPU-hours that apply to my jobs in any project that I see, each once, newest first."""
         user = signed_in(request)
         projects = visible_projects(user)
         if query.project:
@@ -171,10 +172,10 @@ class QuotaView(APIView):
         problems=(403,),
     )
     def put(self, request: Request, quota: int, query: Query, body: Change) -> Response:
-        """Another limit, or the other of hard and soft."""
+        """Change a limit's value, or whether it is hard or soft."""
         actor = signed_in(request)
         row = quota_changes.manageable_quotas(actor).get(pk=quota)
-        # What is shown is rounded: sent back it is no other limit.
+        # displayed values are rounded: unchanged ones keep the limit
         unchanged = body.limit == Decimal(_number(row, Fraction(row.limit)))
         limit = row.limit if unchanged else _units(row.kind, body.limit)
         hard = row.hard if body.hard is None else body.hard
@@ -191,7 +192,7 @@ class QuotaView(APIView):
         problems=(403,),
     )
     def delete(self, request: Request, quota: int, query: Query) -> Response:
-        """The limit binds nobody any more."""
+        """Remove the limit."""
         actor = signed_in(request)
         quota_changes.remove_quota(actor=actor, quota=quota_changes.manageable_quotas(actor).get(pk=quota))
         return Response(status=204)
@@ -200,7 +201,7 @@ class QuotaView(APIView):
 class ProjectQuotasView(APIView):
     @operation("list_project_quotas", BindingQuotas, access=Access.VIEWER, tag="quotas", path=["project"])
     def get(self, request: Request, project: str, query: Query) -> Response:
-        """All limits that bind my jobs in the project, of every level above it and on me, with their use."""
+        """All limits on my jobs in the project, of every level above it and on me, with their use."""
         user = signed_in(request)
         there = visible_projects(user).get(key=project)
         found = list(quotas.binding(there, user)[: MOST + 1])
@@ -208,10 +209,10 @@ class ProjectQuotasView(APIView):
 
 
 def _units(kind: str, limit: Decimal) -> int:
-    """In what the limit is kept in; raises Refused where that is no whole number."""
+    """In the unit of the stored limit; raises Refused if that is not an integer."""
     value = limit * quotas.SCALE.get(kind, 1)
     if kind == "gpu_hours" and value >= 1:
-        return int(value)  # hours that people write, as 1.097, are seldom whole seconds: the fraction is left out
+        return int(value)  # hours such as 1.097 are rarely whole seconds: the fraction is dropped
     if value != int(value):
         least = {
             "gpu_hours": f"must be at least a second of a GPU, 1/3600 h; {limit.normalize():f} h is less",
@@ -253,6 +254,6 @@ def _describe(row: QuotaRow, uses: Uses, told: Mapping[tuple[int, int], BudgetNo
 
 
 def _number(row: QuotaRow, value: Fraction) -> str:
-    """To six places, downwards: use that is shown as the limit has reached it."""
+    """Six decimals, rounded down: use displayed as equal to the limit has reached it."""
     micro = int(value * 10**6 / quotas.SCALE.get(row.kind, 1))
     return format(Decimal(micro).scaleb(-6).normalize(), "f")

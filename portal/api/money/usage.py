@@ -1,4 +1,4 @@
-"""What was used: GPU-hours and cost by project, user, job, day, month or type."""
+"""Usage: GPU-hours and cost by project, user, job, day, month or type."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from portal.dashboard.usage import usage_rows, usage_total
 
 LONGEST = timedelta(days=10 * 366)
 _BATCH = 5_000
-#: Columns that were added later stand behind the others.
+#: Columns added later follow the others.
 _USE = ("measured_gpu_hours", "used_gpu_hours", "emulated")
 
 
@@ -54,7 +54,7 @@ class UsageQuery(UsageFilters, PageQuery):
 class UsageView(APIView):
     @operation("get_usage", UsagePage, access=Access.SIGNED_IN, tag="usage", query=UsageQuery, problems=(404,))
     def get(self, request: Request, query: UsageQuery) -> Response:
-        """What my projects used, the most costly first (days and months: newest first), what is held now included."""
+        """Usage of my projects, the most costly first (days and months: newest first), including present occupancy."""
         now = timezone.now()
         question = _question(signed_in(request), query, now)
         offset = int(query.cursor[1:]) if query.cursor else 0
@@ -83,8 +83,9 @@ class UsageExportView(APIView):
     def get(self, request: Request, query: UsageFilters) -> HttpResponseBase:
         """The same as CSV, all rows, with a total.
 
-        The last row, `total`, is summed exactly and counts each job once, where rows of projects overlap. GPU-hours by
-        type are written as `type=hours`, with blanks between."""
+        The last row, `total`, is summed exactly and counts each job once, although rows of projects overlap. GPU-hours
+        by type are written as `type=hours`, separated by blanks.
+        """
         now = timezone.now()
         question = _question(signed_in(request), query, now)
         headers = {"Content-Disposition": f'attachment; filename="usage-{question.first}-{question.last}.csv"'}
@@ -113,7 +114,7 @@ def _question(user: User, query: UsageFilters, now: datetime) -> Question:
 
 
 def _users(user: User, wanted: str | None) -> list[int] | None:
-    """Of somebody unknown there is no usage: whether there is such a person is not said."""
+    """An unknown person has no usage: whether the person exists is not disclosed."""
     if wanted is None:
         return None
     if wanted == "me":
@@ -122,7 +123,7 @@ def _users(user: User, wanted: str | None) -> list[int] | None:
 
 
 async def _stream(question: Question, now: datetime) -> AsyncIterator[str]:
-    """Batch by batch: however many groups there are, memory holds one of them."""
+    """In batches: however many groups there are, memory holds one batch."""
     yield csv_lines([["key", "label", "jobs", "gpu_hours", "cost", "currency", "gpu_hours_by_type", *_USE]])
     offset = 0
     while True:

@@ -50,7 +50,7 @@ class AuditView(APIView):
 
     @operation("list_audit", AuditPage, access=Access.ADMIN, tag="audit", query=AuditQuery)
     def get(self, request: Request, query: AuditQuery) -> Response:
-        """Who did what to what from where, newest first; denied accesses too, as `access.denied`."""
+        """Who did what to what, and from where, newest first; denied accesses too, as `access.denied`."""
         rows = AuditEntry.objects.filter(*_conditions(query))
         entries, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": [_describe(entry) for entry in entries]})
@@ -69,7 +69,8 @@ class AuditExportView(APIView):
         query=ExportQuery,
     )
     def get(self, request: Request, query: ExportQuery) -> HttpResponseBase:
-        """All that match, oldest first, as CSV or JSON lines. A line of JSON holds the text that its hash is over."""
+        """All matching entries, oldest first, as CSV or JSON lines. A line of JSON contains the text behind its
+        hash."""
         audit.record_audit(actor=signed_in(request), action="audit.export", target=query.format)
         kind = "text/csv; charset=utf-8" if query.format == "csv" else "application/jsonl"
         stream = _stream(query.format, _conditions(query))
@@ -88,14 +89,14 @@ def _conditions(query: AuditFilters) -> list[Q]:
     if query.action:
         given["action__startswith" if query.action.endswith(".") else "action"] = query.action
     conditions = [Q(**{name: value}) for name, value in given.items() if value is not None]
-    if query.actor is not None:  # an entry has the address as it was then
+    if query.actor is not None:  # an entry contains the address at that time
         address = User.objects.normalize_email(query.actor.strip())
         conditions.append(Q(actor_email__iexact=query.actor) | Q(actor_email=address))
     return conditions
 
 
 async def _stream(kind: str, conditions: list[Q]) -> AsyncIterator[str]:
-    """Batch by batch: however long the log is, neither memory nor a connection is held for it."""
+    """In batches: memory and database connection are not held, however long the log is."""
     last, header = 0, True
     while True:
         lines, last, full = await database_sync_to_async(_batch)(kind, conditions, last, header)

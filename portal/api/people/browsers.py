@@ -1,4 +1,4 @@
-"""Where I am signed in."""
+"""Sessions of a user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from portal.core.times import iso
 class BrowsersView(APIView):
     @operation("list_sessions", BrowserSessions, access=Access.SESSION, tag="session")
     def get(self, request: Request, query: Query) -> Response:
-        """Sessions that are signed in as me, the latest seen first; 50 at most."""
+        """My signed-in sessions, the last seen first; at most 50."""
         current = request.session.session_key
         sessions = [
             {
@@ -35,7 +35,7 @@ class BrowsersView(APIView):
 
     @operation("end_other_sessions", Ended, access=Access.SESSION, tag="session")
     def delete(self, request: Request, query: Query) -> Response:
-        """Sign out everywhere but here."""
+        """Sign out all other sessions."""
         user = signed_in(request)
         ended = end_other_sessions(user=user, but=request.session.session_key)
         return Response({"ended": ended})
@@ -44,7 +44,7 @@ class BrowsersView(APIView):
 class BrowserView(APIView):
     @operation("end_session", None, access=Access.SESSION, tag="session", status=204, path=["browser"])
     def delete(self, request: Request, browser: int, query: Query) -> Response:
-        """Sign one of them out."""
+        """Sign out one session."""
         user = signed_in(request)
         end_session(actor=user, session=UserSession.objects.get(pk=browser, user=user))
         return Response(status=204)

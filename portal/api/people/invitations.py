@@ -104,8 +104,9 @@ class InvitationsView(APIView):
         problems=(409, 503),
     )
     def post(self, request: Request, project: str, query: Query, body: InvitationWish) -> Response:
-        """Invite an address. Where the portal sends e-mail the link goes to the address alone, and accepting it proves
-        the address. Elsewhere it is in this answer, once, and the account that it makes is marked as unproved."""
+        """Invite an address. If the portal sends e-mail, the link is sent to the address only, and accepting it proves
+        the address. Otherwise the link is in this answer, once, and the account that it creates is marked as
+        unproved."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         if row.archived_at:
@@ -124,7 +125,7 @@ class InvitationsView(APIView):
             expires_in_days=body.expires_in_days,
             mailed=mailed,
         )
-        # After # it is sent to no server and stands in no log.
+        # after # it is sent to no server and is in no log
         link = f"{page}#{secret}"
         if mailed:
             _mail(invitation, link)
@@ -142,7 +143,7 @@ class InvitationView(APIView):
         status=204,
     )
     def delete(self, request: Request, project: str, invitation: int, query: Query) -> Response:
-        """The link works no longer. One that was accepted stays so."""
+        """Revoke the link. An accepted invitation stays accepted."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         found = InvitationRow.objects.select_related("project").get(pk=invitation, project=row)
@@ -164,8 +165,8 @@ class LookView(APIView):
         public=True,
     )
     def post(self, request: Request, query: Query, body: Look) -> Response:
-        """What a link invites to, before it is accepted; only whoever has it can ask. Needs no sign-in, and the CSRF
-        token only of whoever is signed in with a session."""
+        """The invitation behind a link, before it is accepted; only the holder of the link can read it. Needs no
+        sign-in, and a CSRF token only with a session."""
         _slow_down(request)
         try:
             invitation = find_invitation(body.secret, timezone.now())
@@ -193,8 +194,8 @@ class AcceptView(APIView):
         parameters=[CSRF_TOKEN],
     )
     def post(self, request: Request, query: Query, body: Acceptance) -> Response:
-        """Join the project: as whoever is signed in, or with a new account, which is then signed in. Needs no sign-in,
-        but the CSRF token in any case: GET session first, then send its cookies and the token. API tokens get 403."""
+        """Join the project: as the signed-in user, or with a new account, which is then signed in. Needs no sign-in,
+        but always the CSRF token: GET session first, then send its cookies and the token. API tokens get 403."""
         if isinstance(request.auth, ApiToken):
             raise Refused(403, "A token cannot accept invitations: sign in for that.")
         SessionAuthentication().enforce_csrf(request)
@@ -222,7 +223,7 @@ def _slow_down(request: Request) -> None:
 
 
 def _mail(invitation: InvitationRow, link: str) -> None:
-    """Raises Refused: a link that could not be sent is of no use, since nobody else may have it."""
+    """Raises Refused: a link that could not be sent is useless, since nobody else may have it."""
     project = isolated(invitation.project.name)
     text = (
         f"{isolated(str(invitation.created_by))} invites you to {project} on Evenkeel as {invitation.role}.\n\n"

@@ -1,4 +1,4 @@
-"""Who is in a project, by a role given there or above."""
+"""Members of a project, with roles given there or inherited."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class MembersView(APIView):
 
     @operation("list_members", MemberPage, access=Access.VIEWER, tag="projects", path=["project"], query=MembersQuery)
     def get(self, request: Request, project: str, query: MembersQuery) -> Response:
-        """Everybody with a role in the project, the highest that each has, and where it comes from."""
+        """Everybody with a role in the project, with the highest role of each and its origin."""
         row, role = access_project(signed_in(request), project)
         everybody = User.objects.filter(pk__in=memberships_reaching(row).order_by().values("user"))
         if query.email is not None:
@@ -87,8 +87,8 @@ class MembersView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, project: str, query: Query, body: MemberWish) -> Response:
-        """Give somebody who has an account a role. A person without an account is invited. 409 where the account's
-        address was never proved, unless that is confirmed."""
+        """Give a role to a person with an account. A person without an account is invited. 409 if the account's address
+        was never proved, unless that is confirmed."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         person = User.objects.filter(email=body.email, kind=User.Kind.PERSON, is_active=True).first()
@@ -105,7 +105,7 @@ class MemberView(APIView):
 
     @operation("get_member", Member, access=Access.VIEWER, tag="projects", path=["project", "person"])
     def get(self, request: Request, project: str, person: int, query: Query) -> Response:
-        """Somebody's role in the project, and where it comes from."""
+        """A person's role in the project, and its origin."""
         row, role = access_project(signed_in(request), project)
         return Response(_describe(row, memberships_reaching(row).filter(user_id=person)[:1].get(), role))
 
@@ -120,8 +120,8 @@ class MemberView(APIView):
         problems=(409,),
     )
     def patch(self, request: Request, project: str, person: int, query: Query, body: RoleWish) -> Response:
-        """Another role here. One that is inherited stays, and the higher counts. 409 where a higher one would go to an
-        account whose address was never proved, unless that is confirmed."""
+        """Change a role here. An inherited one stays, and the higher of both counts. 409 if an account whose address
+        was never proved would get a higher one, unless that is confirmed."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         held = memberships_reaching(row).filter(user_id=person, user__kind=User.Kind.PERSON)[:1].get()
@@ -142,7 +142,7 @@ class MemberView(APIView):
         problems=(409,),
     )
     def delete(self, request: Request, project: str, person: int, query: Query) -> Response:
-        """Take the role away that was given here. 409 where it comes from above or from the person's groups."""
+        """Remove the role that was given here. 409 if it is inherited or comes from the person's groups."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         member = memberships_reaching(row).filter(user_id=person)[:1].get().user
@@ -162,7 +162,7 @@ def inherited_from(user: User, project: Project) -> str | None:
 
 
 def refuse_unproved(user: User, *, confirmed: bool) -> None:
-    """Raises Refused where the account is to be trusted for an address that was never proved."""
+    """Raises Refused if the account's address was never proved."""
     try:
         check_proved(user, confirmed=confirmed)
     except Unproved as error:
@@ -175,7 +175,7 @@ def _describe_one(project: Project, user: User) -> dict[str, Any]:
 
 
 def _describe(project: Project, membership: Membership, mine: str) -> dict[str, Any]:
-    """`mine`: the role of who asks. Managers read where an account comes from, others that its address is unproved."""
+    """`mine`: the reader's role. Managers see an account's origin, others only that its address is unproved."""
     user = membership.user
     return {
         "user": {"id": user.pk, "email": user.email, "name": str(user)},

@@ -1,4 +1,4 @@
-"""What was sent to my destinations, tests of them, and what is sent again."""
+"""Deliveries to my destinations, tests, and repeated deliveries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from portal.notices.deliveries import message_id
 from portal.notices.models import Delivery
 from portal.notices.selectors import access_delivery, access_destination
 
-#: So long at most a test takes; a person has one at a time.
+#: Longest duration of a test; a person has one at a time.
 _TEST_S = 15
 
 
@@ -42,7 +42,7 @@ class DestinationTestView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, destination: int, query: Query) -> Response:
-        """Send a test at once, and say what came back. It is not tried again."""
+        """Send a test at once, and return the response. It is not retried."""
         user = signed_in(request)
         row = access_destination(user, destination)
         under_way = f"notices:test:{user.pk}"
@@ -64,7 +64,7 @@ class DeliveriesView(APIView):
         query=PageQuery,
     )
     def get(self, request: Request, destination: int, query: PageQuery) -> Response:
-        """What was sent to a destination and what waits, newest first. Old lines are removed."""
+        """Sent and waiting deliveries of a destination, newest first. Old lines are removed."""
         row = access_destination(signed_in(request), destination)
         found, links = take_page(request, row.deliveries.all(), query, key="id")
         return Response({**links, "results": [_describe_delivery(delivery) for delivery in found]})
@@ -82,7 +82,7 @@ class DeliveryAgainView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, delivery: int, query: Query) -> Response:
-        """Send again what was given up, with the same `webhook-id`."""
+        """Send a given-up delivery again, with the same `webhook-id`."""
         row = access_delivery(signed_in(request), delivery)
         try:
             return Response(_describe_delivery(services.send_again(delivery=row, now=timezone.now())))

@@ -1,4 +1,4 @@
-"""Where I want to be told what, and what became of it."""
+"""Destinations of my notices, and their state."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class DestinationsView(APIView):
         examples=[EXAMPLE],
     )
     def post(self, request: Request, query: Query, body: DestinationWish) -> Response:
-        """Add a webhook, a chat or my e-mail address. The secret of a webhook is in this answer only."""
+        """Add a webhook, a chat or my e-mail address. Only this answer contains the secret of a webhook."""
         user = signed_in(request)
         values = body.model_dump(include={"name", "events", "own_jobs", "waiting_minutes", "enabled"})
         values["project"] = _project(user, body.project)
@@ -147,7 +147,7 @@ class DestinationView(APIView):
         examples=[CHANGE],
     )
     def patch(self, request: Request, destination: int, query: Query, body: DestinationChange) -> Response:
-        """Change what is given. Turned off, it drops what still waits."""
+        """Change the given keys. Disabling it drops waiting deliveries."""
         user = signed_in(request)
         row = access_destination(user, destination)
         values = body.model_dump(exclude_unset=True, exclude={"url", "project"})
@@ -163,7 +163,7 @@ class DestinationView(APIView):
         "remove_destination", None, access=Access.SIGNED_IN, tag="notifications", status=204, path=["destination"]
     )
     def delete(self, request: Request, destination: int, query: Query) -> Response:
-        """Remove a destination with its log. What waits is not sent any more."""
+        """Delete a destination with its log. Waiting deliveries are not sent any more."""
         user = signed_in(request)
         services.remove_destination(actor=user, destination=access_destination(user, destination))
         return Response(status=204)
@@ -181,7 +181,7 @@ class DestinationRotateView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, destination: int, query: Query) -> Response:
-        """A new secret for a webhook; the one before signs too for a day."""
+        """A new secret for a webhook; the previous one stays valid for a day."""
         user, now = signed_in(request), timezone.now()
         row = access_destination(user, destination)
         try:
@@ -192,7 +192,7 @@ class DestinationRotateView(APIView):
 
 
 def _project(user: User, key: str | None) -> Project | None:
-    """A token that is bound to a project tells of nothing outside of it."""
+    """A token that is bound to a project sends nothing about other projects."""
     token = user.acting_token
     if key is None:
         return token.project if token else None

@@ -90,7 +90,7 @@ class PersonView(APIView):
 
     @operation("get_person", Account, access=Access.ADMIN, tag="people", path=["person"])
     def get(self, request: Request, person: int, query: Query) -> Response:
-        """One of them."""
+        """One account."""
         return Response(_describe(_people().get(pk=person)))
 
     @operation(
@@ -103,8 +103,8 @@ class PersonView(APIView):
         problems=(409,),
     )
     def patch(self, request: Request, person: int, query: Query, body: PersonChange) -> Response:
-        """Make or unmake an administrator, deactivate or reactivate, set the UNIX account. 409: the last administrator
-        stays one, and an account whose address was never proved becomes one only if that is confirmed."""
+        """Grant or revoke administration, deactivate or reactivate, set the Unix account. 409: the last administrator
+        cannot be removed, and an account whose address was never proved becomes one only if that is confirmed."""
         actor, user = signed_in(request), User.objects.get(pk=person)
         if body.is_admin and not user.is_superuser:
             refuse_unproved(user, confirmed=body.confirm_unproved)
@@ -127,7 +127,7 @@ class PersonSessionsView(APIView):
 
     @operation("end_person_sessions", Ended, access=Access.ADMIN, tag="people", path=["person"])
     def delete(self, request: Request, person: int, query: Query) -> Response:
-        """Sign somebody out everywhere, at once. Their tokens go on working, and they may sign in again."""
+        """Sign a person out of all sessions, at once. Their tokens stay valid, and they may sign in again."""
         user = User.objects.get(pk=person)
         return Response({"ended": end_all_sessions(actor=signed_in(request), user=user)})
 

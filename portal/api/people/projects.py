@@ -1,4 +1,4 @@
-"""Projects: the tree of them, what they hold and what they spend."""
+"""Projects: their tree, use and costs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from scheduling.lifecycle import LIVE
 Name = Annotated[str, OneLine, Field(min_length=1, max_length=120)]
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 MANAGER = Membership.Role.MANAGER
-#: What people change of a project; what it uses changes by itself.
+#: The editable part of a project; its use changes by itself.
 EDITED = editing.only(
     "key", "name", "parent", "archived_at", "share_weight", "cluster_shares", "inner_rule", "priority", "slurm"
 )
@@ -71,7 +71,7 @@ SlurmName = Annotated[str, Field(pattern=f"^{slurm_names.NAME}$")]
 
 
 class SlurmNamesChange(Body):
-    """What is left out stays; null: as the project above."""
+    """Missing keys stay; null: as in the project above."""
 
     account: SlurmName | None = None
     qos: SlurmName | None = None
@@ -113,7 +113,7 @@ class ProjectsView(APIView):
 
     @operation("list_projects", ProjectPage, access=Access.SIGNED_IN, tag="projects", query=ProjectsQuery)
     def get(self, request: Request, query: ProjectsQuery) -> Response:
-        """Projects that I may see, oldest first, with their limits and what they use now."""
+        """Projects that I may see, oldest first, with their limits and present use."""
         user = signed_in(request)
         rows = with_roles(user, visible_projects(user))
         if query.search:
@@ -136,7 +136,7 @@ class ProjectsView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, query: Query, body: ProjectWish) -> Response:
-        """A project, below one that I manage; at the top for administrators."""
+        """Create a project, below one that I manage; at the top for administrators."""
         user = signed_in(request)
         parent = _place(user, body.parent)
         _refuse_bad_place(None, parent)
@@ -152,7 +152,7 @@ class ProjectView(APIView):
 
     @operation("get_project", ProjectDetail, access=Access.VIEWER, tag="projects", path=["project"], version=EDITED)
     def get(self, request: Request, project: str, query: Query) -> Response:
-        """One project, and where my role in it comes from."""
+        """One project, and the origin of my role in it."""
         return Response(_detail(signed_in(request), project))
 
     @operation(
@@ -166,14 +166,15 @@ class ProjectView(APIView):
         problems=(409,),
     )
     def patch(self, request: Request, project: str, query: Query, body: ProjectChange) -> Response:
-        """Rename or move it, set its share. Who moves a project manages it, the one above it and the one it goes to."""
+        """Rename or move it, set its share. Moving needs managers of the project, of the one above it and of the new
+        one above it."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         if "parent" in body.model_fields_set:
             _move(user, row, body.parent)
         if body.name is not None and body.name != row.name:
             rename_project(actor=user, project=row, name=body.name)
-            transaction.on_commit(wake.schedule_round)  # a round says the reasons of its jobs with the new name
+            transaction.on_commit(wake.schedule_round)  # the next round words the reasons of its jobs with the new name
         if body.model_fields_set & {"share_weight", "inner_rule", "priority"}:
             _share(user, row, body)
         if body.slurm is not None and (names := body.slurm.model_dump(exclude_unset=True)):
@@ -194,7 +195,8 @@ class ArchiveView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, project: str, query: Query) -> Response:
-        """Nothing new in it and below; what was stays to be read. 409 while jobs are queued or running."""
+        """Archive the project and those below it: nothing new is allowed, and its data stays readable. 409 while jobs
+        are queued or running."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         live = Job.objects.filter(project__in=descendants(row), run__state__in=[s.value for s in LIVE]).count()
@@ -215,7 +217,7 @@ class RestoreView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, project: str, query: Query) -> Response:
-        """Use an archived project, and those below it, again."""
+        """Restore an archived project, and those below it."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         try:
@@ -226,7 +228,7 @@ class RestoreView(APIView):
 
 
 def _place(user: User, key: str | None) -> Project | None:
-    """The project that one is to be put under, which takes a manager of it, or an administrator for the top."""
+    """The new parent project, which takes a manager of it, or an administrator for the top."""
     if key is None:
         if not user.is_superuser:
             raise Refused(403, "Only administrators put projects at the top; name a parent that you manage.")
@@ -248,7 +250,7 @@ def _move(user: User, project: Project, key: str | None) -> None:
     parent = _place(user, key)
     if parent is not None and project.parent_id == parent.pk:
         return
-    # What is above bounds what is below, so it takes both sides to move something out.
+    # Levels above restrict the ones below, so moving something out takes both sides.
     if project.parent_id and not _manages_above(user, project):
         raise Refused(403, "Moving it away takes a manager of the project above it.")
     _refuse_bad_place(project, parent)

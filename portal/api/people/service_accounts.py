@@ -1,4 +1,4 @@
-"""Accounts for programs, each of one project: CI pipelines, robots."""
+"""Accounts for programs, each in one project: CI pipelines, robots."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ServiceAccountsView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, project: str, query: Query, body: AccountWish) -> Response:
-        """An account that cannot sign in: it has tokens only, and reaches this project and below only."""
+        """Create an account that cannot sign in: it only has tokens, and accesses this project and below only."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         try:
@@ -112,7 +112,7 @@ class ServiceAccountView(APIView):
         body=AccountChange,
     )
     def patch(self, request: Request, project: str, account: int, query: Query, body: AccountChange) -> Response:
-        """Another role, deactivated, or activated again. Its jobs stay with the project."""
+        """Change its role, deactivate or activate it. Its jobs stay with the project."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         found = _accounts(row).get(pk=account)
@@ -137,7 +137,7 @@ class ServiceTokensView(APIView):
         query=PageQuery,
     )
     def get(self, request: Request, project: str, account: int, query: PageQuery) -> Response:
-        """Its tokens that are not revoked, newest first."""
+        """Its valid tokens, newest first."""
         row, _ = access_project(signed_in(request), project, role=MANAGER)
         found = _accounts(row).get(pk=account)
         rows = ApiToken.objects.select_related("project").filter(user=found, revoked_at=None)
@@ -156,7 +156,8 @@ class ServiceTokensView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, project: str, account: int, query: Query, body: TokenWish) -> Response:
-        """A token for it; the secret is in this answer only. It is bound to the account's project at the widest."""
+        """Create a token for it; only this answer contains the secret. It gives access at most to the account's
+        project."""
         user = signed_in(request)
         row, _ = access_project(user, project, role=MANAGER)
         found = _accounts(row).get(pk=account)

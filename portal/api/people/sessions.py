@@ -1,4 +1,4 @@
-"""Sign in and out, and who is signed in."""
+"""Sign in and out, and the signed-in user."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SessionView(APIView):
 
     @operation("get_session", Session, access=Access.PUBLIC, tag="session", public=True)
     def get(self, request: Request, query: Query) -> Response:
-        """Who I am and where. Answers without sign-in too, and sets the CSRF cookie."""
+        """The signed-in user and their projects. Also answers without sign-in, and sets the CSRF cookie."""
         get_token(request._request)
         return Response(describe_session(request.user))
 

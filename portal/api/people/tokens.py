@@ -1,7 +1,7 @@
-"""API tokens, my own and those of service accounts.
+"""API tokens, a user's own and those of service accounts.
 
-People make their tokens signed in, never with a token: one that leaks cannot outlive its own end. For service accounts
-a token may make tokens, which are no wider than itself and end no later.
+People create tokens in a session, never with a token, so that a leaked one cannot outlive its expiry. For service
+accounts a token may create tokens, which have no more rights and expire no later.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class TokensView(APIView):
 
     @operation("list_tokens", TokenPage, access=Access.SIGNED_IN, tag="tokens", query=PageQuery)
     def get(self, request: Request, query: PageQuery) -> Response:
-        """My tokens that are not revoked, newest first."""
+        """My valid tokens, newest first."""
         rows = ApiToken.objects.select_related("project").filter(user=signed_in(request), revoked_at=None)
         found, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": [describe_token(token) for token in found]})
 
     @operation("create_token", NewToken, access=Access.SESSION, tag="tokens", status=201, body=TokenWish)
     def post(self, request: Request, query: Query, body: TokenWish) -> Response:
-        """A new token; its secret is in this answer only. Needs a signed-in session."""
+        """Create a token; only this answer contains its secret. Needs a signed-in session."""
         user = signed_in(request)
         project = _project_of_mine(user, body.project) if body.project else None
         token, secret = create_token(
@@ -87,7 +87,7 @@ class TokensView(APIView):
 class TokenView(APIView):
     @operation("revoke_token", None, access=Access.SIGNED_IN, tag="tokens", status=204, path=["token"])
     def delete(self, request: Request, token: int, query: Query) -> Response:
-        """The token stops working at once. A token without the scope `admin` revokes itself only."""
+        """Revoke the token at once. A token without the scope `admin` may only revoke itself."""
         if isinstance(request.auth, ApiToken) and Scope.ADMIN not in request.auth.scopes and request.auth.pk != token:
             raise Refused(403, "Without the scope admin a token may revoke only itself.")
         revoke_token(actor=signed_in(request), token=_access_token(signed_in(request), token))
@@ -109,7 +109,7 @@ class RotateView(APIView):
         problems=(409,),
     )
     def post(self, request: Request, token: int, query: Query, body: RotationWish) -> Response:
-        """A new token with the same rights and lifetime; the old one works for `overlap_hours` more."""
+        """Create a new token with the same rights and lifetime; the old one stays valid for `overlap_hours`."""
         user = signed_in(request)
         row = _access_token(user, token)
         if row.user_id == user.pk and request.auth is not None:
@@ -124,7 +124,7 @@ class RotateView(APIView):
 
 
 def _access_token(user: User, pk: int) -> ApiToken:
-    """My own, or one of a service account whose project I manage."""
+    """The user's own, or one of a service account whose project they manage."""
     managed = Q(user__kind=User.Kind.SERVICE, user__project__in=manageable_projects(user))
     return ApiToken.objects.select_related("user", "project").get(Q(user=user) | managed, pk=pk)
 
@@ -133,7 +133,7 @@ def _project_of_mine(user: User, key: str) -> Project:
     project = visible_projects(user).filter(key=key.replace("\0", "")).first()
     if project is None:
         raise _wrong("project", "is no project that you may see", "unknown")
-    if user.is_superuser:  # bound, its user is no administrator, and would reach nothing
+    if user.is_superuser:  # bound, its user is no administrator, and would have access to nothing
         person = User.objects.get(pk=user.pk)
         person.is_superuser = False
         if role_in(person, project) is None:

@@ -1,1 +1,1 @@
-"""What the API answers, as models: they make the OpenAPI document, and tests hold every answer against it."""
+"""The API's answers as models: they make the OpenAPI document, and tests compare every answer with them."""

@@ -44,7 +44,7 @@ class JobRef(Shape):
 
 
 class OthersJob(JobRef):
-    """As much as everybody signed in may know of a job."""
+    """The part of a job that everybody signed in may see."""
 
     project: str = Field(description="Name of the project.")
 

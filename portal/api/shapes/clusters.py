@@ -1,4 +1,4 @@
-"""The cluster: nodes, catalogue, policy, and what happened when."""
+"""The cluster: nodes, catalogue, policy, and events."""
 
 from __future__ import annotations
 

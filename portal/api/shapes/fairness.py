@@ -1,4 +1,4 @@
-"""How evenly jobs are slowed."""
+"""How evenly jobs are slowed down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job waits for, and arrays of jobs."""
+"""Dependencies of a job, and arrays of jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portal.api.shapes.jobs import ArrayPlace, Emulated, Person, ProjectRef
 
 
 class JobArray(Shape):
-    """Jobs of one file that differ in their index; what is said of them is of those that you may see."""
+    """Jobs of one file that differ in their index; figures are of those that you may see."""
 
     number: int = Field(description="Of the jobs' own sequence; its jobs are also named by it, as 57_3.")
     name: str
@@ -64,7 +64,7 @@ class Taker(OthersJob):
 
 
 class Displaced(Shape):
-    """GPUs that were taken from it and that it does not have again."""
+    """GPUs that were taken from the job and that it does not have again."""
 
     at: datetime
     kind: Literal["preempted", "shrunk"]

@@ -1,4 +1,4 @@
-"""A job, and what is told of it."""
+"""A job and its details."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Exit(Shape):
 
 
 class JobHold(Shape):
-    """A held job is not scheduled until it is released."""
+    """A job on hold is not scheduled until it is released."""
 
     kind: Literal["user", "admin", "cost", "idle"] = Field(
         description="An `admin` hold is released by administrators only."
@@ -110,7 +110,8 @@ class JobHold(Shape):
 
 
 class ExpectedStart(Shape):
-    """When a job that waits will be given GPUs: four of five start between `p10_at` and `p90_at`, half by `p50_at`."""
+    """When a waiting job is expected to get GPUs: four of five start between `p10_at` and `p90_at`, half by
+    `p50_at`."""
 
     p10_at: datetime | None
     p50_at: datetime | None
@@ -140,7 +141,7 @@ class ArrayPlace(Shape):
 
 
 class Idle(Shape):
-    """A job that holds GPUs and does nothing with them, by the cluster's rule."""
+    """A job that holds GPUs without using them, by the cluster's rule."""
 
     kind: Literal["no_step", "low_utilisation"]
     since_at: datetime
@@ -315,7 +316,7 @@ class Neighbour(Shape):
 
 
 class Sharing(Shape):
-    """Of a job with a part of a GPU: who else is there, and what that costs it."""
+    """For a fractional job: the other jobs on its GPU, and the cost of sharing."""
 
     share_percent: SharePercent
     memory_mib: int | None
@@ -372,7 +373,7 @@ class Metrics(Shape):
 
 
 class ResourceParts(Shape):
-    """Parts, 0 to 1, of one device; null: not known."""
+    """Fractions, 0 to 1, of one device; null: unknown."""
 
     gpu: float | None = Field(description="Of its time.")
     gpu_memory: float | None
@@ -404,7 +405,7 @@ class ResourceLaunch(Shape):
 
 
 class ResourceProfile(Shape):
-    """What the job's application, with its batch size and share, used of one kind of device."""
+    """Use of one kind of device by the job's application, with its batch size and share."""
 
     type: str
     gpus: int
@@ -473,7 +474,7 @@ class TypeCost(Shape):
 
 
 class Price(Shape):
-    """Prices of a moment, before the discount."""
+    """Present prices, before the discount."""
 
     per_gpu_hour: Money
     per_cpu_hour: Money

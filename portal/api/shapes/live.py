@@ -1,4 +1,4 @@
-"""States of the live streams. A member that would be null is missing: in a merge patch null means removal."""
+"""States of the live streams. Members with null are missing: in a merge patch null means removal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles, environments, artefacts, secrets, and what is stored."""
+"""Bundles, environments, artefacts, secrets, and storage use."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class BuildLog(Shape):
 
 
 class Secret(Shape):
-    """What people may know of a secret: everything but its value."""
+    """Everything about a secret except its value."""
 
     name: str = Field(examples=["HF_TOKEN"])
     description: str

@@ -102,7 +102,7 @@ class UsagePage(Page):
 
 
 class Option(Shape):
-    """What the job would take and cost on so many GPUs of a type, if it kept them to its end."""
+    """Duration and cost of the job on this many GPUs of a type, if it kept them until its end."""
 
     type: str
     gpus: int

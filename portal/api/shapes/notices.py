@@ -1,4 +1,4 @@
-"""Destinations of notices, and what was sent to them."""
+"""Destinations of notices, and their deliveries."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from portal.api.shapes.base import Detail, Money, Page, Role, Shape
 
 INHERITED = "Key of the project above that the role comes from; null: it was given here."
 
-#: As long as a real one, and of nobody's link.
+#: As long as a real one, but belonging to no link.
 EXAMPLE_SECRET = "example-of-what-a-link-has-after-the-hash-0"  # noqa: S105
 
 

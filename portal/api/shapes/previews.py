@@ -1,4 +1,4 @@
-"""What a job would do that is not submitted."""
+"""Previews of unsubmitted jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PlannedAllocation(Gang):
 
 
 class Effect(Shape):
-    """On another job: what it would have after the next round without the change, and with it."""
+    """On another job: its gang after the next round without the change, and with it."""
 
     job: OthersJob
     holds: bool = Field(description="It holds GPUs at present.")
@@ -50,7 +50,7 @@ class VarianceChange(Shape):
 
 
 class PlannedChange(Shape):
-    """What the next round would do otherwise."""
+    """What the next round would do differently."""
 
     effects: list[Effect] = Field(description="On others, those who lose the most first; at most 20.")
     affected: int = Field(description="How many others would have other GPUs.")
@@ -58,7 +58,7 @@ class PlannedChange(Shape):
 
 
 class PolicyPreview(PlannedChange):
-    """The next round by another policy, beside the one by the policy in force."""
+    """The next round under another policy, compared with the policy in force."""
 
     as_of: datetime
     starting: int = Field(description="Jobs that would have GPUs then, and none by the policy in force.")
@@ -70,7 +70,7 @@ class PolicyPreview(PlannedChange):
 
 
 class Preview(PlannedChange):
-    """What the next round would do. Of an array: with its first job."""
+    """What the next round would do. For an array: with its first job."""
 
     cluster: JobCluster = Field(description="On which it would run.")
     verdict: Literal["now", "later", "never"]
@@ -138,7 +138,7 @@ Asked = Field(
 
 
 class WhatIfOption(Shape):
-    """The job on so many GPUs of a type from its start to its end."""
+    """The job on this many GPUs of a type from its start to its end."""
 
     type: str
     gpus: int
@@ -202,7 +202,7 @@ class GrownJob(Shape):
 
 
 class ForeseenNode(Shape):
-    """Of the project's jobs; of others only how many."""
+    """The effect on the project's jobs; for others only their number."""
 
     as_of: datetime
     waiting_total: int

@@ -1,4 +1,4 @@
-"""Policies on their way into force."""
+"""Rollouts of policies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RolloutIndicators(Shape):
 
 
 class RolloutLimits(Shape):
-    """What the bounds come to; null: not watched, or nothing to be a part of."""
+    """Resolved bounds; null: not watched, or nothing to refer to."""
 
     wait_p95_s: float | None
     slowdown_variance: float | None

@@ -1,4 +1,4 @@
-"""Kept rounds, and what another plan of one would have been."""
+"""Stored rounds, and the result of another plan for one."""
 
 from __future__ import annotations
 

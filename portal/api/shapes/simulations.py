@@ -1,4 +1,4 @@
-"""Simulations of the policy lab and what came of them."""
+"""Simulations of the policy lab and their results."""
 
 from __future__ import annotations
 

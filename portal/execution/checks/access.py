@@ -1,4 +1,4 @@
-"""What `doctor` and the start say of who else can reach what the portal keeps: cookies, back-ups and keys."""
+"""Checks at the start and in `doctor` of who else can read the portal's files: cookies, backups and keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from portal.config.layout import Layout
 from portal.jobs.clusters import engine_of, shares_its_host
 from scheduling.executors.base import Finding, Kept
 
-#: What a dump of pg_dump begins with.
+#: First bytes of a dump by pg_dump.
 _DUMP = b"PGDMP"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 NAME_ADVICE = (
@@ -24,7 +24,7 @@ NAME_ADVICE = (
 
 
 def examine_access(cluster_id: int) -> Iterator[Finding]:
-    """What jobs could reach of the portal."""
+    """What jobs could access of the portal."""
     engine = engine_of(cluster_id)
     if engine.executor in ENGINES:
         yield jobs_account(engine)
@@ -41,7 +41,8 @@ def examine_access(cluster_id: int) -> Iterator[Finding]:
 
 
 def kept_from_jobs() -> Kept:
-    """What no job may reach, wherever it runs: keys and passwords, the embedded databases, and the portal's program."""
+    """What no job may access, wherever it runs: keys and passwords, the embedded databases, and the portal's
+    program."""
     layout = Layout(settings.EVENKEEL_DATA)
     files = [path for name in KEYS if (path := layout.data / name).exists()]
     sockets = [layout.postgres_sockets / ".s.PGSQL.5432", layout.valkey_socket]
@@ -55,7 +56,7 @@ def kept_from_jobs() -> Kept:
 
 
 def _private_files() -> Iterator[Path]:
-    """Keys of the data directory, and back-ups where they are usually made."""
+    """Keys of the data directory, and backups in their usual places."""
     data: Path = settings.EVENKEEL_DATA
     yield from (path for path in _files(data) if path.name in KEYS)
     for folder in {data.resolve(), Path.cwd()}:

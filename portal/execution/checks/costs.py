@@ -1,4 +1,4 @@
-"""What `doctor` says of prices, and of the way that runners' reports take."""
+"""Checks of `doctor` on prices, and on how runners' reports reach the portal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def examine_prices(cluster: Cluster, now: datetime) -> Finding:
 
 
 def examine_api_url(cluster_id: int) -> Iterator[Finding]:
-    """Runners on other machines."""
+    """For runners on other machines."""
     url = settings.EVENKEEL_API_URL
     if engine_of(cluster_id).executor == "local":
         return

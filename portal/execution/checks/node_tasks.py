@@ -1,4 +1,4 @@
-"""Carries out the checks of nodes, beside rounds and several at once."""
+"""Runs node checks, outside rounds and several at once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from scheduling.errors import ExecutorError
 from scheduling.executors import base
 
 logger = logging.getLogger(__name__)
-#: By one worker's process at a time.
+#: In one worker process at a time.
 BATCH = 16
 
 
 @shared_task(name="evenkeel.check_nodes", ignore_result=True)
 def check_nodes(cluster_id: int) -> None:
-    """Begin some of what is due, and take each result in as it comes. Whatever has none in time has failed. Those
-    that are left come next, in a task of their own."""
+    """Start some of the due checks, and record each result as it arrives. A check without a result in time has failed.
+    The remaining ones follow in a separate task."""
     try:
         executor = executors.executor_for(Cluster.objects.get(pk=cluster_id))
     except ExecutorError as error:
@@ -41,7 +41,7 @@ def check_nodes(cluster_id: int) -> None:
     results: queue.Queue[tuple[NodeCheck, Sequence[base.Finding]]] = queue.Queue()
     limit_s = settings.EVENKEEL_NODE_CHECK_TIMEOUT_S
     for check in mine:
-        # Not joined: one that hangs must hold up neither the others nor the end of this process.
+        # Not joined: a check that hangs must delay neither the others nor the end of this process.
         arguments = (executor, check, limit_s, results)
         threading.Thread(target=_examine, args=arguments, daemon=True).start()
     waiting, give_up_at = {check.pk: check for check in mine}, time.monotonic() + limit_s + 2.0
@@ -65,7 +65,7 @@ def _examine(
     limit_s: float,
     results: queue.Queue[tuple[NodeCheck, Sequence[base.Finding]]],
 ) -> None:
-    """No database here: a thread would open a connection of its own."""
+    """No database access: a thread would open its own connection."""
     wish = base.NodeCheck(
         check.node.name, settings.EVENKEEL_API_URL, settings.EVENKEEL_NODE_CHECK_FREE_MIB, timeout_s=limit_s
     )

@@ -1,5 +1,4 @@
-"""What `manage.py doctor` says of where checkpoints go and data comes from: a shared directory, a store, and what of it
-nodes keep."""
+"""Checks of `manage.py doctor` on where checkpoints and data are: a shared directory, a store, and nodes' caches."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from scheduling.executors.base import Finding
 
 MIB = 1 << 20
 _MOST_FAILING = 10
-#: Of what a driver says, the word that tells what is wrong, and what to do.
+#: Part of a driver's message that identifies the problem, and what to do.
 _FIXES = (
     ("bucket does not exist", "make the bucket, or name another in EVENKEEL_CHECKPOINT_URL"),
     ("AccessDenied", "the key needs to list, read, write and delete below the prefix"),
@@ -52,7 +51,7 @@ def examine_stores(cluster_id: int) -> Iterator[Finding]:
 
 
 def examine_material(executor: object) -> Iterator[Finding]:
-    """How a job's code and packages come to its nodes; of modules and images the executor says it, for each node."""
+    """How a job's code and packages reach its nodes; the executor checks modules and images, for each node."""
     ways = {"supports_git": "from git", "supports_bundles": "uploaded bundles"}
     given = ["by path", *(words for flag, words in ways.items() if getattr(executor, flag, False))]
     yield Finding("code", True, ", ".join(given))
@@ -61,7 +60,7 @@ def examine_material(executor: object) -> Iterator[Finding]:
 
 
 def examine_data(cluster_id: int) -> Iterator[Finding]:
-    """Which data jobs may name; of URLs the executor says it, for each node."""
+    """Which data jobs may name; the executor checks URLs, for each node."""
     engine, where = engine_of(cluster_id), datasets.configured(cluster_id)
     shared = f"any that nodes have; {engine.job_files} is shared by all of them"
     if engine.executor == "local":
@@ -72,7 +71,7 @@ def examine_data(cluster_id: int) -> Iterator[Finding]:
 
 
 def examine_loops(cluster_id: int, now: datetime) -> Iterator[Finding]:
-    """What the portal fails to process: of this cluster, and of none in particular."""
+    """Items that the portal fails to process: of this cluster, and of none in particular."""
     mine = Q(cluster=cluster_id) | Q(cluster=None)
     failing = list(failing_now(now).filter(mine).order_by("-failures", "since")[: _MOST_FAILING + 1])
     if not failing:

@@ -1,4 +1,4 @@
-"""Examining a cluster for an administrator who is elsewhere: a worker does it; what it found is kept for an hour."""
+"""Examines a cluster for an administrator in the browser: a worker does it; the result is stored for an hour."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portal.jobs.clusters import engine_of
 from portal.jobs.models import Cluster
 
 _KEY, _KEEP_S = "examination:{}", 3_600
-#: One that has not ended by then is not waited for: its worker may be gone.
+#: An examination that takes longer is abandoned: its worker may be gone.
 LONGEST = timedelta(minutes=5)
 
 
@@ -37,7 +37,7 @@ def last_examination(cluster: Cluster) -> Examination:
 
 
 def begin_examination(cluster: Cluster, now: datetime) -> Examination:
-    """The one under way, where there is one."""
+    """The examination under way, if there is one."""
     before = last_examination(cluster)
     if before["began_at"] and not before["ended_at"] and now - before["began_at"] < LONGEST:
         return before

@@ -1,4 +1,4 @@
-"""Examines clusters for administrators who are elsewhere."""
+"""Examines clusters for administrators in the browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def examine_cluster(cluster: Cluster) -> list[Finding]:
-    """Connection, versions, GPUs, clocks, shared storage, checkpoints, and what jobs may bring. May take a minute."""
+    """Connection, versions, GPUs, clocks, shared storage, checkpoints, and software of jobs. May take a minute."""
     found: list[Finding] = []
     try:
         executor = executors.executor_for(cluster)

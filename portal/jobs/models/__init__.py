@@ -1,4 +1,4 @@
-"""Tables of the portal: clusters, nodes, jobs, runs and what they hold."""
+"""Tables of the portal: clusters, nodes, jobs, runs and their occupancy."""
 
 from __future__ import annotations
 

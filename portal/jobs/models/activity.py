@@ -1,4 +1,4 @@
-"""What runs do with the GPUs that they hold, and from when on that is too little.
+"""How runs use their GPUs, and from when on they count as idle.
 
 Import the models from portal.jobs.models.
 """
@@ -14,18 +14,18 @@ from django.db.models import F, Q
 
 
 class RunActivity(models.Model):
-    """One row per run, of its newest launch, kept by its reports: a heartbeat is no event."""
+    """One row per run, of its newest launch, written by its reports: a heartbeat is no event."""
 
     run = models.OneToOneField("jobs.Run", primary_key=True, on_delete=models.CASCADE, related_name="activity")
     epoch = models.PositiveIntegerField()
     accelerator_type = models.CharField(max_length=60)
     gpu_hundredths = models.PositiveIntegerField()
-    #: When the newest report was sent. Idle is who did nothing up to then: silence is no idleness.
+    #: When the newest report was sent. A job is idle only up to then: missing reports do not mean idle.
     heard_at = models.DateTimeField()
     stepped_at = models.DateTimeField()
-    #: When it was last as busy as the rule asks for; also where nobody can say how busy it is.
+    #: When it last was as busy as the rule requires; also if its utilisation is unknown.
     busy_at = models.DateTimeField()
-    #: When its utilisation was said last, and what it was: of each GPU, in order of node and index.
+    #: When its utilisation was last reported, and its value: of each GPU, in order of node and index.
     measured_at = models.DateTimeField(null=True)
     utilisation = ArrayField(models.FloatField(), default=list)
     warned_at = models.DateTimeField(null=True)
@@ -44,13 +44,13 @@ class RunActivity(models.Model):
 
 
 class IdleRule(models.Model):
-    """When a job that holds GPUs counts as idle, and what is done then. A cluster without a row has the defaults."""
+    """When a job that holds GPUs counts as idle, and the consequences. A cluster without a row has the defaults."""
 
     cluster = models.OneToOneField("jobs.Cluster", primary_key=True, on_delete=models.CASCADE, related_name="idle_rule")
     enabled = models.BooleanField(default=True)
     utilisation_below = models.FloatField(default=0.05, validators=[MinValueValidator(0.0), MaxValueValidator(1.0)])
     warn_after_s = models.FloatField(default=1_800.0, validators=[MinValueValidator(1.0)])
-    #: Null: nobody is parked. Until an administrator says so, idle jobs are warned and no more.
+    #: Null: no job is suspended. By default idle jobs only get a warning.
     release_after_s = models.FloatField(null=True, blank=True, validators=[MinValueValidator(1.0)])
     extension_s = models.FloatField(default=14_400.0, validators=[MinValueValidator(1.0)])
     extensions_max = models.PositiveSmallIntegerField(default=3)

@@ -1,4 +1,4 @@
-"""GPUs that runs are assigned and hold, and what preempted them."""
+"""GPUs that runs are assigned and occupy, and which jobs preempted them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Assignment(models.Model):
     accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="assignments")
     epoch = models.PositiveIntegerField()
     share_percent = models.PositiveSmallIntegerField(default=100)
-    memory_mib = models.PositiveIntegerField(default=0)  # of a part; who has the whole has all of it
+    memory_mib = models.PositiveIntegerField(default=0)  # of a GPU share; a whole GPU includes all memory
     during = DateTimeRangeField()
 
     class Meta:
@@ -45,13 +45,13 @@ class Assignment(models.Model):
 
 
 class Hold(models.Model):
-    """A GPU occupied, from LAUNCHING until the processes were seen to be gone. The ledger bills these."""
+    """A GPU occupied, from LAUNCHING until the processes are gone. The ledger bills these rows."""
 
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="holds")
     accelerator = models.ForeignKey(Accelerator, on_delete=models.PROTECT, related_name="holds")
     epoch = models.PositiveIntegerField()
     share_percent = models.PositiveSmallIntegerField(default=100)
-    memory_mib = models.PositiveIntegerField(default=0)  # of a part; who has the whole has all of it
+    memory_mib = models.PositiveIntegerField(default=0)  # of a GPU share; a whole GPU includes all memory
     during = DateTimeRangeField()
 
     class Meta:
@@ -79,7 +79,7 @@ class Hold(models.Model):
 
 
 class Displacement(models.Model):
-    """Written in the transaction of the decision that took them; the run's own reason goes on to say why it waits."""
+    """Which jobs took a run's GPUs, written with that decision; the run's own reason says why it waits."""
 
     class Kind(models.TextChoices):
         PREEMPTED = "preempted"
@@ -95,7 +95,7 @@ class Displacement(models.Model):
     accelerator_type = models.CharField(max_length=60)
     gpus_before = models.PositiveIntegerField()
     gpus_after = models.PositiveIntegerField(default=0)
-    #: Numbers of the jobs that got its GPUs; at most a few are kept.
+    #: Numbers of the jobs that got its GPUs; at most a few are stored.
     taken_by = ArrayField(models.BigIntegerField(), default=list)
 
     class Meta:

@@ -11,7 +11,7 @@ from portal.jobs.models.partition import Partition
 
 
 class Cluster(models.Model):
-    """One set of accelerators under one policy; rounds are single-file per cluster."""
+    """One set of accelerators under one policy; each cluster has one round at a time."""
 
     name = models.CharField(max_length=60, unique=True)
     executor = models.CharField(max_length=30, default="local")
@@ -21,26 +21,26 @@ class Cluster(models.Model):
     round_epoch = models.BigIntegerField(default=0, editable=False)
     last_round_at = models.DateTimeField(null=True, editable=False)
     last_round_s = models.FloatField(null=True, editable=False)
-    #: All rounds that were ever decided, and how long that took: for monitoring.
+    #: Number and total duration of all rounds, for monitoring.
     rounds = models.BigIntegerField(default=0, editable=False)
     rounds_s = models.FloatField(default=0.0, editable=False)
     next_wake_at = models.DateTimeField(null=True, editable=False)
     figures = models.JSONField(default=dict, blank=True, editable=False)
     last_error = models.TextField(blank=True, default="", editable=False)
-    #: Since when its engine has not answered; null: it does. Nothing is planned meanwhile.
+    #: Since when its engine has not answered; null: it answers. Nothing is planned meanwhile.
     engine_away_since = models.DateTimeField(null=True, editable=False)
-    #: When it last answered again: states that lasted while it was away have their whole time from then on.
+    #: When it last answered again: states that overlapped the outage get their full time limit from then on.
     engine_back_at = models.DateTimeField(null=True, editable=False)
     isolation = models.CharField(max_length=200, blank=True, default="", editable=False)
-    #: What its engine allows one launch (scheduling.executors.base.EngineLimits), as it was last seen.
+    #: Engine limits of one launch (scheduling.executors.base.EngineLimits), as last seen.
     engine_limits = models.JSONField(default=dict, blank=True, editable=False)
-    #: Of jobs that name none.
+    #: For jobs that name none.
     default_partition = models.ForeignKey(Partition, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
-    #: In the file of clusters; the first is the default one.
+    #: Position in the file of clusters; the first is the default one.
     position = models.PositiveSmallIntegerField(default=0, editable=False)
-    #: It is no longer in that file: no rounds, no submissions.
+    #: No longer in that file: no rounds, no submissions.
     retired_at = models.DateTimeField(null=True, editable=False)
-    #: The folder in which its jobs' files lay at the last start.
+    #: The folder of its jobs' files at the last start.
     job_files = models.CharField(max_length=4_096, blank=True, default="", editable=False)
 
     class Meta:

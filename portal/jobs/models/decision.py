@@ -1,4 +1,4 @@
-"""Rounds as they were decided."""
+"""Stored decisions of rounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from portal.jobs.models.cluster import Cluster
 
 
 class DecisionBase(models.Model):
-    """A snapshot's text, compressed, that later ones are stored as differences from; found by its content."""
+    """A snapshot's text, compressed, against which later ones are stored as differences; found by its content."""
 
     digest = models.CharField(max_length=64, unique=True)
     text = models.BinaryField()
@@ -19,7 +19,7 @@ class DecisionBase(models.Model):
 
 
 class Decision(models.Model):
-    """A round's plan, and its snapshot as the difference from a base; kept by bytes."""
+    """A round's plan, and its snapshot as the difference from a base; retention is by bytes."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="decisions")
     round = models.BigIntegerField()

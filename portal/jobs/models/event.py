@@ -11,7 +11,7 @@ from portal.jobs.models.run import Run
 
 
 class JobEvent(models.Model):
-    """What happened, for people and for streams. Never changed; in one partition per month (portal.jobs.event_months),
+    """What happened, for people and for streams. Never changed; one partition per month (portal.jobs.event_months),
     whose database key is (id, at)."""
 
     at = models.DateTimeField(default=timezone.now)

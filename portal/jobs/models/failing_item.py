@@ -1,4 +1,4 @@
-"""Items that loops of the control plane fail at, and how many failures there have been.
+"""Items that fail in loops of the control plane, and the number of failures.
 
 Import the models from portal.jobs.models; portal.jobs.loops writes them.
 """
@@ -9,8 +9,8 @@ from django.db import models
 
 
 class FailingItem(models.Model):
-    """One item of one loop: from its first failure until it succeeds. Without constraints on what it refers to: a
-    failure must be on record whatever became of the job."""
+    """One item of one loop: from its first failure until it succeeds. Without foreign keys: a failure must stay on
+    record even if the job is gone."""
 
     loop = models.CharField(max_length=40)
     key = models.CharField(max_length=200)
@@ -34,10 +34,10 @@ class FailingItem(models.Model):
 
 
 class FailureCount(models.Model):
-    """All failures that there ever were, for monitoring: one row per loop and cluster."""
+    """The number of all failures, for monitoring: one row per loop and cluster."""
 
     loop = models.CharField(max_length=40)
-    #: Empty: the loop is over more than one cluster.
+    #: Empty: the loop covers more than one cluster.
     cluster_name = models.CharField(max_length=60, blank=True)
     failures = models.PositiveBigIntegerField(default=0)
 

@@ -19,10 +19,10 @@ class ClusterSample(models.Model):
     at = models.DateTimeField()
     gpus_total = models.PositiveIntegerField()
     gpus_held = models.PositiveIntegerField()
-    #: Of those the GPUs, in parts, of runs that train; null in points from before it was noted, as `waiting` is.
+    #: GPUs, fractions included, of runs that train; null in points from before it was stored, like `waiting`.
     gpus_training = models.FloatField(null=True)
     queued = models.PositiveIntegerField()
-    #: Of those the jobs that could start: not under a hold, with no dependency unmet.
+    #: Jobs that could start: not on hold, with all dependencies satisfied.
     waiting = models.PositiveIntegerField(null=True)
     variance = models.FloatField(null=True)
     spend_micro_per_hour = models.BigIntegerField(default=0)
@@ -40,9 +40,9 @@ EVERY_S = 60
 
 
 class FairnessSample(models.Model):
-    """A minute, or as many as were merged: figures are means over them, the lowest and the highest are of all.
+    """One minute, or several merged ones: figures are means over them; minima and maxima are over all.
 
-    Without a project it is the cluster's; with a user it is of the user's jobs in the project.
+    Without a project it belongs to the cluster; with a user to the user's jobs in the project.
     """
 
     cluster = models.ForeignKey("jobs.Cluster", on_delete=models.CASCADE, related_name="fairness_samples")
@@ -50,10 +50,10 @@ class FairnessSample(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="fairness_samples"
     )
-    #: When the time that it stands for began, and how long that is.
+    #: Begin and length of the time that the point covers.
     at = models.DateTimeField()
     step_s = models.PositiveIntegerField(default=EVERY_S)
-    #: Minutes in it in which there were jobs, and those of them in which a relative throughput was known.
+    #: Number of its minutes with jobs, and of those with a known relative throughput.
     samples = models.PositiveIntegerField(default=1)
     known_samples = models.PositiveIntegerField()
     holding = models.FloatField()
@@ -64,7 +64,7 @@ class FairnessSample(models.Model):
     highest = models.FloatField(null=True)
     slowdown = models.FloatField(null=True)
     variance = models.FloatField(null=True)
-    #: The cluster's: null under a policy without one.
+    #: The cluster's; null under a policy without one.
     bound = models.FloatField(null=True)
 
     class Meta:
@@ -89,7 +89,7 @@ class ShareSample(models.Model):
     norm_shares = models.FloatField()
     usage_gpu_s = models.FloatField()
     effective_usage = models.FloatField()
-    #: Null under Fair Tree, which ranks users alone.
+    #: Null under Fair Tree, which ranks only users.
     factor = models.FloatField(null=True)
 
     class Meta:

@@ -29,7 +29,7 @@ FIRST_WAIT = (State.WAITING_FOR_INITIAL_CONTACT, State.WAITING_FOR_INITIAL_RESOU
 
 
 class HoldKind(models.TextChoices):
-    """Who may let a held job go on: anybody who may change it, administrators, or whoever raises its max_cost."""
+    """Who may release a job on hold: anybody who may change it, administrators, or by raising its max_cost."""
 
     USER = "user"
     ADMIN = "admin"
@@ -38,13 +38,14 @@ class HoldKind(models.TextChoices):
 
 
 class JobArray(models.Model):
-    """Its number is of the jobs' own sequence, so that no job has it; jobs are named by it and their index: 57_3."""
+    """Its number comes from the jobs' sequence, so that no job has the same one; its jobs are named by number and
+    index: 57_3."""
 
     number = models.BigIntegerField(unique=True, editable=False)
     indices = models.CharField(max_length=4_000)
     size = models.PositiveIntegerField()
     first_index = models.PositiveIntegerField()
-    #: The most of its jobs that hold GPUs at once; empty: as many as there is room for.
+    #: The most of its jobs that hold GPUs at once; empty: no limit.
     max_running = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
 
     class Meta:
@@ -55,12 +56,12 @@ class JobArray(models.Model):
 
 
 class Job(models.Model):
-    """What was asked for. Everything that changes while it runs is on its live run."""
+    """A submitted job. Everything that changes while it runs is on its live run."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     number = models.BigIntegerField(unique=True, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="jobs")
-    #: Why the portal chose that one, where the choice was left to it.
+    #: Why the portal chose this cluster, if it had the choice.
     cluster_choice = models.CharField(max_length=500, blank=True, default="")
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="jobs")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="jobs")
@@ -70,38 +71,38 @@ class Job(models.Model):
     total_steps = models.BigIntegerField(validators=[MinValueValidator(1)])
     batch_size = models.PositiveIntegerField()
     min_gpus = models.PositiveIntegerField(default=1)
-    max_gpus = models.PositiveIntegerField(null=True)  # its own, or its partition's where it gives none
-    gpu_share_percent = models.PositiveSmallIntegerField(default=100)  # of each GPU; below 100 it has one
-    gpu_memory_mib = models.PositiveIntegerField(default=0)  # likewise; 0: nothing is claimed
-    max_duration_s = models.FloatField(null=True)  # likewise
+    max_gpus = models.PositiveIntegerField(null=True)  # its own, or its partition's if it has none
+    gpu_share_percent = models.PositiveSmallIntegerField(default=100)  # of each GPU; below 100 the job has one
+    gpu_memory_mib = models.PositiveIntegerField(default=0)  # of each GPU; 0: none requested
+    max_duration_s = models.FloatField(null=True)  # of each node; 0: none requested
     accelerator_types = ArrayField(models.CharField(max_length=60), default=list)
     qos = models.ForeignKey(Qos, null=True, on_delete=models.PROTECT, related_name="jobs")
     array = models.ForeignKey(JobArray, null=True, on_delete=models.PROTECT, related_name="jobs")
     array_index = models.PositiveIntegerField(null=True)
     partition = models.ForeignKey(Partition, null=True, on_delete=models.PROTECT, related_name="jobs")
     priority = models.IntegerField(default=0, validators=[MinValueValidator(-1000), MaxValueValidator(1000)])
-    #: Its owner's word whether it can be stopped and started again; None: it can unless it runs without the SDK.
+    #: Its owner's statement whether it can be stopped and resumed; None: it can, unless it runs without the SDK.
     restartable = models.BooleanField(null=True)
     labels = models.JSONField(default=dict)
     retry_limit = models.PositiveSmallIntegerField(default=3)
     submitted_at = models.DateTimeField(default=timezone.now)
-    #: Since when its waiting counts, where that is not since its submission: while it was held it did not.
+    #: Since when its waiting counts, if later than its submission: time on hold does not count.
     eligible_at = models.DateTimeField(null=True)
     source = models.CharField(max_length=20, default="api")
-    #: Empty: not held. A held job is not scheduled; its run waits, or is on its way to that.
+    #: Empty: not on hold. A job on hold is not scheduled; its run waits, or is about to.
     hold_kind = models.CharField(max_length=10, choices=HoldKind, blank=True, default="")
     held_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     held_at = models.DateTimeField(null=True)
     hold_text = models.CharField(max_length=300, blank=True, default="")
-    #: What was last told of its deadline: nothing, that it will be missed, or that it was.
+    #: The last notice about its deadline: none, that it will be missed, or that it was missed.
     deadline_told = models.CharField(max_length=10, blank=True, default="")
     resubmit_of = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="resubmissions")
-    #: The checkpoint at which the first run begins.
+    #: The checkpoint from which the first run resumes.
     resume_job = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="+")
     resume_step = models.BigIntegerField(null=True)
     #: The newest run; its state is the job's.
     run = models.OneToOneField("Run", null=True, on_delete=models.SET_NULL, related_name="+")
-    #: What a search for a part of the name or of a label reads: casting labels in each search took most of its time.
+    #: Text for searches by part of the name or of a label: casting labels in each search took most of its time.
     search_text = models.GeneratedField(
         expression=Lower(Concat("name", Value("\n"), Cast("labels", TextField()), output_field=TextField())),
         output_field=TextField(),
@@ -145,12 +146,12 @@ class Job(models.Model):
         return f"#{self.number} {self.name}"
 
     def can_restart(self, run: Run) -> bool:
-        """Whether it can be stopped and started again: by its owner's word, else unless it runs without the SDK."""
+        """Whether it can be stopped and resumed: by its owner's statement, else unless it runs without the SDK."""
         return run.uses_sdk is not False if self.restartable is None else self.restartable
 
 
 class Dependency(models.Model):
-    """Something that has to have happened before a job queues; Slurm's words."""
+    """A condition that must be satisfied before a job queues; Slurm's words."""
 
     class Kind(models.TextChoices):
         AFTER_OK = "afterok"
@@ -183,7 +184,7 @@ class IdempotencyKey(models.Model):
 
 
 def next_job_numbers(count: int) -> list[int]:
-    """From a database sequence: no lock is shared by parallel submissions; a roll-back leaves a gap."""
+    """From a database sequence: concurrent submissions share no lock; a rollback leaves a gap."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT nextval('job_number_seq') FROM generate_series(1, %s)", [count])
         return sorted(int(row[0]) for row in cursor.fetchall())

@@ -1,4 +1,4 @@
-"""What was measured of jobs: metrics, throughput, resources, starts."""
+"""Measurements of jobs: metrics, throughput, resources, starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from portal.jobs.models.run import Run
 
 
 class MetricPoint(models.Model):
-    """Metrics a run reported at a step; thinned when many, and long after its end. Found by the key's index."""
+    """Metrics that a run reported at a step; thinned when there are many, and long after its end. Found by the key's
+    index."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="metrics", db_index=False)
     epoch = models.PositiveIntegerField()
@@ -54,11 +55,11 @@ class StartSample(models.Model):
     cluster = models.ForeignKey("jobs.Cluster", on_delete=models.CASCADE, related_name="start_samples")
     job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="start_samples")
     made_at = models.DateTimeField()
-    #: As the futures had it, before calibration.
+    #: By the futures, before calibration.
     p10_s = models.FloatField()
     p50_s = models.FloatField()
     p90_s = models.FloatField()
-    #: Until it was given GPUs, or ended without; empty while it waits.
+    #: Until it got GPUs, or ended without; empty while it waits.
     waited_s = models.FloatField(null=True)
     started = models.BooleanField(default=False)
 
@@ -73,8 +74,8 @@ class StartSample(models.Model):
 
 
 class ResourceSeries(models.Model):
-    """Of one launch. Rows are [seconds since `began_at`, gpu, gpu_memory, gpu_cores, pcie], parts of one device, the
-    mean over its devices; None: not known (portal.core.series)."""
+    """Of one launch. Rows are [seconds since `began_at`, gpu, gpu_memory, gpu_cores, pcie], fractions of one device,
+    the mean over its devices; None: unknown (portal.core.series)."""
 
     run = models.ForeignKey("jobs.Run", on_delete=models.CASCADE, related_name="resources", db_index=False)
     epoch = models.PositiveIntegerField()
@@ -85,9 +86,9 @@ class ResourceSeries(models.Model):
     source = models.CharField(max_length=20)
     began_at = models.DateTimeField()
     newest_at = models.DateTimeField()
-    #: Between the packed rows; it doubles whenever they become too many.
+    #: Interval of the packed rows; it doubles whenever they become too many.
     interval_s = models.FloatField()
-    #: The newest rows, as they came, until there are enough of them to be packed; and what is between those.
+    #: The newest rows as reported, until they are packed.
     tail = models.JSONField(default=list)
     sample_s = models.FloatField()
     packed = models.BinaryField(default=bytes)
@@ -95,7 +96,7 @@ class ResourceSeries(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "epoch"], name="one_series_per_epoch")]
-        # A usual index would be written to at each report; this one knows ranges of pages, which is enough to prune.
+        # a usual index would be updated at each report; BRIN stores ranges of pages, which is enough to prune
         indexes = [BrinIndex(fields=["newest_at"], name="resources_newest_brin")]
 
     def __str__(self) -> str:
@@ -103,9 +104,9 @@ class ResourceSeries(models.Model):
 
 
 class ResourceProfile(models.Model):
-    """Of one application on one kind of device: sums over all launches, and the newest one's course.
+    """One application on one kind of device: sums over all launches, and the series of the newest one.
 
-    `workload` as for measured throughput; what emulated devices say is kept apart and read on emulated clusters only.
+    `workload` as for measured throughput; values of emulated devices are separate and used on emulated clusters only.
     """
 
     workload = models.CharField(max_length=120)
@@ -115,7 +116,7 @@ class ResourceProfile(models.Model):
     share_percent = models.PositiveSmallIntegerField(default=100)
     emulated = models.BooleanField(default=False)
     launches = models.PositiveIntegerField(default=0)
-    #: Resource -> [sum of part times seconds, seconds, highest part].
+    #: Resource -> [sum of fraction times seconds, seconds, highest fraction].
     sums = models.JSONField(default=dict)
     interval_s = models.FloatField(default=1.0)
     history = models.BinaryField(default=bytes)
@@ -138,8 +139,8 @@ class ResourceProfile(models.Model):
 class PairSample(models.Model):
     """Measured steps per second of a launch while exactly one other run trained beside it: the median after warm-up.
 
-    Workloads are named as policies see them: a program with its batch size, or a command's job. What emulated devices
-    say is read on emulated clusters only.
+    Workloads are named as policies see them: a program with its batch size, or a command's job. Values of emulated
+    devices are used on emulated clusters only.
     """
 
     run = models.ForeignKey("jobs.Run", on_delete=models.CASCADE, related_name="pair_samples")

@@ -1,4 +1,4 @@
-"""Nodes, their accelerators, and the checks of them."""
+"""Nodes, their accelerators, and their checks."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ class Node(models.Model):
     memory_mib = models.PositiveIntegerField(default=0)
     drained = models.BooleanField(default=False)
     drained_at = models.DateTimeField(null=True)
-    #: Whoever is still there then leaves or is stopped; None: they leave when there is room elsewhere.
+    #: Jobs that are still there then leave or are stopped; None: they leave when there is room elsewhere.
     drain_deadline_at = models.DateTimeField(null=True)
     drain_reason = models.CharField(max_length=200, blank=True, default="")
     drained_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     #: The event of its deadline was written.
     drain_came_due = models.BooleanField(default=False, editable=False)
     lost = models.BooleanField(default=False)
-    #: The engine's word for a node of which it cannot say whether it is up, and since when; empty: it can.
+    #: The engine's word for a node whose state it does not know, and since when; empty: it does.
     unclear = models.CharField(max_length=60, blank=True, default="", editable=False)
     unclear_since = models.DateTimeField(null=True, editable=False)
-    #: What jobs of its engine that are not ours hold of it (scheduling.executors.base.Taken), as far as there are any.
+    #: GPUs, CPUs and memory that the engine's other jobs hold (scheduling.executors.base.Taken), if any.
     taken = models.JSONField(default=list, blank=True, editable=False)
-    #: It is powered down: so long a launch there waits for it, as its engine has it.
+    #: Powered down: a launch there waits this long for it, by the engine.
     boot_s = models.FloatField(default=0.0, editable=False)
     last_seen_at = models.DateTimeField(null=True)
-    #: Nothing new is placed there: its first check is awaited, or the last one failed. Empty: neither.
+    #: No job is placed there: its first check has not ended, or the last one failed. Empty: neither.
     check_state = models.CharField(max_length=10, choices=CheckState, blank=True, default="")
     check_failures = models.PositiveIntegerField(default=0, editable=False)  # in a row
     next_check_at = models.DateTimeField(null=True)
-    #: Runs that failed before do not count against it.
+    #: Runs that failed before do not count against the node.
     faults_from = models.DateTimeField(null=True, editable=False)
     check_waived_at = models.DateTimeField(null=True)
     check_waived_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
-    #: All that there ever were: for monitoring.
+    #: Total numbers, for monitoring.
     checks_passed = models.PositiveIntegerField(default=0, editable=False)
     checks_failed = models.PositiveIntegerField(default=0, editable=False)
 
@@ -66,7 +66,7 @@ class Node(models.Model):
 
     @property
     def withheld(self) -> str:
-        """Why nothing new is placed there, where that is for a check or for what its engine cannot say."""
+        """Why no job is placed there, if a check or an unclear state of the engine prevents it."""
         if self.unclear and not self.check_state:
             return f"its engine says {self.unclear}"
         return {"": "", CheckState.CHECKING: "being checked", CheckState.FAILED: "failed its check"}[self.check_state]
@@ -77,10 +77,10 @@ class Accelerator(models.Model):
     index = models.PositiveSmallIntegerField()
     uuid = models.CharField(max_length=80)
     memory_mib = models.PositiveIntegerField(default=0)
-    #: False: the node no longer reports it; nothing is placed on it.
+    #: False: the node no longer reports it; no job is placed on it.
     present = models.BooleanField(default=True)
-    #: Kept by triggers on Hold and Assignment, which refuse what there is not: what nobody holds, and what no plan has
-    #: given away; and how much memory those who have parts hold, and are to have.
+    #: Maintained by triggers on Hold and Assignment, which refuse more than there is: GPU share and memory that are
+    #: neither occupied nor planned.
     free_share_percent = models.SmallIntegerField(default=100, editable=False)
     unplanned_share_percent = models.SmallIntegerField(default=100, editable=False)
     held_memory_mib = models.PositiveIntegerField(default=0, editable=False)
@@ -100,7 +100,7 @@ class Accelerator(models.Model):
 
 
 class NodeCheck(models.Model):
-    """Open until `ended_at`; a node has one open at most. Of the ended ones the newest few are kept."""
+    """Open until `ended_at`; a node has at most one open check. The newest few ended ones are kept."""
 
     class Cause(models.TextChoices):
         JOINED = "joined"
@@ -113,7 +113,7 @@ class NodeCheck(models.Model):
     cause = models.CharField(max_length=10, choices=Cause)
     asked_at = models.DateTimeField(default=timezone.now)
     asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    #: How often it was begun: a worker may die with it.
+    #: How often it was started: a worker may die during it.
     attempts = models.PositiveSmallIntegerField(default=0)
     begun_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)

@@ -1,4 +1,4 @@
-"""Partitions: sets of nodes that jobs name, with who may use them and how much of them one job may have.
+"""Partitions: sets of nodes that jobs name, with access rules and limits of one job.
 
 Import the model from portal.jobs.models.
 """
@@ -13,17 +13,17 @@ from accounts.models import KEY, Project
 
 
 class Partition(models.Model):
-    """A node is in it when its name is listed, or its accelerator type. Partitions may overlap."""
+    """A node belongs to it if its name or its accelerator type is listed. Partitions may overlap."""
 
     cluster = models.ForeignKey("jobs.Cluster", on_delete=models.CASCADE, related_name="partitions")
     name = models.CharField(max_length=40, validators=[KEY])
     priority = models.PositiveIntegerField(default=0, validators=[MaxValueValidator(1_000_000)])
     nodes = ArrayField(models.CharField(max_length=120), default=list)
     accelerator_types = ArrayField(models.CharField(max_length=60), default=list)
-    #: Who may name it: everybody, or those who may submit to one of these projects or below.
+    #: Who may use it: everybody, or users who may submit to one of these projects or their subprojects.
     for_everybody = models.BooleanField(default=True)
     projects = models.ManyToManyField(Project, blank=True, related_name="partitions")
-    #: Of one job; empty ones do not bind.
+    #: Of one job; empty: no limit.
     max_gpus = models.PositiveIntegerField(null=True, blank=True)
     max_duration_s = models.PositiveIntegerField(null=True, blank=True)
 

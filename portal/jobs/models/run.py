@@ -23,18 +23,19 @@ class Run(models.Model):
     reason_token = models.CharField(max_length=60, blank=True, default="")
     reason_text = models.TextField(blank=True, default="")
     reason_detail = models.JSONField(default=dict, blank=True)
-    #: While it launches: how far its data is, as its runner said last.
+    #: While it launches: the progress of fetching its data, as last reported by its runner.
     fetching = models.CharField(max_length=200, blank=True, default="")
-    #: Why its engine has not begun the launch, or no longer runs it, in words, and since when; empty: it runs it.
+    #: Why its engine has not begun the launch, or suspended it, in words, and since when; empty: it runs.
     engine_waits = models.CharField(max_length=200, blank=True, default="", editable=False)
     engine_waits_since = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
     not_before = models.DateTimeField(null=True)
-    #: Of a retry: how the attempt before ended, in a few words, and how many attempts there may be; None: not counted.
+    #: Of a retry: how the previous attempt ended, in a few words, and how many attempts there may be; None: not
+    #: counted.
     retry_why = models.CharField(max_length=200, blank=True, default="")
     retry_of = models.PositiveSmallIntegerField(null=True)
     epoch = models.PositiveIntegerField(default=0)
-    #: The job's total_steps when this epoch was launched: an end at it is no end once the job has grown.
+    #: The job's total_steps when this epoch was launched: reaching it is not the end once the job has grown.
     launched_steps = models.BigIntegerField(null=True)
     step = models.BigIntegerField(default=0)
     checkpoint_step = models.BigIntegerField(default=0)
@@ -52,18 +53,18 @@ class Run(models.Model):
     emulated = models.BooleanField(default=False)
     last_report_at = models.DateTimeField(null=True)
     last_report_seq = models.BigIntegerField(default=-1)
-    #: Name -> address of what its program shows elsewhere (TensorBoard, MLflow, ...).
+    #: Name -> address of pages of its program elsewhere (TensorBoard, MLflow, ...).
     links = models.JSONField(default=dict, blank=True)
     exit = models.JSONField(null=True)
     ended_at = models.DateTimeField(null=True)
-    #: Seconds spent queued, launching and running in the states already left.
+    #: Seconds spent queued, launching and running in previous states.
     queueing_s = models.FloatField(default=0.0)
     launching_s = models.FloatField(default=0.0)
     running_s = models.FloatField(default=0.0)
-    #: Of one that did all its steps: how much longer it took than alone, from its submission
+    #: Of a run that did all its steps: how much longer it took than alone, from its submission
     #: (portal.throughput.slowdown).
     slowdown = models.FloatField(null=True)
-    #: Of what it reported so far, bounded (portal.reporting.metric_limits), and that there was more.
+    #: Names of its reported metrics, limited (portal.reporting.metric_limits), and whether there were more.
     metric_names = models.JSONField(default=list, blank=True)
     metrics_dropped = models.BooleanField(default=False)
     #: It ended so long ago that few points of its metrics are kept (portal.history.metrics).
@@ -91,18 +92,18 @@ class Run(models.Model):
 
     @property
     def awaits_retry(self) -> bool:
-        """It is a further attempt and holds nothing yet."""
+        """A retry that holds nothing yet."""
         return bool(self.retry_why) and self.epoch == 0 and State(self.state) in WAITING
 
     @property
     def has_a_past(self) -> bool:
-        """False: its job never had a GPU, so that no assignments, holds, costs or measurements of it can be found."""
+        """False: its job never had a GPU, so there are no assignments, occupancy, costs or measurements of it."""
         waits_first = self.state in FIRST_WAIT and self.first_started_at is None
         return not (waits_first and self.attempt == 1 and self.epoch == 0)
 
 
 class Command(models.Model):
-    """What an executor must be told. Sent at least once; closed by an observation."""
+    """A command for an executor. Sent at least once; closed by an observation."""
 
     class Verb(models.TextChoices):
         LAUNCH = "launch"
@@ -127,7 +128,7 @@ class Command(models.Model):
 
 
 class Handover(models.Model):
-    """Files of a moved job that are still its former project's; the row goes once they have changed hands."""
+    """Files of a moved job that still belong to its former project; the row is deleted once they are handed over."""
 
     job = models.OneToOneField(Job, primary_key=True, on_delete=models.CASCADE, related_name="handover")
     asked_at = models.DateTimeField(default=timezone.now)

@@ -12,7 +12,7 @@ from accounts.models import Project
 
 
 class JobTemplate(models.Model):
-    """Of one user, or of a project. `file` is what somebody wrote: what it leaves out stays open."""
+    """Of one user, or of a project. `file` is as written: keys that it omits stay open."""
 
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="job_templates"
@@ -43,7 +43,7 @@ class JobTemplate(models.Model):
 
 
 class SavedView(models.Model):
-    """Of one user, who alone sees it. `filters` are what the API's list takes; empty `columns`: the reader's own."""
+    """Visible to one user only. `filters` are those of the API's list; empty `columns`: the reader's own."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_views")
     name = models.CharField(max_length=60)

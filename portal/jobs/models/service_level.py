@@ -1,4 +1,4 @@
-"""Levels of service: how urgent, whom they may put out, who may use them, and how much of the cluster they may hold.
+"""QoS levels: priority, which levels they may preempt, who may use them, and their limits.
 
 Import the model from portal.jobs.models.
 """
@@ -20,14 +20,14 @@ class PreemptMode(models.TextChoices):
 
 
 class Qos(models.Model):
-    """One level. Limits that are empty do not bind; those per user count each user's jobs of the level."""
+    """One level. Empty limits do not apply; limits per user count each user's jobs of the level."""
 
     name = models.CharField(max_length=40, unique=True, validators=[KEY])
     priority = models.PositiveIntegerField(default=0, validators=[MaxValueValidator(1_000_000)])
-    #: What becomes of its own jobs that others put out.
+    #: What happens to its own jobs when they are preempted.
     preempt_mode = models.CharField(max_length=10, choices=PreemptMode, default="requeue")
     preempts = models.ManyToManyField("self", symmetrical=False, blank=True, related_name="preempted_by")
-    #: Who may ask for it: everybody, or those who may submit to one of these projects or below.
+    #: Who may use it: everybody, or users who may submit to one of these projects or their subprojects.
     for_everybody = models.BooleanField(default=True)
     projects = models.ManyToManyField(Project, blank=True, related_name="qos_levels")
     max_gpus = models.PositiveIntegerField(null=True, blank=True)

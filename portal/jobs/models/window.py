@@ -14,7 +14,7 @@ from accounts.models import Project
 
 
 class NodeWindow(models.Model):
-    """Over at `end_at`, or when somebody took it back. It is kept then."""
+    """Ends at `end_at`, or when somebody revokes it. The row is kept."""
 
     class Kind(models.TextChoices):
         MAINTENANCE = "maintenance"
@@ -28,7 +28,7 @@ class NodeWindow(models.Model):
     nodes = ArrayField(models.CharField(max_length=120), default=list)
     accelerator_types = ArrayField(models.CharField(max_length=60), default=list)
     all_nodes = models.BooleanField(default=False)
-    #: Of a reservation: who may use the nodes meanwhile, projects with all below them.
+    #: Of a reservation: who may use the nodes, including all subprojects of these projects.
     projects = models.ManyToManyField(Project, blank=True, related_name="reservations")
     users = models.ManyToManyField(settings.AUTH_USER_MODEL, blank=True, related_name="reservations")
     created_at = models.DateTimeField(default=timezone.now)

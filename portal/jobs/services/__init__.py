@@ -1,1 +1,1 @@
-"""Every change to jobs, runs and what they hold. `moves.move` alone changes a run's state."""
+"""Every change of jobs, runs and their occupancy. Only `moves.move` changes a run's state."""

@@ -1,4 +1,4 @@
-"""An account that is connected by single sign-on has no destinations left that somebody else may have made."""
+"""Disables the destinations of an account that is connected by single sign-on: another person may have created them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHY = "The account was first connected by single sign-on. If this is yours, rota
 
 @receiver(account_connected)
 def turn_off_destinations(sender: object, user: User, now: datetime, **kwargs: object) -> tuple[str, int]:
-    """Off, not gone: their owner sees what there was."""
+    """Disabled, not removed: their owner sees what there was."""
     rows = list(Destination.objects.select_for_update(of=("self",)).filter(user=user, enabled=True))
     for row in rows:
         row.enabled, row.disabled_why = False, WHY

@@ -1,4 +1,4 @@
-"""Notices as e-mail, by the server that the portal's settings name."""
+"""Notices as e-mail, through the server in the portal's settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portal.notices.messages import as_mail
 from portal.notices.models import Delivery
 from portal.notices.transport.sending import Outcome
 
-#: After so many seconds of a pass no further message is begun.
+#: After this many seconds of a pass no further message is started.
 BEGIN_WITHIN_S = 5.0
 NOT_SET_UP = "This portal sends no e-mail; an administrator can set that up (EVENKEEL_EMAIL_URL)."
 
@@ -22,14 +22,14 @@ def is_set_up() -> bool:
 
 
 def send(deliveries: Sequence[Delivery]) -> Outcome:
-    """One message to the owner's own address, as it is now."""
+    """One message to the owner's present address."""
     if not is_set_up():
         return Outcome(False, error=NOT_SET_UP)
     destination = deliveries[0].destination
     mail = as_mail(deliveries, destination)
     try:
         send_mail(mail.subject, mail.body, None, [destination.user.email])
-    except Exception as error:  # smtplib's, addresses that cannot be written: never the matter of other destinations
+    except Exception as error:  # smtplib's, and invalid addresses: must never affect other destinations
         raise_what_is_no_items(error)
         return Outcome(False, error=f"The mail server did not take it: {error}"[:400])
     return Outcome(True)

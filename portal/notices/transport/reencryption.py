@@ -1,4 +1,4 @@
-"""Addresses and secrets under a newer key."""
+"""Re-encrypts addresses and secrets with a newer key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ COLUMNS = ("address_ciphertext", "secret_ciphertext", "old_secret_ciphertext")
 
 
 def reencrypt_destinations() -> tuple[int, list[str]]:
-    """How many are under the newest key now, and the names of those that no key opens."""
+    """How many use the newest key now, and the names of those that no key decrypts."""
     done, failed = 0, []
     for row in Destination.objects.select_related("user").iterator():
         old = {name: getattr(row, name) for name in COLUMNS}
@@ -18,6 +18,6 @@ def reencrypt_destinations() -> tuple[int, list[str]]:
         except encryption.CannotDecrypt:
             failed.append(f"destination {row.pk} of {row.user.email}")
             continue
-        # One that was changed meanwhile is under the new key already.
+        # one that was changed meanwhile uses the new key already
         done += Destination.objects.filter(pk=row.pk, **old).update(**new)
     return done, failed

@@ -1,4 +1,4 @@
-"""One request to a webhook, or many side by side, each bounded in time and in what is read of the answer."""
+"""Sends requests to webhooks in parallel, each limited in time and in the size of the response."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import httpx
 
 from portal.notices.addresses import NotReachable, address_of
 
-STEP_S = 5.0  # to connect, and between two parts of an answer
+STEP_S = 5.0  # to connect, and between two parts of a response
 WHOLE_S = 10.0
-#: After so many seconds of a pass no further request is begun.
+#: After this many seconds of a pass no further request is started.
 BEGIN_WITHIN_S = 5.0
 SIDE_BY_SIDE = 32
 MAX_ANSWER = 200
@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came back. `gone`: whoever is there wants no more."""
+    """The response. `gone`: the receiver wants no more."""
 
     delivered: bool
     code: int | None = None
@@ -48,7 +48,7 @@ def send_one(request: Request) -> Outcome:
 
 
 def send_all(queues: Sequence[Sequence[Request]]) -> list[list[Outcome]]:
-    """Each queue in its order until something fails; queues side by side. What was not begun has no outcome."""
+    """Each queue in order until something fails; queues in parallel. Requests that were not started have no outcome."""
     return asyncio.run(_send_all(queues))
 
 
@@ -63,7 +63,7 @@ async def _send_all(queues: Sequence[Sequence[Request]]) -> list[list[Outcome]]:
                     if time.monotonic() >= begin_until_s or not all(outcome.delivered for outcome in done):
                         break
                     done.append(await _post(client, request))
-        except Exception as error:  # what opening or closing its connections raises stops no other destination
+        except Exception as error:  # errors of opening or closing its connections must not stop other destinations
             if len(done) < len(queue):
                 done.append(Outcome(False, error=f"It cannot be reached: {error or type(error).__name__}"[:400]))
         return done
@@ -77,8 +77,8 @@ def _trusted() -> ssl.SSLContext:
 
 
 def _client() -> httpx.AsyncClient:
-    """One for each queue: a connection is never another destination's. Proxies of the environment are not asked:
-    they would connect to what was not checked."""
+    """One for each queue: connections are never shared between destinations. Proxies of the environment are ignored:
+    they would connect to unchecked addresses."""
     return httpx.AsyncClient(verify=_trusted(), trust_env=False, follow_redirects=False, timeout=STEP_S)
 
 
@@ -91,7 +91,7 @@ async def _post(client: httpx.AsyncClient, given: Request) -> Outcome:
                 url.copy_with(host=await address_of(url)),
                 content=given.body,
                 headers=given.headers | _fixed(url),
-                extensions={"sni_hostname": url.host},  # whose certificate it must be
+                extensions={"sni_hostname": url.host},  # the name on its certificate
             )
             response = await client.send(request, stream=True)
             try:
@@ -106,7 +106,7 @@ async def _post(client: httpx.AsyncClient, given: Request) -> Outcome:
         return Outcome(False, error=f"Nothing happened for {STEP_S:.0f} s.")
     except httpx.HTTPError as error:
         return Outcome(False, error=f"It cannot be reached: {error or type(error).__name__}"[:400])
-    except Exception as error:  # what one receiver answers stops nobody else's notices
+    except Exception as error:  # one receiver's response must not stop others' notices
         return Outcome(False, error=f"Its answer makes no sense: {error or type(error).__name__}"[:400])
 
 
@@ -123,7 +123,7 @@ async def _beginning(response: httpx.Response) -> str:
     read = b""
     async for chunk in response.aiter_raw(MAX_ANSWER):
         read += chunk
-        if len(read) >= 4 * MAX_ANSWER:  # a character has four bytes at most
+        if len(read) >= 4 * MAX_ANSWER:  # a character has at most four bytes
             break
     text = read.decode(errors="replace")
     return "".join(c if c.isprintable() else " " for c in text)[:MAX_ANSWER].strip()

@@ -22,7 +22,7 @@ def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
 
 
 def headers(secrets_in_force: list[str], message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """One signature for each secret in force, the newest first."""
+    """One signature for each valid secret, the newest first."""
     signatures = [sign(secret, message_id, timestamp, body) for secret in secrets_in_force]
     return {
         "webhook-id": message_id,

@@ -1,4 +1,4 @@
-"""What commands check of their options before they begin to work for long."""
+"""Checks of commands' output options before long work begins."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ STANDARD_OUTPUT = Path("-")
 
 
 def check_file(option: str, path: Path) -> None:
-    """Raises CommandError where it cannot be written. Opened, as permissions do not say all of /proc, or to root."""
+    """Raises CommandError if it cannot be written. It is opened, as permissions are not conclusive for /proc, or for
+    root."""
     new = not path.exists()
     if not new and not path.is_file() and not path.is_dir():
-        return  # a pipe would be at its end once it was opened and closed
+        return  # a reader of the pipe would see its end once it was opened and closed
     try:
         path.open("a").close()
         if new:
@@ -24,7 +25,7 @@ def check_file(option: str, path: Path) -> None:
 
 
 def check_folder(option: str, path: Path) -> None:
-    """Made where it is missing. Raises CommandError where that fails or nothing can be written there."""
+    """Created if missing. Raises CommandError if that fails or it is not writable."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the cluster offers: catalogue programs, accelerator types, nodes."""
+"""The catalogue of a cluster: programs, accelerator types, nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ TITLES = {
 
 def describe_model_types(cluster: Cluster, now: datetime) -> list[dict[str, Any]]:
     """The catalogue with its curves on the cluster's accelerator types: two queries and one for measurements."""
-    trained = Q(jobs__runs__has_trained=True, jobs__runs__emulated=False)  # an emulated pace tells nothing of a program
+    # an emulated pace says nothing about a program
+    trained = Q(jobs__runs__has_trained=True, jobs__runs__emulated=False)
     rows = list(ModelType.objects.filter(enabled=True).annotate(runs_seen=Count("jobs__runs", filter=trained)))
     types = cluster_types(cluster.pk)
     measured = profiles.measured_numbers((row.name for row in rows), cluster.pk)
@@ -57,7 +58,7 @@ def _model_type(
 
 
 def describe_curve(profile: Profile, now: datetime) -> dict[str, Any]:
-    """A curve with the numbers that it is drawn through, each with its source, age and error bar."""
+    """A curve with the numbers behind it, each with its source, age and error bar."""
     ages = [number.age_s(now.timestamp()) for number in profile.numbers.values()]
     return {
         "steps_per_s": list(profile.curve.steps_per_s),
@@ -79,7 +80,7 @@ def describe_curve(profile: Profile, now: datetime) -> dict[str, Any]:
 
 
 def known_accelerator_types() -> set[str]:
-    """Those that nodes have or had, and that the portal knows by name."""
+    """Types that nodes have or had, and those that the portal knows by name."""
     return {*TITLES, *Node.objects.values_list("accelerator_type", flat=True)}
 
 
@@ -108,7 +109,7 @@ def describe_nodes(
     drains: Mapping[int, dict[str, Any]],
     checks: Mapping[int, dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Nodes with who is on them; names of jobs only of the projects given. `drains`: of those that are drained."""
+    """Nodes with their jobs; names of jobs only for the given projects. `drains`: of drained nodes."""
     ids = [node.pk for node in nodes]
     gpus = _gpus(ids)
     held, assigned = _occupants(Hold, ids, project_ids), _occupants(Assignment, ids, project_ids)
@@ -128,7 +129,7 @@ class _Gpu:
 
 
 def _gpus(node_ids: list[int]) -> dict[int, list[_Gpu]]:
-    """Those that are there, by node; of a thousand nodes in one query and without an object of the ORM for each."""
+    """Present GPUs by node; for a thousand nodes in one query and without an ORM object for each."""
     found: dict[int, list[_Gpu]] = defaultdict(list)
     rows = Accelerator.objects.filter(node__in=node_ids, present=True).order_by("node", "index")
     for node_id, pk, index, uuid, memory_mib in rows.values_list("node_id", "id", "index", "uuid", "memory_mib"):
@@ -139,7 +140,7 @@ def _gpus(node_ids: list[int]) -> dict[int, list[_Gpu]]:
 def _occupants(
     model: type[Hold] | type[Assignment], node_ids: list[int], project_ids: set[int]
 ) -> dict[int, list[dict[str, Any]]]:
-    """By accelerator, who has the largest part of it first."""
+    """By accelerator, the job with the largest share of it first."""
     there = model.objects.filter(accelerator__node__in=node_ids, during__upper_inf=True)
     rows = there.order_by("-share_percent", "run__job__number").values_list(
         "accelerator_id", "share_percent", "run__state", *_OF_OTHERS
@@ -158,7 +159,7 @@ _OF_OTHERS = ("run__job__number", "run__job__name", "run__job__project_id", "run
 
 
 def redact_foreign_job(job: Job, project_ids: set[int]) -> dict[str, Any]:
-    """A job for somebody who may belong to another project: no name then."""
+    """A job for readers who may belong to another project: without its name."""
     return _others(job.number, job.name, job.project_id, job.project.name, project_ids)
 
 
@@ -189,7 +190,7 @@ def _node(node: Node, gpus: list[_Gpu], held: Occupants, assigned: Occupants, ta
 
 
 def _power(node: Node, accelerators: Sequence[Mapping[str, Any]]) -> str | None:
-    """A node that is powered down is powered up for the first job that is sent there, ours or another."""
+    """A powered-down node is powered up for the first job that is sent there, ours or another."""
     if not node.boot_s:
         return None
     awaited = any(gpu["state"] in ("held", "assigned", "others") for gpu in accelerators)

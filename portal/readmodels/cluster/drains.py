@@ -1,4 +1,4 @@
-"""Drained nodes as people see them: who is still there, until when, and what becomes of each."""
+"""Drained nodes for display: which jobs are still there, until when, and what happens to each."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class _There:
 
 
 def describe_with_drains(nodes: QuerySet[Node], project_ids: set[int], now: datetime) -> list[dict[str, Any]]:
-    """Nodes by name, with who is on them, what their drains mean for those, and their checks."""
+    """Nodes by name, with their jobs, the effect of their drains, and their checks."""
     rows = list(nodes.select_related("drained_by", "check_waived_by").order_by("name"))
     return describe_nodes(rows, project_ids, describe_drains(rows, project_ids, now), describe_checks(rows))
 
 
 def describe_drains(nodes: Sequence[Node], project_ids: set[int], now: datetime) -> dict[int, dict[str, Any]]:
-    """Of those nodes that are drained, by id. Statements do not grow with nodes, and there are none without drains."""
+    """Drains of these nodes, by id. The number of statements does not grow with nodes, and is 0 without drains."""
     drained = {node.pk: drain for node in nodes if (drain := drain_of(node)) is not None}
     there = _there(drained.keys(), now) if drained else {}
     return {
@@ -58,7 +58,7 @@ def describe_drains(nodes: Sequence[Node], project_ids: set[int], now: datetime)
 
 
 def preview_drain(node: Node, deadline_at: datetime | None, project_ids: set[int], now: datetime) -> dict[str, Any]:
-    """What a drain would do to who runs there now."""
+    """What a drain would do to the jobs that run there now."""
     drain = domain.Drain(None if deadline_at is None else deadline_at.timestamp())
     jobs = _there({node.pk}, now).get(node.pk, ())
     return {
@@ -68,7 +68,7 @@ def preview_drain(node: Node, deadline_at: datetime | None, project_ids: set[int
 
 
 def _job(there: _There, drain: domain.Drain, project_ids: set[int], now: datetime) -> dict[str, Any]:
-    """Of others' jobs no more than everybody may know."""
+    """Jobs of others only with what everybody may see."""
     job, seen, at = there.job, there.seen, now.timestamp()
     shown: dict[str, Any] = {"outcome": None, "expected_end_at": None, "text": None}
     if job.project_id in project_ids and seen.state in _LEAVING:
@@ -82,7 +82,7 @@ def _job(there: _There, drain: domain.Drain, project_ids: set[int], now: datetim
 
 
 def _there(node_ids: Iterable[int], now: datetime) -> Mapping[int, list[_There]]:
-    """Who holds GPUs on each node, by number."""
+    """Jobs that hold GPUs on each node, by number."""
     holds = Hold.objects.filter(accelerator__node__in=list(node_ids), during__upper_inf=True)
     held: dict[int, dict[Any, set[int]]] = defaultdict(lambda: defaultdict(set))
     for node_id, run_id, gpu in holds.values_list("accelerator__node_id", "run_id", "accelerator_id"):

@@ -1,4 +1,4 @@
-"""What the engine's other jobs hold of nodes, for people: counts and times, as whose they are is not ours to say."""
+"""Use of nodes by the engine's other jobs, for people: counts and times, without their owners."""
 
 from __future__ import annotations
 

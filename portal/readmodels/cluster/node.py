@@ -1,4 +1,4 @@
-"""One node as its page shows it: who is there, how much of it was held, and what went wrong on it."""
+"""Data of a node's page: its jobs, its use over time, and its faults."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from scheduling.lifecycle import State
 BUCKET_S, BUCKETS = 1_800, 48
 HELD_OVER = timedelta(seconds=BUCKET_S * BUCKETS)
 FAULTS_OVER = timedelta(days=7)
-#: Some processes of a run may be gone before it is seen to have failed.
+#: Some processes of a run may be gone before its failure is noticed.
 SLACK = timedelta(days=1)
-#: How busy GPUs are is said in every report, two minutes apart at most.
+#: Every report has the GPUs' utilisation, at least every two minutes.
 MEASURED_OVER = timedelta(minutes=5)
 EVENTS_OVER = timedelta(days=90)
 MOST = 20
@@ -47,9 +47,9 @@ Span = tuple[float, float, float]
 
 
 def describe_node_page(node: Node, project_ids: set[int], now: datetime) -> dict[str, Any]:
-    """The node as in the list, and what happened on it; names of jobs only of the projects given.
+    """The node as in the list, and its history; names of jobs only for the given projects.
 
-    Statements do not grow with what is there, and each reads a bounded time.
+    The number of statements is fixed, and each covers a bounded time.
     """
     (described,) = describe_with_drains(Node.objects.filter(pk=node.pk), project_ids, now)
     present = dict(Accelerator.objects.filter(node=node).values_list("pk", "present"))
@@ -63,8 +63,7 @@ def describe_node_page(node: Node, project_ids: set[int], now: datetime) -> dict
 
 
 def _occupied(node: Node, project_ids: set[int], now: datetime) -> dict[str, Any]:
-    """Who is there, by number, and how busy the GPUs are. Of a job that holds GPUs there those count, not what it is to
-    have next."""
+    """Its jobs by number, and the GPUs' utilisation. For a running job its present GPUs count, not planned ones."""
     found: dict[Any, list[Hold | Assignment]] = {}
     for model in (Hold, Assignment):
         rows = model.objects.filter(accelerator__node=node, during__upper_inf=True)
@@ -83,7 +82,7 @@ def _occupied(node: Node, project_ids: set[int], now: datetime) -> dict[str, Any
 
 
 def _busy(holds: list[Hold], now: datetime) -> dict[Any, float]:
-    """By run: how busy its GPUs are, where it said so lately in this launch."""
+    """By run: the utilisation of its GPUs, if it was reported recently in this launch."""
     launches = {hold.run_id: hold.epoch for hold in holds}
     rows = RunActivity.objects.filter(run__in=launches, measured_at__gt=now - MEASURED_OVER)
     means = {row.run_id: row.mean_utilisation for row in rows if row.epoch == launches[row.run_id]}
@@ -104,7 +103,7 @@ def _occupant(rows: list[Hold | Assignment], project_ids: set[int], busy: dict[A
 
 
 def _use(node: Node, gpu_ids: list[int], now: datetime) -> dict[str, Any]:
-    """Of the GPUs that it has now. What was before it joined is not known, and does not count."""
+    """Use of its present GPUs. The time before a GPU joined is unknown, and does not count."""
     from_at = now - HELD_OVER
     joined_at = _events(node, now).filter(kind=JOINED, at__gte=from_at).values_list("at", flat=True).first()
     held_s = held_seconds(_spans(gpu_ids, from_at, now), from_at.timestamp())
@@ -126,7 +125,7 @@ def _use(node: Node, gpu_ids: list[int], now: datetime) -> dict[str, Any]:
 
 
 def _holds(gpu_ids: list[int], from_at: datetime) -> QuerySet[Hold]:
-    """Those that reach beyond this time; both arms are read by an index (`hold_open`, `hold_ended`)."""
+    """Occupancy that extends beyond this time; an index covers each branch (`hold_open`, `hold_ended`)."""
     since = Q(during__upper_inf=True) | Q(during__endswith__gt=from_at)
     return Hold.objects.filter(since, accelerator__in=gpu_ids)
 
@@ -139,7 +138,7 @@ def _spans(gpu_ids: list[int], from_at: datetime, now: datetime) -> list[Span]:
 
 
 def held_seconds(spans: Iterable[Span], from_s: float) -> list[float]:
-    """GPU-seconds held in each of the buckets that begin at `from_s`; what is outside of them is left out."""
+    """GPU-seconds occupied in each of the buckets that begin at `from_s`; time outside of them is ignored."""
     found = [0.0] * BUCKETS
     for start, end, part in spans:
         start, end = max(start, from_s), min(end, from_s + BUCKETS * BUCKET_S)
@@ -152,7 +151,7 @@ def held_seconds(spans: Iterable[Span], from_s: float) -> list[float]:
 
 
 def _faults(gpu_ids: list[int], project_ids: set[int], now: datetime) -> dict[str, Any]:
-    """Runs that failed while their last launch had GPUs there: a hold ends with its run, or later."""
+    """Runs that failed while their last launch had GPUs there: occupancy ends with its run, or later."""
     since = now - FAULTS_OVER
     there = _holds(gpu_ids, since - SLACK).filter(run=OuterRef("pk"), epoch=OuterRef("epoch"))
     failed = Run.objects.filter(Exists(there), state=State.FAILED, ended_at__gt=since).annotate(
@@ -175,7 +174,7 @@ def _fault(run: Any, project_ids: set[int]) -> dict[str, Any]:
 
 
 def _events(node: Node, now: datetime) -> QuerySet[JobEvent]:
-    """Newest first: a walk along the (project, id) index of the months that reach into the time."""
+    """Newest first: reads the (project, id) index of the months in this time."""
     of_cluster = JobEvent.objects.filter(project=None, job=None, kind__in=EVENT_KINDS, at__gt=now - EVENTS_OVER)
     return of_cluster.filter(events.of_cluster(node.cluster), detail__node=node.name).order_by("-id")
 

@@ -1,4 +1,4 @@
-"""Checks of nodes as people see them."""
+"""Checks of nodes for display."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from portal.jobs.models import Node, NodeCheck
 
 
 def describe_checks(nodes: Sequence[Node]) -> dict[int, dict[str, Any]]:
-    """By node: what keeps it from work, the check that is open and the last that ended. One statement for all nodes;
-    `check_waived_by` of theirs is to be read already."""
+    """By node: what prevents work on it, its open check and its last ended one. One statement for all nodes; their
+    `check_waived_by` must be loaded."""
     last = NodeCheck.objects.filter(node=OuterRef("node"), ended_at__isnull=False).order_by("-pk")
     newest = Q(ended_at=None) | Q(pk=Subquery(last.values("pk")[:1]))
     rows = NodeCheck.objects.filter(newest, node__in=[node.pk for node in nodes]).select_related("asked_by")

@@ -1,4 +1,4 @@
-"""The policy in force, what else there is, and what its parameters mean for the jobs of now."""
+"""The policy in force, the other policies, and the effect of its parameters on the present jobs."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def describe_policies() -> list[dict[str, Any]]:
 
 @functools.cache
 def _schema(policy: type[Policy]) -> dict[str, Any]:
-    """Made once: it takes longer than all the rest of an answer."""
+    """Computed once: it takes longer than the rest of an answer."""
     return policy.Parameters.model_json_schema()
 
 
 def _summary(policy: type[Policy]) -> str:
-    """The first paragraph of what the policy's own class says of itself, or else its module; not of a base class."""
+    """The first paragraph of the docstring of the policy's class, or else of its module; not of a base class."""
     text = policy.__doc__ or sys.modules[policy.__module__].__doc__ or ""
     return " ".join(inspect.cleandoc(text).split("\n\n", 1)[0].split())
 
@@ -77,12 +77,12 @@ def describe_change(change: PolicyChange) -> dict[str, Any]:
 
 
 def notes(cluster: Cluster) -> list[str]:
-    """What the policy in force and its parameters mean for the jobs of now."""
+    """The effect of the policy in force and its parameters on the present jobs."""
     return [*_bound_notes(cluster), *_exact_notes(cluster)]
 
 
 def _bound_notes(cluster: Cluster) -> list[str]:
-    """What the bound does, where the policy has one: whether it ever binds, and from where on it does now."""
+    """The effect of the policy's bound, if it has one: whether it ever matters, and from which value on it does now."""
     bound = cluster.policy_parameters.get("v_bound")
     if bound is None:
         return []
@@ -105,7 +105,7 @@ def _bound_notes(cluster: Cluster) -> list[str]:
 
 
 def _exact_notes(cluster: Cluster) -> list[str]:
-    """How far the greedy plan was from the exact one in the last round, where both were made."""
+    """The gap between the greedy and the exact plan in the last round, if both were made."""
     exact, gap = cluster.figures.get("exact"), cluster.figures.get("gap")
     if cluster.policy_name != "f_scheduling_exact" or exact is None:
         return []

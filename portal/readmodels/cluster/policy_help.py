@@ -1,4 +1,4 @@
-"""What stands beside the policy's parameters where they are written as JSON."""
+"""Help beside the policy's parameters in the form that takes them as JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from portal.readmodels.cluster.policies import describe_policies, notes
 
 _BOUNDS = {"minimum": "from", "exclusiveMinimum": "more than", "maximum": "to", "exclusiveMaximum": "less than"}
 _TYPES = {"number": "a number", "integer": "a whole number", "boolean": "true or false", "string": "a text"}
-#: With the classes that the administration's own stylesheet has.
+#: With the classes of the Django admin's stylesheet.
 _CELL = '<td class="pr-3 py-1 align-top">'
 
 
 def allowed(schema: dict[str, Any]) -> str:
-    """What a parameter may be, in words: "a number, from 0, to 1"."""
+    """The allowed values of a parameter, in words: "a number, from 0, to 1"."""
     if "enum" in schema:
         return " or ".join(json.dumps(value) for value in schema["enum"])
     if "anyOf" in schema:
@@ -30,7 +30,7 @@ def allowed(schema: dict[str, Any]) -> str:
 
 
 def parameters_help(cluster: Cluster) -> SafeString:
-    """Each policy's parameters, those of the policy in force unfolded, and what they mean for the jobs of now."""
+    """Each policy's parameters, with those of the policy in force unfolded, and their effect on the present jobs."""
     said = format_html_join("", "<li>{}</li>", ((note,) for note in notes(cluster)))
     return format_html(
         "<p>A JSON object; what is left out has its default. "

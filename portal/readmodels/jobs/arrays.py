@@ -1,4 +1,4 @@
-"""Arrays as the API shows them. Queries do not grow with arrays or jobs."""
+"""Arrays for the API. The number of queries does not grow with arrays or jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENDED = {coarse_state(state, rescaling=False) for state in TERMINAL}
 
 
 def describe_arrays(arrays: Iterable[JobArray], jobs: QuerySet[Job]) -> list[dict[str, Any]]:
-    """Each with what its jobs among `jobs` do; those of which there is none are left out."""
+    """Each with the states of its jobs in `jobs`; arrays without any are left out."""
     arrays = list(arrays)
     mine = jobs.filter(array__in=arrays).order_by()
     states: dict[int, Counter[str]] = defaultdict(Counter)
@@ -35,7 +35,7 @@ def describe_arrays(arrays: Iterable[JobArray], jobs: QuerySet[Job]) -> list[dic
 
 
 def array_cost(jobs: QuerySet[Job], now: datetime) -> dict[str, Any]:
-    """What the jobs of one array, at most a thousand, have cost together."""
+    """The total cost of the jobs of one array, at most a thousand."""
     ids = list(jobs.order_by().values_list("pk", flat=True))
     holds = hold_costs.held(hold_costs.open_holds(Hold.objects.filter(run__job__in=ids)), now)
     entered = sum(ledger.products_by_job(ids).values(), Decimal(0))

@@ -25,7 +25,7 @@ MAX_LINKS = 50
 
 
 def describe_detail(job: Job, now: datetime) -> dict[str, Any]:
-    """The job as everywhere, with what only its own page shows."""
+    """The job as in lists, with the data that only its own page shows."""
     runs = list(job.runs.select_related("material__environment").order_by("-attempt"))
     return {
         **summary.describe_jobs([job], now)[0],
@@ -39,7 +39,7 @@ def describe_detail(job: Job, now: datetime) -> dict[str, Any]:
 
 
 def job_curves(job: Job) -> dict[str, Profile]:
-    """What is known of the job's throughput on the cluster's types; nothing where it is only to be tried."""
+    """Known throughputs of the job on the cluster's types; empty if it is only on trial."""
     known = job_profiles([job], available.cluster_types(job.cluster_id))[job.pk]
     return {kind: profile for kind, profile in known.items() if profile.curve.source != "trial"}
 
@@ -65,8 +65,8 @@ def _run(run: Run, now: datetime) -> dict[str, Any]:
 
 
 def _links(runs: list[Run], executor: str) -> list[dict[str, str | bool]]:
-    """Of all attempts; where two use a name, the newest's. Behind one that leads here a job may listen, and a page
-    anywhere may send the browser on to where a job listens."""
+    """Of all attempts; the newest one wins if two use a name. A link to this host may lead to a job's port, and a page
+    anywhere may redirect the browser to one."""
     found: dict[str, str] = {}
     for run in reversed(runs):
         found |= run.links
@@ -76,7 +76,7 @@ def _links(runs: list[Run], executor: str) -> list[dict[str, str | bool]]:
 
 
 def _material(run: Run) -> dict[str, Any] | None:
-    """What the run was made of, where it brought its own code or environment."""
+    """The run's code and environment, if the job brought its own."""
     try:
         found = run.material
     except ObjectDoesNotExist:

@@ -1,4 +1,5 @@
-"""What a job that lost GPUs is told: who has them, at which level of the tree, and when it can expect them back."""
+"""The explanation for a job that lost GPUs: which jobs have them, at which level of the tree, and when it can expect
+them back."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from portal.throughput.expected_end import end_facts, expected_end_of, time_left
 from scheduling.domain.reason_codes import PERIODS
 from scheduling.lifecycle import TERMINAL, WAITING, State
 
-#: Reasons that say themselves when the job starts.
+#: Reasons that already say when the job starts.
 _FORESEEN = "expected_start_at"
 POLICY = "as the policy expects it to start"
 SIMULATED = "the middle of its expected starts"
@@ -27,7 +28,7 @@ PERIOD = "when the budget's period ends"
 
 
 def describe_displacement(job: Job, run: Run, mine: set[int]) -> dict[str, Any] | None:
-    """None where it has what it had."""
+    """None if it has its former GPUs."""
     row = None if State(run.state) in TERMINAL else Displacement.objects.filter(run=run).first()
     if row is None:
         return None
@@ -72,7 +73,7 @@ def _places(job: Job, takers: list[Job]) -> list[tuple[Job, str]]:
 
 
 def _when_they_end(takers: list[Job]) -> tuple[datetime | None, str]:
-    """Of one that runs on fewer GPUs: those who got the others hold them to their ends, as far as these are known."""
+    """For a job on fewer GPUs: the jobs that got the others keep them until they end, as far as the ends are known."""
     facts = end_facts(takers, timezone.now())
     live = [(taker, taker.run) for taker in takers if taker.run and State(taker.run.state) not in TERMINAL]
     ends = [expected_end_of(taker, facts, time_left_s(taker, taker_run, facts)) for taker, taker_run in live]
@@ -81,7 +82,7 @@ def _when_they_end(takers: list[Job]) -> tuple[datetime | None, str]:
 
 
 def _back(job: Job, run: Run) -> tuple[datetime | None, str]:
-    """What is known of one that waits: the period's end, the queue simulated forward, or the policy's own word."""
+    """For a waiting job: the period's end, the simulated queue, or the policy's own statement."""
     waits = State(run.state) in WAITING
     foreseen = run.reason_detail.get(_FORESEEN) if waits else None
     said = expected_starts([job])[job.pk]["p50_at"] if waits and run.reason_token not in PERIODS else None

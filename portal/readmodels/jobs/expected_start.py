@@ -1,4 +1,4 @@
-"""Expected starts as people read them: kept in the cache, at most some seconds old, each with the time it was said."""
+"""Expected starts for display: cached, a few seconds old at most, each with the time of its forecast."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from scheduling.lifecycle import WAITING
 
 logger = logging.getLogger(__name__)
 
-#: What nobody renews is forgotten.
+#: Lifetime of entries that are not renewed.
 KEPT_S = 600
 
-#: What would change by less than this part of the wait, or these seconds, stands until it is so old.
+#: Changes below this fraction of the wait, or these seconds, are not shown until the entry is this old.
 _SAME_PART, _SAME_S, _STANDS_S = 0.05, 2.0, 60.0
 _TEXTS = {
     "held": "It is held, so it starts after its release.",
@@ -42,7 +42,7 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStart:
-    """Of one job; times are POSIX seconds. Without times `why` says why not."""
+    """Of one job; times are POSIX seconds. Without times `why` gives the reason."""
 
     as_of: float
     p10: float = 0.0
@@ -54,7 +54,7 @@ class ExpectedStart:
     why: str = ""
 
     def stands_for(self, new: ExpectedStart) -> bool:
-        """Whether it says the same as `new` and need not be said again."""
+        """Whether it is equivalent to `new`, so that no update is needed."""
         if self.why or new.why:
             return self.why == new.why and new.as_of - self.as_of < _STANDS_S
         slack = max(_SAME_S, _SAME_PART * (new.p50 - new.as_of))
@@ -67,7 +67,7 @@ def cache_key(job_id: str) -> str:
 
 
 def said_of(at: float, start: Start | None, *, run_time: str, outcomes: int, why: str = "unknown") -> ExpectedStart:
-    """What a forecast of the moment `at` has; `why`: where it has no time."""
+    """The entry for a forecast made at `at`; `why`: the reason if it has no time."""
     if start is None or start.p50_s >= LONGEST_S:
         return ExpectedStart(at, why=why)
     times = (at + start.p10_s, at + start.p50_s, at + min(start.p90_s, LONGEST_S))
@@ -75,13 +75,13 @@ def said_of(at: float, start: Start | None, *, run_time: str, outcomes: int, why
 
 
 def waiting_again() -> dict[str, float]:
-    """Since when those wait that have had GPUs before: what was said of them earlier was of another start."""
+    """Since when jobs wait that had GPUs before: earlier forecasts were about another start."""
     again = Run.objects.filter(state__in=[state.value for state in WAITING]).exclude(attempt=1, epoch=0)
     return {str(job): since.timestamp() for job, since in again.values_list("job_id", "state_since")}
 
 
 def expected_starts(waiting: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
-    """Of jobs that wait; one look into the cache, for these jobs alone."""
+    """Of waiting jobs; one read of the cache, for these jobs only."""
     jobs = list(waiting)
     known: dict[str, ExpectedStart] = {}
     try:
@@ -94,7 +94,7 @@ def expected_starts(waiting: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
 
 
 def _holds(job: Job, said: ExpectedStart | None, now: float) -> ExpectedStart:
-    """What was said, as far as it holds beside what the latest round says of the job."""
+    """The stored forecast, if it is compatible with the latest round's reason for the job."""
     run = job.run
     if job.hold_kind:
         return replace(said or ExpectedStart(0.0), why="held")
@@ -113,7 +113,7 @@ def _holds(job: Job, said: ExpectedStart | None, now: float) -> ExpectedStart:
 
 
 def _until(job: Job) -> str:
-    """Of a budget that is used up."""
+    """When the period of a used-up budget ends."""
     at = moment(job.run.reason_detail.get("expected_start_at"), timezone.now()) if job.run else None
     return f" until {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
 

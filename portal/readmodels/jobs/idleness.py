@@ -1,7 +1,7 @@
-"""Which jobs hold GPUs and do nothing with them, by a cluster's rule, and what people read of it.
+"""Which jobs hold GPUs without using them, by a cluster's rule, and the texts about them.
 
-Only what reports said counts: who is not heard of is not idle but lost, which others see to. A job that keeps its GPUs
-busy without a step is stuck; one that makes no steps known is judged by how busy its GPUs are alone.
+Only reports count: a run without reports is not idle but lost, which is handled elsewhere. A job that keeps its GPUs
+busy without a step is stuck; a job that reports no steps is judged by its GPU utilisation alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduling.lifecycle import TRAINING, State
 
 
 def describe_warnings(jobs: Iterable[Job]) -> dict[UUID, dict[str, Any]]:
-    """By job, of those that are warned now: one query where any of them trains."""
+    """By job, for jobs with a warning: one query if any of them trains."""
     by_run = {job.run.pk: job for job in jobs if job.run and State(job.run.state) in TRAINING}
     if not by_run:
         return {}

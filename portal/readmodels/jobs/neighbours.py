@@ -1,4 +1,4 @@
-"""Who shares a GPU with a job, and what that costs it."""
+"""Jobs that share a GPU with a job, and the cost of sharing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from portal.throughput.profiles import policy_workload
 from portal.throughput.slowdown import steps_per_s_at
 from scheduling.lifecycle import TRAINING, State
 
-#: A part that makes this much of the share that it has was not measured: it is reckoned.
+#: A ratio of throughput to GPU share this close to 1 is computed, not measured.
 _SAME = 1e-6
 
 
 def sharing(job: Job) -> dict[str, Any] | None:
-    """None where the job has no part of a GPU now."""
+    """None if the job has no GPU share now."""
     run = job.run
     if run is None or job.gpu_share_percent == WHOLE_PERCENT:
         return None
@@ -45,7 +45,7 @@ def sharing(job: Job) -> dict[str, Any] | None:
 
 
 def _expected(job: Job, whole: float | None, part: float | None, beside: list[Measured | None]) -> dict[str, Any]:
-    """By what was measured beside such a neighbour, where it is the only one; else by the part that it has."""
+    """By measurements beside such a neighbour, if it is the only one; else by its GPU share."""
     if len(beside) == 1 and beside[0] and whole:
         return {"expected_slowdown": round(whole / beside[0].steps_per_s, 4), "expected_source": "pair"}
     slowdown = whole / part if whole and part else WHOLE_PERCENT / job.gpu_share_percent
@@ -65,7 +65,7 @@ def _others(gpu: Accelerator, run: Run) -> list[Hold]:
 
 
 def _beside(job: Job, others: list[Hold], kind: str) -> list[Measured | None]:
-    """Of each of the others, what was measured of such a job beside it."""
+    """For each of the others, the measurement of such a job beside it."""
     own, names = policy_workload(job), [policy_workload(hold.run.job) for hold in others]
     measured = measured_pairs([own], job.cluster_id, names) if names else {}
     keys = [
@@ -76,7 +76,7 @@ def _beside(job: Job, others: list[Hold], kind: str) -> list[Measured | None]:
 
 
 def _neighbour(hold: Hold, measured: Measured | None, whole: float | None) -> dict[str, Any]:
-    """Of others' jobs the number, the project and the part."""
+    """Of jobs of others only number, project and GPU share."""
     return {
         "number": hold.run.job.number,
         "project": hold.run.job.project.name,

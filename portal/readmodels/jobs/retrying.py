@@ -1,4 +1,4 @@
-"""A job that waits to be tried again, as people see it."""
+"""A job that waits for its next attempt, for display."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduling.lifecycle import TRAINING, State
 
 
 def describe_retry(run: Run) -> dict[str, Any] | None:
-    """None unless it waits for its next attempt. The same at any moment: the page counts down."""
+    """None unless it waits for its next attempt. Independent of the time: the page counts down."""
     if not run.awaits_retry:
         return None
     at = run.not_before.isoformat(timespec="milliseconds").replace("+00:00", "Z") if run.not_before else None
@@ -19,7 +19,8 @@ def describe_retry(run: Run) -> dict[str, Any] | None:
 
 
 def reason_text(run: Run, now: datetime | None = None) -> str:
-    """The run's reason, or when it is tried again, without `now` as a time of day; first what its engine waits for."""
+    """The run's reason, or when it is retried, without `now` as a time of day; preceded by what its engine waits
+    for."""
     if run.engine_waits and State(run.state) in (State.LAUNCHING, *TRAINING):
         return f"{run.engine_waits[0].upper()}{run.engine_waits[1:]}. {run.reason_text}"
     if not run.awaits_retry or run.not_before is None or run.reason_token not in UNSPECIFIC:

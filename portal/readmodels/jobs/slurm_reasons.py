@@ -1,4 +1,4 @@
-"""Reasons of waiting jobs in the words that `squeue` has for them."""
+"""Reasons of waiting jobs in the words of `squeue`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from scheduling.lifecycle import WAITING, State
 
 
 def waiting_word(job: Job, run: Run) -> str | None:
-    """Of a job that waits; None of others, and where Slurm has no word for it."""
+    """Of a waiting job; None for others, and if Slurm has no word for it."""
     return slurm_word(obstacle(job, run), run.reason_detail) if State(run.state) in WAITING else None
 
 
 def obstacle(job: Job, run: Run) -> str:
-    """The token of what stands first in its way: a hold, whatever else."""
+    """The token of the first obstacle: a hold precedes everything else."""
     return f"held_{job.hold_kind}" if job.hold_kind else run.reason_token
 
 
 def slurm_word(token: str, detail: Mapping[str, Any]) -> str | None:
-    """None where Slurm has no word for it."""
+    """None if Slurm has no word for it."""
     if own := detail.get("slurm"):
         return str(own)
     code = find_code(token)

@@ -1,4 +1,5 @@
-"""A job as the API and the live streams show it (docs/contracts.md "Job"). Queries do not grow with rows."""
+"""A job as the API and the live streams show it (docs/contracts.md "Job"). The number of queries does not grow with
+rows."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from scheduling.lifecycle import LIVE, QUEUED, TERMINAL, TRAINING, WAITING, Stat
 
 @dataclass
 class PageContext:
-    """What describing jobs needs beyond their rows, fetched once for all of them."""
+    """Data to describe jobs beyond their rows, fetched once for all of them."""
 
     costs: CostFacts
     ends: EndFacts
@@ -61,7 +62,7 @@ def variance(relative: list[float]) -> float | None:
 
 
 def runs_emulated(run: Run, cluster_id: int) -> bool:
-    """It runs, or would run, on emulated accelerators."""
+    """The job runs, or would run, on emulated accelerators."""
     return run.emulated or (State(run.state) in LIVE and is_emulated(cluster_id))
 
 
@@ -151,7 +152,7 @@ def _resumed_from(job: Job) -> dict[str, Any] | None:
 
 
 def people_state(run: Run) -> str:
-    """A run that trained before and holds or awaits GPUs is rescaling, whichever launch it is in."""
+    """A run that trained before and holds or awaits GPUs is rescaling, in any state of its launch."""
     return coarse_state(State(run.state), rescaling=run.has_trained)
 
 
@@ -205,7 +206,7 @@ def _speed(job: Job, run: Run, ctx: PageContext) -> dict[str, Any]:
 
 
 def product_per_us(job: Job, ctx: PageContext) -> int:
-    """What the GPUs that it has cost in a microsecond at the prices of now, with its CPUs and memory."""
+    """Cost of its GPUs per microsecond at present prices, with its CPUs and memory."""
     gpus = ctx.ends.gpus.get(job.run_id, []) if job.run_id else []
     if not gpus:
         return 0

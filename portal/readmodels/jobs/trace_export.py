@@ -1,4 +1,4 @@
-"""Finished jobs as a trace that the simulator reads (`evenkeel-trace/1`, docs/simulator.md)."""
+"""Exports finished jobs as a trace for the simulator (`evenkeel-trace/1`, docs/simulator.md)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _BATCH = 500
 
 
 def export_jobs(*, cluster: Cluster, start: datetime, end: datetime, named: bool = False) -> Iterator[dict[str, Any]]:
-    """Jobs submitted in [start, end) that finished, by submission; arrivals count from `start`.
+    """Jobs submitted in [start, end) that finished, by submission; arrivals are relative to `start`.
 
-    Throughputs are what is known of each job today: measured where it was measured. Neither names, owners
-    nor commands leave the portal; whose jobs belong together does. `named`: owners as they are, for who stays inside.
+    Throughputs are today's: measured ones where they exist. Names, owners and commands are not exported, only which
+    jobs have the same owner. `named`: with real owners, for internal use.
     """
     types = dict(
         Accelerator.objects.filter(node__cluster=cluster)
@@ -52,7 +52,7 @@ def _entries(jobs: list[Job], types: Mapping[str, int], start: datetime, *, name
 
 
 def _alias(job: Job) -> str:
-    """Whose jobs belong together, and not whose they are."""
+    """A stable alias: shows which jobs have the same owner, but not who it is."""
     if job.owner_id is None:
         return ""
     return hashlib.blake2b(f"{settings.SECRET_KEY}/{job.owner_id}".encode(), digest_size=6).hexdigest()

@@ -1,4 +1,4 @@
-"""Why a job has what it has: its reason, who is ahead, what was weighed, and what would change it."""
+"""Explains a job's state: its reason, the jobs ahead, what was considered, and what would change it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from scheduling.policies import policy_class
 from scheduling.throughput.curves import Profile
 
 MAX_AHEAD = 20
-#: Of those before a job: more say nothing that people would read.
+#: Number of jobs ahead that are listed.
 _MOST_LOOKED_AT = 300
 MAX_WEIGHED = 50
 
@@ -66,7 +66,7 @@ def explain_job(user: User, job: Job) -> dict[str, Any]:
 
 
 def _decision(job: Job) -> Decision | None:
-    """The newest kept decision that says something of the job."""
+    """The newest stored decision that mentions the job."""
     assert job.run is not None
     newest = Decision.objects.filter(cluster=job.cluster, at__gte=job.submitted_at, plan__reasons__has_key=str(job.pk))
     if job.run.ended_at:
@@ -80,7 +80,7 @@ def _way_out_of(job: Job, run: Run, detail: Mapping[str, Any]) -> str | None:
 
 
 def way_out(cluster: Cluster, obstacle: str, detail: Mapping[str, Any]) -> str | None:
-    """What would let a job start that waits for the reason of this token."""
+    """What would let a job with this reason token start."""
     if obstacle == ReasonCode.PRIORITY and cluster.policy_parameters.get("backfill") == "none":
         return "It starts after those ahead of it: the policy lets nobody pass (backfill: none)."
     if obstacle == ReasonCode.RESOURCES and "needs" not in detail:
@@ -97,14 +97,14 @@ def way_out(cluster: Cluster, obstacle: str, detail: Mapping[str, Any]) -> str |
 
 
 def _one_gpu(text: str) -> str:
-    """The sentences speak of several GPUs; where it is one, of one."""
+    """The sentences say GPUs; for a single one, GPU."""
     text = re.sub(r"(?<![\d.,])1 (more )?GPUs\b", r"1 \1GPU", text)
     return re.sub(r"(?<![\d.,])1 (× \S+|GPU(?: of partition \S+)?) are free", r"1 \1 is free", text)
 
 
 def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
-    """Who before this one in the queue could take GPUs that it could have, and how many others wait there, among the
-    first of the queue; names only of the user's own."""
+    """Jobs ahead of this one in the queue that could take the same GPUs, and how many more there are among the first of
+    the queue; names only of the user's own."""
     positions = queue_order(job.cluster)
     if job.pk not in positions:
         return [], 0
@@ -132,7 +132,7 @@ def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
 
 
 def _weighed(job: Job, mine: set[int]) -> list[dict[str, Any]]:
-    """What one more GPU would bring each of the user's running jobs, and the variance it would leave."""
+    """What one more GPU would bring to each of the user's running jobs, and the resulting variance."""
     if not policy_class(job.cluster.policy_name).capabilities.elastic:
         return []
     snapshot = take_snapshot(job.cluster, timezone.now()).snapshot
@@ -160,7 +160,7 @@ def _weighed(job: Job, mine: set[int]) -> list[dict[str, Any]]:
 
 
 def _share(job: domain.Job, more: int, types: dict[str, int]) -> float:
-    """Relative throughput of a job with so many GPUs more."""
+    """Relative throughput of a job with this many more GPUs."""
     assert job.gang is not None
     alone = alone_steps_per_s({kind: Profile(curve, {}) for kind, curve in job.curves.items()}, types, job.max_gpus)
     curve = job.curves.get(job.gang.type)

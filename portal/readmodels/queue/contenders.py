@@ -1,4 +1,4 @@
-"""Who competes for GPUs with whom: jobs that wait for nothing else, and the nodes where each could have some."""
+"""Contenders: jobs that only wait for GPUs, and the nodes on which each could have some."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def could_start(job: Job, now: datetime) -> bool:
 
 
 def waits_for_gpus(job: Job, now: datetime) -> bool:
-    """Nothing but GPUs keeps it waiting, as the latest round has it."""
+    """Only GPUs are missing, by the latest round."""
     run = job.run
     if run is None or not could_start(job, now):
         return False
@@ -35,8 +35,8 @@ def waits_for_gpus(job: Job, now: datetime) -> bool:
 
 
 class OpenNodes:
-    """The nodes in service that each job may use: by partition, types (of which there are enough GPUs for it), known
-    throughput and windows in force."""
+    """The nodes in service that each job may use: by partition, types with enough GPUs for it, known throughput and
+    active windows."""
 
     def __init__(self, cluster: Cluster, now: datetime) -> None:
         nodes = nodes_of(cluster)
@@ -48,7 +48,7 @@ class OpenNodes:
         self._known: dict[tuple[Any, ...], frozenset[str]] = {}
 
     def of(self, job: Job, curves: Iterable[str]) -> frozenset[str]:
-        """`curves`: types on which its throughput is known; none: it may be tried on all."""
+        """`curves`: types with a known throughput; none: it may be tried on all."""
         part = self._name_of.get(job.partition_id, "")
         project, user = job.project.key, user_key(job.owner_id)
         others = (n for n, one in enumerate(self._windows) if project not in one.projects and user not in one.users)

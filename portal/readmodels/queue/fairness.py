@@ -1,4 +1,4 @@
-"""How evenly jobs are slowed now: of the cluster, each project and each user in it (docs/fairness.md)."""
+"""How evenly jobs are slowed down now: in the cluster, and for each project and user in it (docs/fairness.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from scheduling.lifecycle import LIVE, WAITING
 from scheduling.policies import load_policy
 from scheduling.policies.base import variance_bound
 
-#: (project, user): the user's jobs in the project; (project, None): all of its own; (None, None): the cluster's.
+#: (project, user): the user's jobs in the project; (project, None): all jobs of the project; (None, None): of the
+#: cluster.
 Whose = tuple[int | None, int | None]
 EVERYBODY: Whose = (None, None)
 _KEY = "fairness/{}/{}"
@@ -42,7 +43,7 @@ class Measured:
 
 @dataclass
 class Standing:
-    """Of somebody's jobs: those that have GPUs, with the relative throughputs that are known, and those that wait."""
+    """Jobs of one group: those with GPUs, their known relative throughputs, and those that wait."""
 
     holding: int = 0
     waiting: int = 0
@@ -75,7 +76,7 @@ def measure(cluster: Cluster) -> list[Measured]:
 
 
 def measured_lately(cluster: Cluster) -> list[Measured]:
-    """The same at most so many seconds old, and of this round: for pages, of which many may be open."""
+    """The same, at most this many seconds old, and of this round: for pages, many of which may be open."""
     key = _KEY.format(cluster.pk, cluster.round_epoch)
     known: list[Measured] | None = cache.get(key)
     if known is None:
@@ -89,20 +90,20 @@ def _jobs(cluster: Cluster, condition: Any) -> QuerySet[Job]:
 
 
 def _gangs(cluster: Cluster) -> dict[UUID | None, tuple[str, int]]:
-    """Type and number of the GPUs that each run has."""
+    """Type and number of the GPUs of each run."""
     rows = Assignment.objects.filter(run__job__cluster=cluster, during__upper_inf=True).order_by()
     counted = rows.values_list("run", "accelerator__node__accelerator_type").annotate(count=Count("pk"))
     return {run: (kind, count) for run, kind, count in counted}
 
 
 def _waiting(cluster: Cluster) -> dict[tuple[int, int | None], int]:
-    """Jobs that wait for GPUs by (project, owner); of one that somebody holds back it is no unfairness."""
+    """Jobs that wait for GPUs by (project, owner); a job on hold is not treated unfairly."""
     rows = _jobs(cluster, waiting_for_gpus())
     return {(project, owner): n for project, owner, n in rows.values_list("project", "owner").annotate(n=Count("pk"))}
 
 
 def standings(cluster: Cluster, measured: Iterable[Measured]) -> dict[Whose, Standing]:
-    """Of everybody who has jobs, and of all of them together. Jobs that are nobody's count for their project."""
+    """Of every group with jobs, and of the whole cluster. Jobs without an owner count for their project."""
     found: dict[Whose, Standing] = defaultdict(Standing)
     found[EVERYBODY] = Standing()
     for one in measured:
@@ -121,13 +122,13 @@ def _counts_for(project: int, owner: int | None) -> list[Whose]:
 
 
 def bound_of(cluster: Cluster) -> float | None:
-    """Which variance the policy in force keeps below; None where it has no bound."""
+    """The variance bound of the policy in force; None if it has none."""
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
     return variance_bound(policy.parameters)
 
 
 def sample_fairness(cluster: Cluster, now: datetime) -> None:
-    """File how everybody who has jobs stands now."""
+    """Store the present point of every group with jobs."""
     bound, found = bound_of(cluster), standings(cluster, measure(cluster))
     rows = [_row(cluster, whose, standing, bound, tick(now)) for whose, standing in found.items()]
     FairnessSample.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1_000)

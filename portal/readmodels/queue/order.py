@@ -1,4 +1,4 @@
-"""Where jobs stand in the queue: priority, submission, id; under `multifactor` as its sum has them."""
+"""Positions in the queue: priority, submission, id; under `multifactor` by its sum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduling.lifecycle import WAITING
 from scheduling.policies.queue.multifactor import Multifactor
 
 _ORDER = (F("priority").desc(), F("submitted_at").asc(), F("id").asc())
-#: For more jobs than a page has, the whole queue is read as fast as theirs is picked out of it.
+#: For more jobs than a page shows, reading the whole queue is as fast as selecting them.
 _MANY = 200
 _KEY = "queue-order/{}/{}"
 _KEPT_S = 5
@@ -32,7 +32,7 @@ def queue_order(cluster: Cluster) -> dict[UUID, int]:
 
 
 def queue_positions(waiting: Sequence[Job]) -> dict[UUID, int]:
-    """The same numbers for some waiting jobs: for a few of them the database counts, and does not send the queue."""
+    """The same positions for some waiting jobs: for a few of them the database counts, without sending the queue."""
     clusters = {job.cluster_id: job.cluster for job in waiting}
     found: dict[UUID, int] = {}
     for cluster in clusters.values():
@@ -51,13 +51,13 @@ def _positions(cluster: Cluster, waiting: Sequence[Job]) -> dict[UUID, int]:
         return _position(waiting[0]) if waiting else {}
     numbered = Job.objects.filter(in_states(WAITING), hold_kind="", cluster=cluster).order_by()
     numbered = numbered.annotate(position=Window(RowNumber(), order_by=_ORDER))
-    # Beside a condition on the position, which none meets, this one is applied after the numbering.
+    # A condition beside the position, which the planner cannot use, is applied after the numbering.
     mine = Q(position=0) | Q(pk__in=[job.pk for job in waiting])
     return dict(numbered.filter(mine).values_list("pk", "position"))
 
 
 def _position(job: Job) -> dict[UUID, int]:
-    """Those ahead are counted; numbering all takes the database several times as long."""
+    """Counts the jobs ahead; numbering all takes the database several times as long."""
     same = Q(priority=job.priority)
     ahead = Q(priority__gt=job.priority) | same & Q(submitted_at__lt=job.submitted_at)
     ahead |= same & Q(submitted_at=job.submitted_at, id__lt=job.pk)
@@ -68,7 +68,7 @@ def _position(job: Job) -> dict[UUID, int]:
 
 
 def _ranked(cluster: Cluster) -> dict[UUID, int]:
-    """As the policy's own sum has them, at most so many seconds old."""
+    """By the policy's own sum, at most this many seconds old."""
     known: dict[UUID, int] | None = cache.get(_KEY.format(cluster.pk, cluster.round_epoch))
     if known is None:
         scores, waiting = score_waiting(gather_priority_inputs(cluster, timezone.now()))

@@ -1,6 +1,6 @@
-"""Priorities and shares for people, as Slurm's `sprio -l` and `sshare -a` are read.
+"""Priorities and shares for people, like Slurm's `sprio -l` and `sshare -a`.
 
-Under another policy than `multifactor` they say what its defaults would make of the present queue.
+Under a policy other than `multifactor` they show what its defaults would yield for the present queue.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COURSE_POINTS = 15
 
 @dataclass(frozen=True)
 class Ranked:
-    """(place among all that wait, index in `scores`) of each waiting job that somebody may see."""
+    """(position among all waiting jobs, index in `scores`) of each waiting job that the user may see."""
 
     in_force: bool
     rows: list[tuple[int, int]]
@@ -43,7 +43,7 @@ class Ranked:
 
 
 def priorities_of(user: User, cluster: Cluster, now: datetime, *, project: Project | None = None) -> Ranked:
-    """The waiting jobs that the user may see, highest priority first, with their place among all that wait."""
+    """The waiting jobs that the user may see, highest priority first, with their position among all waiting jobs."""
     seen = gather_priority_inputs(cluster, now)
     scores, waiting = score_waiting(seen)
     mine = visible_projects(user)
@@ -98,7 +98,7 @@ def _factors(at: int, scores: Scores, formula: Formula) -> list[dict[str, Any]]:
 
 
 def describe_job_priority(cluster: Cluster, job: Job, now: datetime) -> dict[str, Any]:
-    """One waiting job's, with its course; empty for one that waits for no GPUs."""
+    """Of one waiting job, with its development; empty for a job that waits for no GPUs."""
     seen = gather_priority_inputs(cluster, now)
     scores, waiting = score_waiting(seen)
     head = {"in_force": seen.in_force, "at": iso(now), "waiting": len(waiting)}
@@ -113,7 +113,7 @@ def describe_job_priority(cluster: Cluster, job: Job, now: datetime) -> dict[str
 
 
 def _course(seen: PriorityInputs, job: domain.Job, ends: Mapping[str, float], now: datetime) -> list[dict[str, Any]]:
-    """Its priority until its age counts no more, as what runs now goes on and ends."""
+    """Its priority until its age no longer grows, as running jobs continue and end."""
     ahead_s = [float(after_s) for after_s in np.linspace(0.0, seen.formula.max_age_s, _COURSE_POINTS)]
     found = course(seen.snapshot, [job], seen.formula, ahead_s, ends=ends, reset_at=next_reset(now))
     return [
@@ -135,7 +135,7 @@ Place = tuple[Project, Key, int]
 
 @dataclass(frozen=True)
 class Shown:
-    """What somebody may see of the tree, in its order."""
+    """The part of the tree that the user may see, in its order."""
 
     in_force: bool
     form: Form
@@ -144,7 +144,7 @@ class Shown:
 
 
 def shares_of(user: User, cluster: Cluster, now: datetime, *, project: Project | None = None) -> Shown:
-    """The tree of projects and users that the user may see, each below the one that it belongs to."""
+    """The tree of projects and users that the user may see, each below its parent."""
     seen = gather_priority_inputs(cluster, now)
     formula = seen.formula
     found = standings_of(seen.snapshot, formula)
@@ -156,7 +156,7 @@ def shares_of(user: User, cluster: Cluster, now: datetime, *, project: Project |
 
 
 def in_tree_order(projects: Iterable[Project]) -> list[Project]:
-    """Each project before those below it."""
+    """Each project before its subprojects."""
     projects = list(projects)
     path = {one.pk: one.key for one in projects}
     return sorted(projects, key=lambda one: [path.get(pk, "") for pk in one.ancestry])
@@ -205,12 +205,12 @@ def describe_shares(found: Shown, rows: list[Place]) -> list[dict[str, Any]]:
 
 
 def _factor_of(form: Form, key: Key, standing: Standing) -> float | None:
-    """Fair Tree ranks users alone."""
+    """Fair Tree ranks only users."""
     return standing.factor if form == "classic" or isinstance(key, Leaf) else None
 
 
 def sample_shares(cluster: Cluster, now: datetime) -> None:
-    """File how every project stands now."""
+    """Store the present standing of every project."""
     seen = gather_priority_inputs(cluster, now)
     formula = seen.formula
     found = standings_of(seen.snapshot, formula)

@@ -1,6 +1,6 @@
-"""The cluster as the multifactor sum sees it: only what it reads is filled in.
+"""The cluster as the multifactor sum sees it: only fields that it reads are filled in.
 
-Under another policy than `multifactor` it is what its defaults would make of the present queue.
+Under a policy other than `multifactor` its default parameters apply.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ def _jobs(cluster: Cluster, partition_names: Mapping[int | None, str]) -> Iterab
 
 
 def score_waiting(seen: PriorityInputs) -> tuple[Scores, list[domain.Job]]:
-    """Of those that wait for GPUs; who is held has no place among them."""
+    """Of jobs that wait for GPUs; jobs on hold have no rank."""
     waiting = [job for job in seen.snapshot.jobs if job.state in WAITING and not job.held and not job.waits_for]
     return seen.policy.scores_of(seen.snapshot, waiting), waiting
 
 
 def expected_ends(cluster: Cluster, now: datetime) -> dict[str, float]:
-    """When jobs that train end at the speed that they have (POSIX seconds); of the others it is not known."""
+    """When training jobs end at their present speed (POSIX seconds); missing if unknown."""
     training = Run.objects.filter(job__cluster=cluster, state__in=[s.value for s in TRAINING], steps_per_s__gt=0)
     rows = training.values_list("job_id", "job__total_steps", "step", "steps_per_s")
     at = now.timestamp()

@@ -1,5 +1,5 @@
-"""Jobs that cannot write checkpoints, or share a GPU, never give GPUs back, so they borrow none that are guaranteed to
-others."""
+"""Jobs that cannot be checkpointed, or that share a GPU, cannot be preempted, so they may not borrow guaranteed
+GPUs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _is_rigid(job: Job) -> bool:
 
 
 def _spare(field: RoundView, book: GuaranteeUsage) -> dict[tuple[str, str], int]:
-    """GPUs that nobody is guaranteed and that no other such job has: in all, and by type."""
+    """GPUs that are neither guaranteed nor used by another non-preemptible job: in total, and by type."""
     rows = book.outermost()
     whole: dict[str, int] = {}
     for row in rows:
@@ -67,7 +67,7 @@ def _spare(field: RoundView, book: GuaranteeUsage) -> dict[tuple[str, str], int]
     shared = set[tuple[int, ...]]()
     for job, gang in book.holders:
         if _is_rigid(job) and not book.within.get(job.id) and job.gpu_ids not in shared:
-            shared |= {job.gpu_ids} if job.gpu_milli < WHOLE else set()  # one GPU, however many have parts of it
+            shared |= {job.gpu_ids} if job.gpu_milli < WHOLE else set()  # one GPU, however many jobs share it
             spare["", ""] -= gang.count
             kind = plain_type(gang.type)
             spare["", kind] = spare.get(("", kind), 0) - gang.count

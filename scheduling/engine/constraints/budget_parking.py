@@ -1,4 +1,5 @@
-"""Jobs that a hard budget no longer pays for: they write a checkpoint, leave, and wait for the period's end."""
+"""Suspends jobs whose hard budget is used up: they write a checkpoint, leave their GPUs and wait for the next
+period."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from scheduling.lifecycle import State
 _LEAVES = frozenset({State.LAUNCHING, State.RUNNING_PROTECTED, State.RUNNING})
 
 
-def park_over_budget(snapshot: Snapshot) -> Effect:
-    """Whoever cannot write a checkpoint stays: parked, it would be lost."""
+def suspend_jobs_over_budget(snapshot: Snapshot) -> Effect:
+    """Jobs that cannot be checkpointed keep running: suspending them would lose their work."""
     changed, reasons = dict[str, Job | None](), dict[str, Reason]()
     spent = {key: limit for key, limit in snapshot.limits.items() if limit.kind == "spent" and limit.parks}
     if not spent:

@@ -1,9 +1,9 @@
-"""Parts of GPUs under policies that give whole ones.
+"""Fractional GPUs under policies that assign whole ones.
 
-Whoever has a part keeps it, beside whatever the policy does with the other GPUs. Of those that wait, whoever finds room
-on a GPU that is shared already starts there, before the policy is asked. The others are bundled, as many as one GPU has
-room for; the policy is shown the first of each bundle as a job of one GPU, and where that starts the rest of its bundle
-starts beside it.
+A running fractional job keeps its GPU share, whatever the policy does with the other GPUs. A pending one that fits on a
+GPU that is shared already joins it, before the policy is asked. The remaining ones are bundled, as many as fit on one
+GPU. The policy sees the first job of each bundle as a job of one GPU; if that job starts, the rest of the bundle starts
+beside it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from scheduling.policies.base import Policy
 from scheduling.policies.packing.base import demands_of, part
 from scheduling.throughput.curves import trial_curve
 
-#: Without the types whose GPUs have too little memory.
+#: Curves without the types whose GPUs have too little memory.
 _CURVES: ShapeCache[Mapping[str, Curve]] = ShapeCache(most=4096)
 
 
 def as_whole_gpus(snapshot: Snapshot) -> Snapshot:
-    """Whoever has a part of a GPU stays on it, and nobody is placed where a GPU has too little memory for it."""
+    """Pin fractional jobs to their GPUs, and exclude GPU types with too little memory for a job."""
     if not any(job.gpu_milli < WHOLE or job.gpu_memory_mib for job in snapshot.jobs):
         return snapshot
     memory = _least_memory(snapshot.nodes)
@@ -57,7 +57,7 @@ def _as_whole(job: Job, memory: Mapping[str, int]) -> Job:
 
 
 def _least_memory(nodes: Iterable[Node]) -> dict[str, int]:
-    """Of the accelerators of each type, in MiB."""
+    """The least memory of any accelerator of each type, in MiB."""
     least: dict[str, int] = {}
     for node in nodes:
         mib = UNBOUNDED if node.gpu_memory_mib is None else node.gpu_memory_mib
@@ -67,11 +67,11 @@ def _least_memory(nodes: Iterable[Node]) -> dict[str, int]:
 
 @dataclass
 class _Bundle:
-    """Jobs for one GPU."""
+    """Fractional jobs that can share one GPU."""
 
     first: Job
-    milli: int  # what is left
-    memory: int  # likewise, on the smallest GPU that it may be given
+    milli: int  # thousandths of the GPU that are left
+    memory: int  # memory left on the smallest GPU that the bundle may get
     others: list[Job] = field(default_factory=list)
 
     def add(self, job: Job) -> None:
@@ -82,19 +82,19 @@ class _Bundle:
 
 @dataclass(frozen=True)
 class SharedGpus:
-    """What the sharing of GPUs adds to the policy's plan."""
+    """What GPU sharing adds to the policy's plan."""
 
     snapshot: Snapshot
     seen: RoundView
-    #: Who starts beside others, whatever the policy says: the GPU.
+    #: Job -> the shared GPU that it joins, whatever the policy decides.
     joined: Mapping[str, int] = field(default_factory=dict)
     bundles: tuple[_Bundle, ...] = ()
-    #: How the policy sees these jobs; None: not at all.
+    #: Jobs as the policy sees them; None: hidden.
     changed: Mapping[str, Job | None] = field(default_factory=dict)
 
-    def untied(self, field: RoundView, counts: Mapping[str, Gang]) -> SharedGpus:
-        """Where the first of a bundle is given nothing (its limits may bar it) and GPUs stay idle, the others of its
-        bundle are each for themselves. `field`: what the policy saw when it gave `counts`."""
+    def unbundled(self, field: RoundView, counts: Mapping[str, Gang]) -> SharedGpus:
+        """Take bundles apart whose first job got nothing, for example because of its limits, while GPUs stay idle.
+        `field` is what the policy saw when it assigned `counts`."""
         if not self.bundles:
             return self
         free = Counter(field.free)
@@ -112,20 +112,20 @@ class SharedGpus:
         return self if len(bundles) == len(self.bundles) else replace(self, bundles=tuple(bundles), changed=changed)
 
     def complete(self, placement: Placement, told: Mapping[str, Reason]) -> tuple[Placement, dict[str, Reason]]:
-        """With those who start beside others, and why jobs that wait for parts start or do not. `told`: by the policy,
-        which takes the first of a bundle for one that needs a GPU of its own."""
+        """Add the jobs that start on shared GPUs, with reasons for all pending fractional jobs. `told`: the policy's
+        reasons; the policy takes the first job of a bundle for one that needs a whole GPU."""
         if not self.joined and not self.bundles:
             return placement, {}
         kinds = cluster_index(self.snapshot.nodes).type_of
-        rooms, jobs = QuotaHeadroom(self.seen), {job.id: job for job in self.seen.candidates}
+        headroom, jobs = QuotaHeadroom(self.seen), {job.id: job for job in self.seen.candidates}
         gpus, gangs, reasons = dict(placement.gpus), dict(placement.gangs), dict[str, Reason]()
         for key, gpu in self.joined.items():
             gpus[key], gangs[key] = (gpu,), Gang(kinds[gpu], 1)
             reasons[key] = _joins(jobs[key], gangs[key])
         for key, gang in gangs.items():
             if key in jobs:
-                rooms.book(jobs[key], gang)
-        yard: NodeCapacity | None = None
+                headroom.book(jobs[key], gang)
+        node_capacity: NodeCapacity | None = None
         for bundle in self.bundles:
             where = gpus.get(bundle.first.id)
             if not where:
@@ -136,19 +136,19 @@ class SharedGpus:
                 continue
             gang = gangs[bundle.first.id]
             reasons[bundle.first.id] = _begins(bundle.first, gang)
-            yard = yard or NodeCapacity(self.snapshot, self._with(gpus))
+            node_capacity = node_capacity or NodeCapacity(self.snapshot, self._with(gpus))
             for job in bundle.others:
                 demand = Demand.of(job)
-                barred = rooms.reason(job, [gang]) or _no_room(yard, demand, where[0], job)
+                barred = headroom.reason(job, [gang]) or _no_room(node_capacity, demand, where[0], job)
                 reasons[job.id] = barred or _joins(job, gang)
                 if barred is None:
                     gpus[job.id], gangs[job.id] = where, gang
-                    rooms.book(job, gang)
-                    yard.book(demand, where)
+                    headroom.book(job, gang)
+                    node_capacity.book(demand, where)
         return Placement(gpus, gangs), reasons
 
     def _with(self, gpus: Mapping[str, tuple[int, ...]]) -> Iterator[Job]:
-        """All who hold GPUs once these are given."""
+        """All jobs that hold GPUs once the given ones are assigned."""
         yield from self.seen.pinned
         for job in self.seen.candidates:
             if gpus.get(job.id):
@@ -156,8 +156,8 @@ class SharedGpus:
 
 
 def share_gpus(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> SharedGpus:
-    """Of the jobs that wait for a part of a GPU, in the policy's order: who joins, and who is bundled with whom.
-    `may_stay`: those that leave what they have only where the policy has a GPU for them."""
+    """Decide, in the policy's order, which pending fractional jobs join a shared GPU and which are bundled. `may_stay`:
+    jobs that leave their GPUs only if the policy has another one for them."""
     seen = view(snapshot)
     if not any(job.gpu_milli < WHOLE for job in seen.queued):
         return SharedGpus(snapshot, seen)
@@ -176,28 +176,28 @@ def share_gpus(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = (
 
 
 def _join(snapshot: Snapshot, seen: RoundView, queue: Iterable[Job]) -> dict[str, int]:
-    """Each on the GPU that it leaves the least of, among those on which others have parts.
+    """Place each job on the shared GPU on which it leaves the least room.
 
-    Where somebody ahead of it waits for GPUs of the type, it joins only who has at least as long to go as it has:
-    otherwise jobs that keep coming would keep a GPU shared for ever.
+    If a job ahead of it waits for GPUs of the type, it only joins jobs that run at least as long as it does. Otherwise
+    a stream of new jobs could keep a GPU shared forever.
     """
-    yard, joined = NodeCapacity(snapshot, (*seen.pinned, *seen.running)), dict[str, int]()
-    if not ((yard.gpu > 0) & (yard.gpu < WHOLE)).any():
+    node_capacity, joined = NodeCapacity(snapshot, (*seen.pinned, *seen.running)), dict[str, int]()
+    if not ((node_capacity.gpu > 0) & (node_capacity.gpu < WHOLE)).any():
         return joined
-    rooms, free, awaited, failed = QuotaHeadroom(seen), dict(seen.free), set[str](), set[Demand]()
-    ends = _ends(snapshot, yard, (*seen.pinned, *seen.running))
+    headroom, free, awaited, failed = QuotaHeadroom(seen), dict(seen.free), set[str](), set[Demand]()
+    ends = _ends(snapshot, node_capacity, (*seen.pinned, *seen.running))
     for job in seen.running:
         if job.gang is not None:
-            rooms.book(job, job.gang)
+            headroom.book(job, job.gang)
             free[job.gang.type] = free.get(job.gang.type, 0) - job.gang.count
     for job in queue:
-        gpu = _beside(snapshot, seen, job, yard, ends, awaited, failed) if job.gpu_milli < WHOLE else None
-        gang = None if gpu is None else Gang(yard.nodes[yard.place[gpu][0]].type, 1)
-        if gpu is not None and gang is not None and rooms.over(job, gang) is None:
-            yard.book(Demand.of(job), (gpu,))
-            rooms.book(job, gang)
+        gpu = _beside(snapshot, seen, job, node_capacity, ends, awaited, failed) if job.gpu_milli < WHOLE else None
+        gang = None if gpu is None else Gang(node_capacity.nodes[node_capacity.place[gpu][0]].type, 1)
+        if gpu is not None and gang is not None and headroom.over(job, gang) is None:
+            node_capacity.book(Demand.of(job), (gpu,))
+            headroom.book(job, gang)
             joined[job.id] = gpu
-            row, column = yard.place[gpu]
+            row, column = node_capacity.place[gpu]
             ends[row, column] = max(ends[row, column], latest_end(job, gang.type, snapshot.now))
             continue
         spans = seen.spans(job)
@@ -213,43 +213,44 @@ def _beside(
     snapshot: Snapshot,
     seen: RoundView,
     job: Job,
-    yard: NodeCapacity,
+    node_capacity: NodeCapacity,
     ends: NDArray[np.float64],
     awaited: Collection[str],
     failed: set[Demand],
 ) -> int | None:
-    """The GPU; `failed`: who found no room before, as in this round there only gets less."""
+    """A shared GPU for the job, or None. `failed`: demands that did not fit before; room only shrinks within a
+    round."""
     for demand in demands_of(seen, job):
         if demand in failed:
             continue
-        shared = yard.devices(demand) & (yard.gpu < WHOLE)
+        shared = node_capacity.devices(demand) & (node_capacity.gpu < WHOLE)
         if not shared.any():
             failed.add(demand)
             continue
         end = max((latest_end(job, kind, snapshot.now) for kind in demand.types if kind in awaited), default=0.0)
-        rows = yard.fitting(demand)
-        waited = np.isin(yard.kind[rows], [n for n, kind in enumerate(yard.types) if kind in awaited])
+        rows = node_capacity.fitting(demand)
+        waited = np.isin(node_capacity.kind[rows], [n for n, kind in enumerate(node_capacity.types) if kind in awaited])
         fits = shared[rows] & (~waited[:, None] | (ends[rows] >= end))
         if fits.any():
-            left = np.where(fits, yard.gpu[rows], WHOLE)
+            left = np.where(fits, node_capacity.gpu[rows], WHOLE)
             at, column = np.unravel_index(int(left.argmin()), left.shape)
-            return yard.nodes[int(rows[at])].gpu_ids[int(column)]
+            return node_capacity.nodes[int(rows[at])].gpu_ids[int(column)]
     return None
 
 
-def _ends(snapshot: Snapshot, yard: NodeCapacity, holding: Iterable[Job]) -> NDArray[np.float64]:
-    """[node, device]: when the last of those that have parts of it ends, at the latest."""
-    ends = np.full(yard.gpu.shape, -np.inf)
+def _ends(snapshot: Snapshot, node_capacity: NodeCapacity, holding: Iterable[Job]) -> NDArray[np.float64]:
+    """[node, device]: the latest end of any job that shares the device."""
+    ends = np.full(node_capacity.gpu.shape, -np.inf)
     for job in holding:
         for gpu in job.gpu_ids if job.gpu_milli < WHOLE else ():
-            if gpu in yard.place:
-                row, column = yard.place[gpu]
-                ends[row, column] = max(ends[row, column], latest_end(job, yard.nodes[row].type, snapshot.now))
+            if gpu in node_capacity.place:
+                row, column = node_capacity.place[gpu]
+                ends[row, column] = max(ends[row, column], latest_end(job, node_capacity.nodes[row].type, snapshot.now))
     return ends
 
 
 def _bundle(snapshot: Snapshot, seen: RoundView, waiting: Iterable[Job], may_stay: Collection[str]) -> list[_Bundle]:
-    """Each in the fullest bundle for the same types that has room for it."""
+    """Put each job into the fullest bundle of the same types that has room for it."""
     memory = _least_memory(cluster_index(snapshot.nodes).usable)
     bundles: list[_Bundle] = []
     open_ones: dict[frozenset[str], dict[int, list[_Bundle]]] = {}
@@ -275,10 +276,14 @@ def _with_room(by_milli: Mapping[int, list[_Bundle]], job: Job) -> _Bundle | Non
     return None
 
 
-def _no_room(yard: NodeCapacity, demand: Demand, gpu: int, job: Job) -> Reason | None:
-    """What keeps it off the GPU of its bundle."""
-    row, _ = yard.place[gpu]
-    fits = yard.has_room(demand, (gpu,)) and yard.cpu[row] >= demand.cpu and yard.memory[row] >= demand.memory
+def _no_room(node_capacity: NodeCapacity, demand: Demand, gpu: int, job: Job) -> Reason | None:
+    """Why the job cannot use the GPU of its bundle, or None."""
+    row, _ = node_capacity.place[gpu]
+    fits = (
+        node_capacity.has_room(demand, (gpu,))
+        and node_capacity.cpu[row] >= demand.cpu
+        and node_capacity.memory[row] >= demand.memory
+    )
     if fits and gpu not in job.excluded_gpus:
         return None
     text = "The GPU that it would have shared has no room for it, or may not be used; it is placed anew next round."

@@ -1,8 +1,8 @@
-"""Processors and memory of nodes under policies that count GPUs.
+"""CPUs and memory of nodes under policies that only count GPUs.
 
-Such a policy sees counts only. So whoever waits and finds too little of either on every node where it could start is
-not shown to it, and gangs are laid out on nodes that have enough of both. `cpu_milli` and `memory_mib` of a job are of
-each node that it is on. Nothing is done where no job asks for any.
+Such a policy sees counts only. A pending job for which no usable node has enough CPUs and memory is therefore hidden
+from it, and gangs are placed on nodes with enough of both. A job's `cpu_milli` and `memory_mib` apply to each of its
+nodes. Without such requests nothing is done.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.state import Effect
 from scheduling.policies.base import Policy
 
-#: Why a job waits whom no node has processors and memory for.
+#: The reason of a pending job for which no node has enough CPUs and memory.
 
 
 def requests_host_resources(job: Job) -> bool:
@@ -27,12 +27,12 @@ def requests_host_resources(job: Job) -> bool:
 
 
 class FreeHostResources:
-    """What nodes have free of both beside those who stay; by index of the node."""
+    """Free CPUs and memory of nodes beside the jobs that stay; by index of the node."""
 
     def __init__(self, nodes: Sequence[Node], node_of: Mapping[int, int], staying: Iterable[Job]) -> None:
         self._nodes, self._node_of = nodes, node_of
         self._at: dict[str, set[int]] = {}
-        for job in filter(requests_host_resources, staying):  # nobody, as a rule
+        for job in filter(requests_host_resources, staying):  # usually no node
             self.move(job, job.gpu_ids)
 
     @cached_property
@@ -44,7 +44,7 @@ class FreeHostResources:
         return [UNBOUNDED if (free := node.free_memory_mib) is None else free for node in self._nodes]
 
     def move(self, job: Job, gpus: Iterable[int]) -> None:
-        """It is on the nodes of these GPUs now, and on no others."""
+        """The job now occupies the nodes of these GPUs and no others."""
         if not requests_host_resources(job):
             return
         nodes = {self._node_of[gpu] for gpu in gpus if gpu in self._node_of}
@@ -56,22 +56,23 @@ class FreeHostResources:
         self._at[job.id] = nodes
 
     def has_room(self, job: Job, index: int) -> bool:
-        """Or is there already."""
+        """Whether the node has room for the job, or the job is on it already."""
         if index in self._at.get(job.id, ()):
             return True
         return self.cpu[index] >= job.cpu_milli and self.memory[index] >= job.memory_mib
 
 
 def hide_short_of_host_resources(snapshot: Snapshot, policy: Policy, may_stay: Collection[str] = ()) -> Effect:
-    """Those that wait and fit no node beside whoever keeps GPUs. What a job may put out, and what takes turns, is in
-    nobody's way: the policy decides on that. `may_stay`: those that keep what they have unless they are moved."""
+    """Hide pending jobs that fit on no node beside the jobs that keep their GPUs. Jobs that it may preempt, and jobs
+    that take turns, are ignored: the policy decides about those. `may_stay`: jobs that keep their GPUs unless they are
+    moved."""
     if policy.capabilities.places_gpu_parts or not any(
         requests_host_resources(job) and not job.gpu_ids for job in snapshot.jobs
     ):
         return Effect()
     seen, known = view(snapshot), cluster_index(snapshot.nodes)
     found: dict[tuple[object, ...], Reason | None] = {}
-    hosts: dict[str, FreeHostResources] = {}  # by level of service
+    hosts: dict[str, FreeHostResources] = {}  # by QoS
     reasons: dict[str, Reason] = {}
     for job in seen.queued:
         if not requests_host_resources(job) or job.id in may_stay:
@@ -81,7 +82,7 @@ def hide_short_of_host_resources(snapshot: Snapshot, policy: Policy, may_stay: C
         if key not in found:
             if job.qos not in hosts:
                 hosts[job.qos] = FreeHostResources(
-                    known.usable, known.node_of, _in_the_way(seen, snapshot, job, policy)
+                    known.usable, known.node_of, _blocking_jobs(seen, snapshot, job, policy)
                 )
             found[key] = _too_little(job, kinds, known.usable, hosts[job.qos])
         if (reason := found[key]) is not None:
@@ -89,7 +90,7 @@ def hide_short_of_host_resources(snapshot: Snapshot, policy: Policy, may_stay: C
     return Effect(dict.fromkeys(reasons), reasons)
 
 
-def _in_the_way(seen: RoundView, snapshot: Snapshot, job: Job, policy: Policy) -> Iterable[Job]:
+def _blocking_jobs(seen: RoundView, snapshot: Snapshot, job: Job, policy: Policy) -> Iterable[Job]:
     if policy.capabilities.shares_time:
         return seen.pinned
     level = snapshot.qos.get(job.qos)
@@ -100,7 +101,7 @@ def _in_the_way(seen: RoundView, snapshot: Snapshot, job: Job, policy: Policy) -
 def _too_little(job: Job, kinds: Collection[str], nodes: Sequence[Node], hosts: FreeHostResources) -> Reason | None:
     there = [index for index, node in enumerate(nodes) if node.type in kinds]
     if not there or any(hosts.has_room(job, index) for index in there):
-        return None  # of a job that nothing can run something else is said
+        return None  # a job that nothing can run gets another reason
     large = any(
         (nodes[index].cpu_milli is None or job.cpu_milli <= (nodes[index].cpu_milli or 0))
         and (nodes[index].memory_mib is None or job.memory_mib <= (nodes[index].memory_mib or 0))
@@ -109,7 +110,7 @@ def _too_little(job: Job, kinds: Collection[str], nodes: Sequence[Node], hosts: 
     wants = " and ".join(_wants(job))
     detail = {"cpu_milli": job.cpu_milli, "memory_mib": job.memory_mib}
     if not large:
-        # Rounds say whether nodes that are out of service are.
+        # nodes that are out of service are explained elsewhere
         text = f"It asks for {wants} on each node, and no node with GPUs for it that it may use now is as large."
         return Reason(ReasonCode.TOO_LARGE, text, detail)
     return Reason(

@@ -1,8 +1,8 @@
-"""Jobs on lost, drained and reserved nodes, seen by a policy as if they waited.
+"""Evicts jobs from lost, drained and reserved nodes by showing them to the policy as queued.
 
-On a lost node the processes are gone whatever the state says, so protection does not hold. A drained
-node still trains: its jobs leave by checkpoint once there is room for them elsewhere, and by its deadline where it has
-one. Where a window has begun that is not for them they leave by checkpoint at once, and queue where there is no room.
+On a lost node the processes are gone whatever the state says, so protection does not apply. A drained node still
+trains: its jobs leave with a checkpoint once there is room elsewhere, or in time for the deadline of the drain. Jobs on
+nodes whose window excludes them leave with a checkpoint at once, and queue if there is no room.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ class Unavailable:
     original: Snapshot
     snapshot: Snapshot  # what the policy sees
     must_leave: frozenset[str] = frozenset()  # on lost nodes
-    may_stay: frozenset[str] = frozenset()  # on drained nodes, not yet known to have to stay
+    may_stay: frozenset[str] = frozenset()  # on drained nodes; leave if there is room elsewhere
     staying: frozenset[str] = frozenset()
-    give_back: frozenset[str] = frozenset()  # STANDBY: assigned GPUs that cannot be launched on
+    give_back: frozenset[str] = frozenset()  # STANDBY: assigned GPUs that cannot be used
     cleared: Mapping[str, Window] = field(default_factory=dict)  # on nodes with a window that has begun
     drained: Leaving = field(default_factory=Leaving)
-    #: How the policy sees jobs for other reasons, None: not at all.
+    #: Jobs that other constraints changed; None: hidden from the policy.
     changed: Mapping[str, Job | None] = field(default_factory=dict)
-    #: Whom the policy puts out though it cannot resize them; it plans without them.
-    put_out: Mapping[str, Reason] = field(default_factory=dict)
+    #: Jobs preempted by a policy that cannot resize them; it plans without them.
+    preempted: Mapping[str, Reason] = field(default_factory=dict)
 
     @property
     def leaving(self) -> frozenset[str]:
-        """Who cannot keep what it has, placed elsewhere or not."""
+        """Jobs that cannot keep their GPUs, whether or not they are placed elsewhere."""
         return self.must_leave | self.cleared.keys() | self.drained.due
 
     def keep(self, stay: Iterable[str]) -> Unavailable:
-        """The jobs in `stay` find no other place: they keep training where they are, unresized."""
+        """Keep the jobs in `stay`, which fit nowhere else, running unresized on their GPUs."""
         staying = self.staying | frozenset(stay)
         return _build(replace(self, may_stay=self.may_stay - staying, staying=staying))
 
     @property
     def all_staying(self) -> Unavailable:
-        """As if nobody left a drained node: what they have there is nobody else's until they do."""
+        """The same, with all jobs on drained nodes keeping their GPUs until they leave."""
         return self.keep(self.may_stay) if self.may_stay else self
 
     def change(self, changed: Mapping[str, Job | None]) -> Unavailable:
         return _build(replace(self, changed={**self.changed, **changed})) if changed else self
 
-    def without(self, put_out: Mapping[str, Reason]) -> Unavailable:
-        return replace(self, put_out={**self.put_out, **put_out}).change(dict.fromkeys(put_out))
+    def without(self, preempted: Mapping[str, Reason]) -> Unavailable:
+        return replace(self, preempted={**self.preempted, **preempted}).change(dict.fromkeys(preempted))
 
     def reasons(self, placed: Collection[str]) -> dict[str, Reason]:
-        found = dict(self.put_out)
+        found = dict(self.preempted)
         for key in self.must_leave:
             waits = "it is queued again and starts when enough GPUs are free"
             where = "it moves to other GPUs" if key in placed else waits
@@ -88,7 +88,7 @@ def window_detail(window: Window) -> dict[str, object]:
     return {"window": window.id, "from": window.start, "until": window.end}
 
 
-def displace(snapshot: Snapshot) -> Unavailable:
+def find_unavailable(snapshot: Snapshot) -> Unavailable:
     known = cluster_index(snapshot.nodes)
     usable, closed = known.type_of, _closed(snapshot)
     if not closed:
@@ -127,7 +127,7 @@ def displace(snapshot: Snapshot) -> Unavailable:
 
 
 def _closed(snapshot: Snapshot) -> dict[str, Window]:
-    """Jobs that hold GPUs where a window that is not for them is in force."""
+    """Jobs that hold GPUs on nodes with an active window that excludes them."""
     now = [window for window in snapshot.windows if window.start <= snapshot.now]
     if not now:
         return {}

@@ -1,8 +1,8 @@
-"""A policy that may leave out whoever runs leaves out nobody whom the next round would have to bring back.
+"""Protects running jobs within their guarantee from preemption.
 
-A job that runs within a guarantee and is left out by such a policy claims its GPUs again as soon as it waits: two
-jobs would then put each other out without end. So it keeps what it has, and the policy plans again around it. Whose
-place within the guarantee goes to another job of the project claims nothing, and may be left out.
+Without it the next round would reclaim what this one preempted, and two jobs would preempt each other forever. So the
+job keeps its GPUs and the policy plans again around it. A job whose place within the guarantee goes to another job of
+the project reclaims nothing, and may be preempted.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 
-SPARED = Reason(ReasonCode.WITHIN_GUARANTEE, "It runs within what its project is guaranteed, so it keeps its GPUs.")
+PROTECTED = Reason(ReasonCode.WITHIN_GUARANTEE, "It runs within what its project is guaranteed, so it keeps its GPUs.")
 
 
-def ask_sparing_guaranteed(snapshot: Snapshot, policy: Policy) -> Allocation:
-    """At most three answers are asked for: the third time all who run within a guarantee are fixed."""
+def ask_protecting_guarantees(snapshot: Snapshot, policy: Policy) -> Allocation:
+    """Ask the policy at most three times; the third time all jobs that run within a guarantee are pinned."""
     allocation = policy.allocate(snapshot)
     if not snapshot.guarantees or not policy.capabilities.preempts or policy.capabilities.respects_guarantees:
         return allocation
-    spared = _would_claim(snapshot, allocation.counts or {})
+    spared = _would_reclaim(snapshot, allocation.counts or {})
     if not spared:
         return allocation
     allocation = _around(snapshot, policy, spared)
-    more = _would_claim(snapshot, allocation.counts or {})
+    more = _would_reclaim(snapshot, allocation.counts or {})
     return _around(snapshot, policy, _all_within(snapshot)) if more else allocation
 
 
-def _would_claim(snapshot: Snapshot, counts: Mapping[str, Gang]) -> set[str]:
-    """Who runs within a guarantee, is left out, and had room in it beside those who would run."""
+def _would_reclaim(snapshot: Snapshot, counts: Mapping[str, Gang]) -> set[str]:
+    """Preempted jobs that ran within a guarantee which still has room for them beside the jobs that would run."""
     field, found = view(snapshot), set[str]()
     out = {job.id for job in field.running if job.id not in counts}
     if not out:
@@ -60,10 +60,10 @@ def _all_within(snapshot: Snapshot) -> set[str]:
 
 
 def _around(snapshot: Snapshot, policy: Policy, spared: Collection[str]) -> Allocation:
-    """As if they could not checkpoint."""
+    """Ask with the spared jobs marked as not restartable."""
     jobs = tuple(
         replace(job, restartable=False) if job.id in spared and job.state is State.RUNNING else job
         for job in snapshot.jobs
     )
     allocation = policy.allocate(replace(snapshot, jobs=jobs))
-    return replace(allocation, reasons={**allocation.reasons, **dict.fromkeys(spared, SPARED)})
+    return replace(allocation, reasons={**allocation.reasons, **dict.fromkeys(spared, PROTECTED)})

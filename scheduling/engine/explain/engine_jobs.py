@@ -1,4 +1,4 @@
-"""What is said of jobs that wait where GPUs, processors or memory are used by the engine's jobs that are not ours."""
+"""Explains jobs that wait because the engine's other jobs use GPUs, CPUs or memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from scheduling.domain.wording import counted
 _MOST_NODES = 3
 
 
-class OthersWords:
-    """How much of the nodes that a waiting job could use is others', until when. Nodes are looked at once for all jobs
-    that may use the same types."""
+class EngineJobsExplanation:
+    """How much of the nodes that a pending job could use other jobs occupy, and until when. Nodes are searched once for
+    all jobs that may use the same types."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -69,7 +69,7 @@ def _names(nodes: Iterable[str]) -> str:
 
 
 def _until(ends: Iterable[float | None], now: float) -> str:
-    """Empty where it is not known of any, or they are to have ended already."""
+    """Empty if no end is known, or if all ends have passed."""
     known = set(ends)
     first = min((end for end in known if end is not None), default=now)
     if first <= now:

@@ -1,4 +1,4 @@
-"""What a round's answer means for each job: its move and its reason, and when to look again."""
+"""Turns a round's answer into a move and a reason for each job, and the time of the next look."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduling.domain.lazy_reasons import LazyReasons
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.engine.constraints.host_resources import requests_host_resources
 from scheduling.engine.constraints.unavailable_nodes import Unavailable
-from scheduling.engine.explain.engine_jobs import OthersWords
+from scheduling.engine.explain.engine_jobs import EngineJobsExplanation
 from scheduling.engine.explain.partition_reasons import PartitionReasons
 from scheduling.engine.explain.unschedulable import UnschedulableDiagnosis
 from scheduling.engine.reclaim.reclaim import ReclaimDecision
@@ -23,8 +23,8 @@ from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 
 
-def explain_round(
-    displaced: Unavailable,
+def explain_outcome(
+    unavailable: Unavailable,
     field: RoundView,
     allocation: Allocation,
     placement: Placement,
@@ -32,7 +32,8 @@ def explain_round(
     own: Mapping[str, Reason],
     words: PartitionReasons | None,
 ) -> Mapping[str, Reason]:
-    """`own`: of guarantees and budgets; they come before all others. `words`: what pools of nodes change in them."""
+    """`own`: reasons of guarantees and budgets, which precede all others. `words`: changes reasons where nodes are
+    divided into pools."""
     special: dict[str, Reason] = {}
     given = allocation.counts or allocation.placements or {}
     for job in field.queued:
@@ -45,15 +46,18 @@ def explain_round(
             special[job.id] = Reason(ReasonCode.NO_LAYOUT, text)
     if rejected:
         special |= {job.id: rejected for job in field.running}
-    special |= displaced.reasons(placement.gpus)
+    special |= unavailable.reasons(placement.gpus)
     special |= own
-    unable = UnschedulableDiagnosis(displaced.original, words.pools if words else None)
-    # Where no node is in service, policies that divide time say of nobody why.
+    unable = UnschedulableDiagnosis(unavailable.original, words.pools if words else None)
+    # Without a node in service, time-sharing policies give no job a reason.
     vague: set[str] = {ReasonCode.NO_TYPE, ReasonCode.TOO_LARGE}
-    vague |= set() if cluster_index(displaced.original.nodes).usable else {ReasonCode.NEXT_ROUND, ReasonCode.WAITS}
+    vague |= set() if cluster_index(unavailable.original.nodes).usable else {ReasonCode.NEXT_ROUND, ReasonCode.WAITS}
     every = (special, allocation.reasons, field.reasons)
     waiting = Reason(ReasonCode.WAITS, "No policy answer named this job; it waits for the next round.")
-    full, beside_others = _where_others_are(displaced.original, placement), OthersWords(displaced.original)
+    full, beside_others = (
+        _where_others_are(unavailable.original, placement),
+        EngineJobsExplanation(unavailable.original),
+    )
 
     def tell(key: str) -> Reason:
         known = waiting
@@ -66,29 +70,29 @@ def explain_round(
         known = told if known.token in vague or told.token == ReasonCode.NEVER else known
         return beside_others.added_to(known, full[key]) if key in full else known
 
-    return LazyReasons((job.id for job in displaced.original.jobs), tell)
+    return LazyReasons((job.id for job in unavailable.original.jobs), tell)
 
 
 def _where_others_are(snapshot: Snapshot, placement: Placement) -> Mapping[str, Job]:
-    """Waiting jobs by id, where the engine's other jobs use some of the nodes."""
+    """Pending jobs by id, if the engine's other jobs use some of the nodes."""
     if not (snapshot.others.gpus or any(node.others for node in snapshot.nodes)):
         return {}
     return {job.id: job for job in snapshot.jobs if not job.gpu_ids and job.id not in placement.gpus}
 
 
 def diff_moves(
-    snapshot: Snapshot, displaced: Unavailable, field: RoundView, placement: Placement, reasons: Mapping[str, Reason]
+    snapshot: Snapshot, unavailable: Unavailable, field: RoundView, placement: Placement, reasons: Mapping[str, Reason]
 ) -> tuple[Move, ...]:
-    gpus, back = placement.gpus, displaced.give_back
+    gpus, back = placement.gpus, unavailable.give_back
     given = ((job, gpus.get(job.id, ())) for job in snapshot.jobs)
     changed = [job for job, ids in given if (ids is not job.gpu_ids and ids != job.gpu_ids) or job.id in back]
     if not changed:
         return ()
-    part, moves = {job.id for job in field.candidates} | displaced.changed.keys(), list[Move]()
+    part, moves = {job.id for job in field.candidates} | unavailable.changed.keys(), list[Move]()
     for job in sorted(changed, key=queue_key):
-        if job.id in displaced.give_back:
+        if job.id in unavailable.give_back:
             moves.append(Move(job.id, "preempt", (), None, job.gang, reasons[job.id]))
-        elif job.id in part or job.id in displaced.leaving:
+        elif job.id in part or job.id in unavailable.leaving:
             move = _move(job, placement, reasons[job.id])
             moves += [move] if move else []
     held = {job.id: job.gpu_ids for job in changed}
@@ -101,7 +105,7 @@ def diff_moves(
 
 
 def _takers(had: tuple[int, ...], move: Move, gets: Mapping[int, list[str]]) -> tuple[str, ...]:
-    """Those that get the most of what it leaves first."""
+    """Jobs that get the GPUs that this one leaves, those that get most first."""
     takers = [key for gpu in had if gpu in gets and gpu not in move.gpu_ids for key in gets[gpu]]
     return tuple(key for key, _ in Counter(takers).most_common()) if len(takers) > 1 else tuple(takers)
 
@@ -117,9 +121,9 @@ def _move(job: Job, placement: Placement, reason: Reason) -> Move | None:
 def next_wake_at(
     snapshot: Snapshot, policy: Policy, allocation: Allocation, moves: tuple[Move, ...], back: ReclaimDecision
 ) -> float | None:
-    """The earliest time at which the answer may differ though nothing happened.
+    """The earliest time at which the answer may differ although nothing happened.
 
-    Within a round of fractions of time nobody is moved, protected or not, and all that is free was given out.
+    Within a round of time sharing no job moves, protected or not, and all free GPUs are assigned.
     """
     rests = policy.capabilities.holds_within_round
     later = [at for at in (allocation.next_wake_at, back.wake_at) if at is not None]
@@ -132,5 +136,5 @@ def next_wake_at(
             later.append(job.protected_until)
     later = [at for at in later if at > snapshot.now]
     if not rests and any(move.kind == "preempt" for move in moves):
-        later.append(snapshot.now)  # what it leaves, and the job itself, are to be planned at once
+        later.append(snapshot.now)  # the freed GPUs and the preempted job are planned at once
     return min(later, default=None)

@@ -1,4 +1,4 @@
-"""Reasons where nodes are divided into pools: type names as people know them, and what a partition or window does."""
+"""Rewrites reasons where nodes are divided into pools: plain type names, and the effect of a partition or window."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY = re.compile(f"{POOL_MARK}[^{POOL_MARK}]*{POOL_MARK}")
 
 
 def without_pools(value: Any) -> Any:
-    """The same with plain types in its texts."""
+    """The same reason with plain types in its texts."""
     if isinstance(value, str):
         return _KEY.sub("", value) if POOL_MARK in value else value
     if isinstance(value, Mapping):
@@ -48,7 +48,7 @@ def _starts_across(gang: Gang) -> Reason:
 
 
 class PartitionReasons:
-    """`field` and `gangs` have the pools; the pools' own snapshot the plain types."""
+    """`field` and `gangs` name pools; the pools' snapshot names plain types."""
 
     def __init__(self, pools: Pools, field: RoundView, gangs: Mapping[str, Gang]) -> None:
         self.snapshot, self.pools, self.field = pools.snapshot, pools, field
@@ -83,7 +83,7 @@ class PartitionReasons:
         return Reason(ReasonCode.OUTSIDE_PARTITION, text, {"partition": job.partition})
 
     def _too_small(self, job: Job) -> Reason | None:
-        """Its partition never has so many GPUs that can run it."""
+        """The partition has too few GPUs that can run the job, even if all are free."""
         usable = self.pools.usable(job)
         most = max(self._gpus(usable).values(), default=0)
         detail = {"partition": job.partition, "needs": job.min_gpus, "gpus": most}
@@ -108,7 +108,7 @@ class PartitionReasons:
         return sums
 
     def _runs_into(self, job: Job, token: str) -> Reason | None:
-        """A window keeps it from all the nodes that it may use, or from those that are free."""
+        """A window closes all nodes that the job may use, or all free ones."""
         barred = {pool: pool.barred_by(job, self.snapshot.now) for pool in self.pools.usable(job)}
         rest = self._gpus(pool for pool, window in barred.items() if window is None)
         all_barred = any(barred.values()) and max(rest.values(), default=0) < job.min_gpus
@@ -142,7 +142,7 @@ class PartitionReasons:
         return Reason(window.kind, text, detail)
 
     def _in_no_pool_alone(self, job: Job) -> Reason | None:
-        """Policies plan pool by pool, so none says of it what it waits for."""
+        """Policies plan each pool alone, so none explains a job that fits in no single pool."""
         kinds = by_type(self.pools, job) if self.field.multi_node else {}
         if not kinds or not all(is_wide(self.pools, job, mine) for mine in kinds.values()):
             return None

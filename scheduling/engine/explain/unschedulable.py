@@ -1,4 +1,4 @@
-"""Why nothing here can run a job: it asks for more than there is, nodes are away, or nothing is known of its speed."""
+"""Explains why no node can run a job: it asks for too much, nodes are out of service, or its throughput is unknown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 class UnschedulableDiagnosis:
-    """Of jobs that no gang of the nodes in service can run. A partition's jobs are told of its nodes."""
+    """Diagnoses jobs that no gang of the nodes in service can run. Jobs of a partition are compared with its nodes."""
 
     def __init__(self, snapshot: Snapshot, pools: Pools | None) -> None:
         self.snapshot = pools.snapshot if pools else snapshot
@@ -39,14 +39,14 @@ class UnschedulableDiagnosis:
 
 
 class _Part:
-    """Of the nodes that a job may use."""
+    """Diagnosis for the nodes that a job may use."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
 
     @cached_property
     def _there(self) -> ClusterIndex:
-        """All of them, those out of service, too."""
+        """GPUs by type on all nodes, including those out of service."""
         return cluster_index(tuple(_back(node) for node in self.snapshot.nodes))
 
     @cached_property
@@ -75,7 +75,7 @@ class _Part:
         return known or self._away(job, spans.least, types)
 
     def _too_spread(self, job: Job, types: list[str]) -> Reason | None:
-        """So many nodes as it may be on never have its GPUs, or so few GPUs are never on as many."""
+        """The job's GPUs never fit on the number of nodes that its bounds allow."""
         bounds = job.on_nodes
         if bounds is None:
             return None
@@ -92,7 +92,7 @@ class _Part:
         return Reason(ReasonCode.NEVER, text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
     def _too_large(self, job: Job, types: list[str]) -> Reason | None:
-        """It asks for more of a node than any of these has."""
+        """The job asks for more of a node than any of these has."""
         nodes = [node for node in self._there.usable if node.type in types]
         if any(could_hold(job, node) for node in nodes):
             return None
@@ -110,7 +110,7 @@ class _Part:
         return Reason(ReasonCode.NEVER, f"{text[0].upper()}{text[1:]}: it never starts.", detail)
 
     def _too_few(self, job: Job, types: list[str]) -> Reason | None:
-        """Of the nodes that have what it asks for of each."""
+        """Too few GPUs on nodes that meet the job's demands for each node."""
         nodes = [node for node in self._there.usable if node.type in types and could_hold(job, node)]
         large = cluster_index(tuple(nodes))
         most = max((large.total if self._whole.multi_node else large.largest).values())
@@ -134,7 +134,7 @@ class _Part:
         return Reason(ReasonCode.NEVER, text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
     def _away(self, job: Job, needs: int, types: list[str]) -> Reason | None:
-        """It would fit if nodes that are drained, lost or withheld were back."""
+        """The job would fit if drained, lost or withheld nodes were back."""
         nodes = [node for node in self.snapshot.nodes if node.type in types and could_hold(job, node)]
         away = [node for node in nodes if node.lost or not node.schedulable]
         if not away:
@@ -154,7 +154,7 @@ def _of_one(types: list[str]) -> str:
 
 
 def could_hold(job: Job, node: Node) -> bool:
-    """Whether the node has what each node has to have for it, were it empty. What is not known suffices."""
+    """Whether the node, if empty, meets the job's demands for each node. Unknown capacities count as sufficient."""
     asked = (
         (node.cpu_milli, job.cpu_milli),
         (node.memory_mib, job.memory_mib),
@@ -164,7 +164,7 @@ def could_hold(job: Job, node: Node) -> bool:
 
 
 def could_hold_gang(job: Job, nodes: Iterable[Node], *, multi_node: bool) -> bool:
-    """Whether those nodes that could hold it, were they empty, have GPUs of one type for its least gang."""
+    """Whether these nodes, if empty, have enough GPUs of one type for the job's least gang."""
     found: Counter[str] = Counter()
     for node in nodes:
         if could_hold(job, node):

@@ -1,4 +1,4 @@
-"""Guaranteed GPUs that change hands, and what both sides are told."""
+"""Reasons for jobs that reclaim guaranteed GPUs and for the borrowers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduling.domain.wording import words
 
 @dataclass(frozen=True, slots=True)
 class ReclaimGrant:
-    """A job that starts on what it is guaranteed, and who leaves for it."""
+    """A job that starts within its guarantee, and the borrowers that leave for it."""
 
     job: Job
     gang: Gang
@@ -23,7 +23,7 @@ class ReclaimGrant:
 
 @dataclass(frozen=True, slots=True)
 class PendingClaim:
-    """Borrowers hold enough, and some of them are protected until then."""
+    """A claim on borrowed GPUs that waits until `at`, because some borrowers are protected."""
 
     gang: Gang
     by: Guarantee
@@ -52,27 +52,27 @@ def _detail(row: Guarantee, **more: object) -> dict[str, object]:
     return {"level": f"guarantee of {owner(row)}", "project": row.project, "guaranteed": row.gpus} | more
 
 
-def reason_reclaimer(taking: ReclaimGrant) -> Reason:
-    if not taking.borrowers:
-        text = f"{_is_guaranteed(taking.by)}, so it starts on {words(taking.gang)}."
-        return Reason(ReasonCode.GUARANTEED, text, _detail(taking.by))
-    numbers = ", ".join(f"#{job.number}" for job in taking.borrowers)
+def reason_reclaimer(grant: ReclaimGrant) -> Reason:
+    if not grant.borrowers:
+        text = f"{_is_guaranteed(grant.by)}, so it starts on {words(grant.gang)}."
+        return Reason(ReasonCode.GUARANTEED, text, _detail(grant.by))
+    numbers = ", ".join(f"#{job.number}" for job in grant.borrowers)
     text = (
-        f"{_is_guaranteed(taking.by)} and takes back what {numbers} had borrowed, "
-        f"so it starts on {words(taking.gang)} when they have left."
+        f"{_is_guaranteed(grant.by)} and takes back what {numbers} had borrowed, "
+        f"so it starts on {words(grant.gang)} when they have left."
     )
-    return Reason(ReasonCode.RECLAIMS, text, _detail(taking.by))
+    return Reason(ReasonCode.RECLAIMS, text, _detail(grant.by))
 
 
-def reason_reclaimee(taking: ReclaimGrant, after: Gang | None) -> Reason:
-    """Of a borrower. `after`: what it goes on with, if anything."""
-    row, count, how = taking.by, min(taking.gang.count, gpus_of(taking.borrowers)), "Shrunk" if after else "Preempted"
+def reason_reclaimee(grant: ReclaimGrant, after: Gang | None) -> Reason:
+    """For a borrower. `after`: its gang from now on, if any."""
+    row, count, how = grant.by, min(grant.gang.count, gpus_of(grant.borrowers)), "Shrunk" if after else "Preempted"
     way = f"it goes on with {words(after)}" if after else "it is checkpointed and goes on when enough GPUs are free"
     text = (
         f"{how}: {owner(row)} reclaimed {count} of its {row.gpus} guaranteed {_unit(row)}, "
-        f"which this job had borrowed, for #{taking.job.number}; {way}."
+        f"which this job had borrowed, for #{grant.job.number}; {way}."
     )
-    return Reason(ReasonCode.RECLAIMED, text, _detail(row, by=taking.job.id, reclaimed=count))
+    return Reason(ReasonCode.RECLAIMED, text, _detail(row, by=grant.job.id, reclaimed=count))
 
 
 def reason_pending(later: PendingClaim, now: float) -> Reason:

@@ -1,8 +1,9 @@
-"""What a project is guaranteed is taken back from those who borrowed it, for jobs that a policy leaves waiting.
+"""Reclaims guaranteed GPUs from borrowers, for pending jobs that the policy does not start.
 
-For each job that waits within a guarantee enough borrowers leave by checkpoint: the least urgent and newest first, no
-more than needed, nobody under protection before the guarantee's time is over, never a job that cannot checkpoint or
-that runs within a guarantee of its own. The policy then plans around it; it may bring them back on fewer GPUs.
+For each job that is pending within a guarantee, enough borrowers leave with a checkpoint: the least urgent and newest
+first, and no more than needed. Protected borrowers stay until the guarantee's time is over. Jobs that cannot be
+checkpointed, and jobs within a guarantee of their own, always stay. The policy then plans again; it may restart the
+borrowers on fewer GPUs.
 """
 
 from __future__ import annotations
@@ -31,44 +32,44 @@ from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 from scheduling.policies.capabilities import OrdersQueue, SizesStarts
 
-#: So long before its time is over a borrower has to be told, to write its checkpoint and be gone.
+#: Borrowers are stopped this long before the guarantee's time is over, to write a checkpoint and exit.
 LEAVE_S = 30.0
-#: The key of plans' memory: since when jobs wait within a guarantee.
+#: Key in a plan's memory: since when jobs have been pending within a guarantee.
 CLAIMS = "guarantee_claims"
 
 
 @dataclass
 class ReclaimDecision:
-    takings: list[ReclaimGrant] = field(default_factory=list)
+    grants: list[ReclaimGrant] = field(default_factory=list)
     waiting: dict[str, Reason] = field(default_factory=dict)
     claims: dict[str, float] = field(default_factory=dict)
     wake_at: float | None = None
 
     @property
     def changed(self) -> dict[str, Job]:
-        """How a policy is to see them: owners with their GPUs, borrowers as if they waited."""
+        """Jobs as the policy sees them: owners with their GPUs, borrowers as queued."""
         seen: dict[str, Job] = {}
-        for taking in self.takings:
-            seen[taking.job.id] = replace(taking.job, state=State.STANDBY, gpu_ids=taking.gpus, gang=taking.gang)
-            for job in taking.borrowers:
+        for grant in self.grants:
+            seen[grant.job.id] = replace(grant.job, state=State.STANDBY, gpu_ids=grant.gpus, gang=grant.gang)
+            for job in grant.borrowers:
                 seen[job.id] = replace(
                     job, state=State.WAITING_FOR_RESOURCE, gpu_ids=(), gang=None, protected_until=None
                 )
         return seen
 
     def reasons(self, gangs: Mapping[str, Gang]) -> dict[str, Reason]:
-        """`gangs`: what everybody has after this round."""
+        """`gangs`: what each job has after this round."""
         found = dict(self.waiting)
-        for taking in self.takings:
-            found[taking.job.id] = reason_reclaimer(taking)
-            for job in taking.borrowers:
-                found[job.id] = reason_reclaimee(taking, gangs.get(job.id))
+        for grant in self.grants:
+            found[grant.job.id] = reason_reclaimer(grant)
+            for job in grant.borrowers:
+                found[job.id] = reason_reclaimee(grant, gangs.get(job.id))
         return found
 
 
 def reclaim(snapshot: Snapshot, policy: Policy, given: Collection[str]) -> ReclaimDecision:
-    """`given`: whom the policy gives GPUs without it. A GPU that several share is taken from nobody, and where the
-    policy itself places parts none is: GPUs are counted whole here."""
+    """`given`: jobs to which the policy gives GPUs anyway. A shared GPU is never reclaimed, nor is any GPU under a
+    policy that places fractional jobs itself: GPUs are counted whole here."""
     places_parts = policy.capabilities.places_gpu_parts and any(job.gpu_milli < WHOLE for job in snapshot.jobs)
     if policy.capabilities.shares_time or not snapshot.guarantees or places_parts:
         return ReclaimDecision()
@@ -81,7 +82,7 @@ def reclaim(snapshot: Snapshot, policy: Policy, given: Collection[str]) -> Recla
 class _VictimSearch:
     def __init__(self, snapshot: Snapshot, field: RoundView, policy: Policy) -> None:
         self.snapshot, self.field, self.policy = snapshot, field, policy
-        self.book, self.stock = GuaranteeUsage(snapshot), FreeCapacity(snapshot, field)
+        self.book, self.free_capacity = GuaranteeUsage(snapshot), FreeCapacity(snapshot, field)
         self.found, self.taken = ReclaimDecision(), set[str]()
         self.since: Mapping[str, float] = snapshot.memory.get(CLAIMS, {})
         holding = [job for job in snapshot.jobs if job.gpu_ids]
@@ -108,14 +109,14 @@ class _VictimSearch:
         return self.found
 
     def _serve(self, job: Job, gangs: Sequence[Gang]) -> None:
-        limits = () if all(self.stock.allows(job, gang) for gang in gangs) else job.limits
-        alike = (job.project, tuple(gangs), limits, job.excluded_gpus, self._overdue(job))
+        limits = () if all(self.free_capacity.allows(job, gang) for gang in gangs) else job.limits
+        alike = (job.project, tuple(gangs), limits, job.excluded_gpus, self._expired_guarantee(job))
         if alike in self.failed:
             return
         plans = [plan for gang in gangs if (plan := self._plan(job, gang)) is not None]
         ready = [plan for plan in plans if isinstance(plan, ReclaimGrant)]
-        for taking in sorted(ready, key=lambda plan: (gpus_of(plan.borrowers), -self._speed(plan))):
-            if self._take(taking):
+        for grant in sorted(ready, key=lambda plan: (gpus_of(plan.borrowers), -self._speed(plan))):
+            if self._take(grant):
                 return
         later = [plan for plan in plans if isinstance(plan, PendingClaim)]
         if later:
@@ -126,23 +127,23 @@ class _VictimSearch:
         else:
             self.failed.add(alike)
 
-    def _overdue(self, job: Job) -> frozenset[Guarantee]:
-        """By which of its guarantees it has waited so long that protection keeps borrowers no longer."""
+    def _expired_guarantee(self, job: Job) -> frozenset[Guarantee]:
+        """The guarantee for which the job has waited so long that protection no longer keeps borrowers."""
         waited_s = self.snapshot.now - self.found.claims[job.id]
         return frozenset(row for row in self.book.rows_of(job) if waited_s >= row.reclaim_within_s - LEAVE_S)
 
-    def _speed(self, taking: ReclaimGrant) -> float:
-        return self.field.steps_per_s(taking.job, taking.gang)
+    def _speed(self, grant: ReclaimGrant) -> float:
+        return self.field.steps_per_s(grant.job, grant.gang)
 
     def _plan(self, job: Job, gang: Gang) -> ReclaimGrant | PendingClaim | None:
         own = self.book.claim(job, gang)
-        missing = gang.count - (self.stock.free.get(gang.type, 0) if own else 0)
+        missing = gang.count - (self.free_capacity.free.get(gang.type, 0) if own else 0)
         if missing <= 0 and own:
             return ReclaimGrant(job, gang, (), own, ())
-        overdue = self._overdue(job)
+        overdue = self._expired_guarantee(job)
         leaving = self.coming.count(gang.type) if own and own not in overdue else 0
         if own and leaving >= missing:
-            return None  # processes on their way out leave enough
+            return None  # stopping processes free enough
         if not self._may_be_allowed(job, gang):
             return None
         gives, enough = partial(self._gives, kind=gang.type), missing
@@ -165,11 +166,11 @@ class _VictimSearch:
         return None
 
     def _may_be_allowed(self, job: Job, gang: Gang) -> bool:
-        """Whether limits allow the gang, or could once borrowers whom they bind, too, are gone."""
-        return self.shared.issuperset(self.stock.rooms.all_over(job, gang))
+        """Whether limits allow the gang, or would once borrowers under the same limits are gone."""
+        return self.shared.issuperset(self.free_capacity.headroom.all_over(job, gang))
 
     def _from(self, job: Job, pairs: Sequence[tuple[Job, Guarantee]]) -> float:
-        """When the last of them may be taken: as its protection ends, or the guarantee's time."""
+        """The earliest time to reclaim: the end of protection, or the end of the guarantee's time."""
         since = self.found.claims[job.id]
         ends = [
             min(each.protected_until or math.inf, since + row.reclaim_within_s - LEAVE_S)
@@ -180,11 +181,11 @@ class _VictimSearch:
 
     def _may_go(self, job: Job) -> bool:
         states = (State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING)
-        movable = self.users[job.gpu_ids[0]] == 1 and job.restartable and not job.held  # else others are beside it
+        movable = self.users[job.gpu_ids[0]] == 1 and job.restartable and not job.held  # else the GPU is shared
         return movable and job.state in states and self.usable.keys() >= set(job.gpu_ids)
 
     def _gives(self, job: Job, kind: str) -> int:
-        """GPUs of a type that the job would leave; it may lie in several pools of nodes."""
+        """GPUs of a type that the job would free; it may span several node pools."""
         return sum(self.usable[gpu] == kind for gpu in job.gpu_ids)
 
     def _worth(self, job: Job) -> tuple[object, ...]:
@@ -198,28 +199,28 @@ class _VictimSearch:
             return None
         return self.book.claim(job, gang, self.book.chain(borrower.project))
 
-    def _take(self, taking: ReclaimGrant) -> bool:
-        """Whether limits and nodes have room for it once the borrowers are gone."""
-        job, gang, gone = taking.job, taking.gang, taking.borrowers
-        before = dict(self.stock.rooms.left)
+    def _take(self, grant: ReclaimGrant) -> bool:
+        """Whether limits and nodes have room for the job once the borrowers are gone."""
+        job, gang, gone = grant.job, grant.gang, grant.borrowers
+        before = dict(self.free_capacity.headroom.left)
         for each in gone:
-            self.stock.rooms.book(each, Gang(gang.type, len(each.gpu_ids)), -1)
+            self.free_capacity.headroom.book(each, Gang(gang.type, len(each.gpu_ids)), -1)
         self.board.vacate(gone)
         request = Request(job, gang)
-        allowed = self.stock.allows(job, gang)
+        allowed = self.free_capacity.allows(job, gang)
         gpus = self.board.place(request, multi_node=self.field.multi_node) if allowed else None
         if gpus is None:
-            self.stock.rooms.left = before
+            self.free_capacity.headroom.left = before
             self.board.occupy(gone)
             return False
         for each in gone:
             for gpu in each.gpu_ids:
-                self.stock.free[self.usable[gpu]] += 1
+                self.free_capacity.free[self.usable[gpu]] += 1
             self.book.book(each, Gang(gang.type, len(each.gpu_ids)), -1)
-        self.stock.give(job, gang)
+        self.free_capacity.give(job, gang)
         self.book.book(job, gang)
         self.taken.update(each.id for each in gone)
-        self.found.takings.append(replace(taking, gpus=gpus))
+        self.found.grants.append(replace(grant, gpus=gpus))
         return True
 
 
@@ -236,7 +237,7 @@ def _sizes(policy: Policy, field: RoundView, job: Job) -> Mapping[str, int]:
 def _fewest(
     missing: int, pairs: Sequence[tuple[Job, Guarantee]], gives: Callable[[Job], int]
 ) -> list[tuple[Job, Guarantee]]:
-    """The first of them until it is enough, without those that are not needed in the end."""
+    """The first borrowers that suffice, without those that turn out not to be needed."""
     chosen: list[tuple[Job, Guarantee]] = []
     for pair in pairs:
         if missing > 0:

@@ -1,4 +1,4 @@
-"""What is given out in a round, and what is said about it."""
+"""Builds the allocation of one round under time sharing."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from scheduling.engine.time_sharing.shares_ledger import TimeShareState
 
 
 class AllocationBuilder:
-    """What is given out in this round, within GPUs and limits."""
+    """Assigns gangs to jobs while free GPUs and quota headroom last."""
 
     def __init__(self, field: RoundView) -> None:
-        self.free, self.rooms = dict(field.free), QuotaHeadroom(field)
+        self.free, self.headroom = dict(field.free), QuotaHeadroom(field)
         self.counts: dict[str, Gang] = {}
-        self.moved: list[Job] = []  # who is given another gang than it has
+        self.moved: list[Job] = []  # jobs whose gang differs from the one they hold
 
     def fits(self, job: Job, gang: Gang) -> bool:
-        return gang.count <= self.free.get(gang.type, 0) and self.rooms.over(job, gang) is None
+        return gang.count <= self.free.get(gang.type, 0) and self.headroom.over(job, gang) is None
 
     def give(self, job: Job, gang: Gang) -> None:
         self.counts[job.id] = gang
@@ -30,13 +30,13 @@ class AllocationBuilder:
             self.moved.append(job)
         self.free[gang.type] = self.free.get(gang.type, 0) - gang.count
         if job.limits:
-            self.rooms.book(job, gang)
+            self.headroom.book(job, gang)
 
 
 def reasons_of(
-    ledger: TimeShareState, snapshot: Snapshot, field: RoundView, hands: AllocationBuilder
+    ledger: TimeShareState, snapshot: Snapshot, field: RoundView, builder: AllocationBuilder
 ) -> Mapping[str, Reason]:
-    """Of all jobs that the round saw, in words once somebody reads them."""
+    """Reasons of all jobs of the round; each is formatted when it is read."""
     jobs = {job.id: job for job in field.candidates}
     left_s = max(0.0, ledger.round_end - snapshot.now)
 
@@ -48,10 +48,10 @@ def reasons_of(
         part = f"{min(1.0, share):.0%} of the time"
         if ledger.problem:
             part += f" (the last valid answer, since {ledger.problem})"
-        if key in hands.counts:
-            text = f"The policy gives it {part}; in this round it has {words(hands.counts[key])}."
+        if key in builder.counts:
+            text = f"The policy gives it {part}; in this round it has {words(builder.counts[key])}."
             return Reason(ReasonCode.IN_ROUND, text, {"share": share})
-        over = hands.rooms.reason(job, [Gang(kind, job.min_gpus) for kind in field.spans(job)])
+        over = builder.headroom.reason(job, [Gang(kind, job.min_gpus) for kind in field.spans(job)])
         if over is not None:
             return over
         text = f"The policy gives it {part}; others are ahead in this round, which ends in {left_s:.0f} s."

@@ -1,7 +1,7 @@
-"""Rounds by the reference implementation's own rules (`compatible: true`), to compare with its published results.
+"""Rounds by the reference implementation's rules (`compatible: true`), to compare with its published results.
 
-Spec: heterogeneity-policies, "The reference implementation's own rules". Nobody moves or starts within a round; types
-are filled one after the other; moving is taken to be free.
+Spec: heterogeneity-policies, "The reference implementation's own rules". No job moves or starts within a round; types
+are filled one after the other; moving is assumed to be free.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from scheduling.policies.time_shares.gavel.objective import drawn_order, in_fixe
 from scheduling.policies.time_shares.programs.last_answer import MEMORY
 
 ROUND = "reference_round"
-#: What stands for an infinite priority where nobody has had time on a type yet.
+#: Replaces an infinite priority of a job that has had no time on a type yet.
 _FIRST = 1e9
 
 
 @dataclass
 class Round:
-    """What the present round gave out, and what the reference keeps from one computation to the next."""
+    """What the present round assigned, and what the reference keeps from one computation to the next."""
 
     gangs: dict[str, Gang] = field(default_factory=dict)
-    ends: dict[str, float] = field(default_factory=dict)  # of each of them, in the order in which it is credited
-    stops: dict[str, float] = field(default_factory=dict)  # when a gang gives its GPUs back before the round's end
-    left: dict[str, float] = field(default_factory=dict)  # job -> whole steps to go
+    ends: dict[str, float] = field(default_factory=dict)  # when each gang ends, in the order of crediting
+    stops: dict[str, float] = field(default_factory=dict)  # when a gang releases its GPUs before the round's end
+    left: dict[str, float] = field(default_factory=dict)  # job -> whole steps left
     number: int = 0  # rounds so far
     had: dict[str, dict[str, float]] = field(default_factory=dict)  # job -> type -> seconds since the last computation
-    worked: dict[str, float] = field(default_factory=dict)  # type -> the same of all jobs that were there then
-    deficits: dict[str, dict[str, float]] = field(default_factory=dict)  # job -> type -> seconds due and not had
+    worked: dict[str, float] = field(default_factory=dict)  # type -> the same, for all jobs that were present then
+    deficits: dict[str, dict[str, float]] = field(default_factory=dict)  # job -> type -> seconds due and not received
 
     @classmethod
     def load(cls, memory: Mapping[str, Any]) -> Round:
@@ -55,15 +55,15 @@ class Round:
         return {"gangs": gangs, **{name: getattr(self, name) for name in names}}
 
     def credit(self, began: float, credit_s: float) -> None:
-        """What everybody has had in the round that is over; last bits count, since they decide between equals."""
+        """Credit the time that jobs had in the past round; last bits count, since they break ties."""
         for key, end in self.ends.items():
             kind, times = self.gangs[key].type, self.had.setdefault(key, {})
             times[kind] = times.get(kind, credit_s) + (end - began)
             self.worked[kind] = self.worked.get(kind, 0.0) + (end - began)
 
     def begin(self, field: RoundView, at: float, round_s: float) -> float:
-        """Only whole steps are made in a round, and it ends when all have made theirs: the answer is when. Parts of
-        steps that are made all the same must not end a job a round too early, so then it stops before that."""
+        """Start a round, and return when it ends. A job makes whole steps only, and the round ends once all jobs have
+        made theirs. Partial steps must not end a job a round too early, so the round then stops before that."""
         jobs = [job for job in sorted(field.candidates, key=queue_key) if job.id in self.gangs]
         speeds = {job.id: field.steps_per_s(job, self.gangs[job.id]) for job in jobs}
         left = {job.id: max(self.left.get(job.id, 1.0), job.remaining_steps) for job in field.candidates}
@@ -78,7 +78,7 @@ class Round:
         return until
 
     def hold(self, key: str, now: float) -> bool:
-        """Whether a gang of this round has its GPUs now."""
+        """Whether a gang of this round holds its GPUs now."""
         return now < self.stops.get(key, math.inf) - EDGE_S
 
     def wakes_at(self, now: float, end: float) -> float:
@@ -91,13 +91,13 @@ def share_time_as_reference(snapshot: Snapshot, field: RoundView, policy: Policy
     present = {job.id: job for job in snapshot.jobs}
     if snapshot.now >= ledger.round_end - EDGE_S or now.gangs.keys().isdisjoint(present):
         _new_round(ledger, now, snapshot, field, policy)
-    hands = AllocationBuilder(field)
+    builder = AllocationBuilder(field)
     for key, gang in now.gangs.items():
         if key in present and now.hold(key, snapshot.now):
-            hands.give(present[key], gang)
+            builder.give(present[key], gang)
     return Allocation(
-        counts=hands.counts,
-        reasons=reasons_of(ledger, snapshot, field, hands),
+        counts=builder.counts,
+        reasons=reasons_of(ledger, snapshot, field, builder),
         memory={MEMORY: ledger.dump(), ROUND: now.dump()},
         figures=ledger.figures,
         next_wake_at=now.wakes_at(snapshot.now, ledger.round_end) if field.candidates else None,
@@ -105,30 +105,30 @@ def share_time_as_reference(snapshot: Snapshot, field: RoundView, policy: Policy
 
 
 def _new_round(ledger: TimeShareState, now: Round, snapshot: Snapshot, field: RoundView, policy: Policy) -> None:
-    """Time is what rounds add up to, free of the clock's last bits."""
+    """Time is the sum of round lengths, without the clock's last bits."""
     settings = policy.parameters
     assert isinstance(settings, FractionParameters)
     at = ledger.round_end if abs(snapshot.now - ledger.round_end) <= EDGE_S else snapshot.now
     now.credit(ledger.at, settings.round_seconds / 2.0)
     ledger.at = at
     _recompute(ledger, now, snapshot, field, policy, least_s=settings.recompute_seconds)
-    hands = _fill_types(ledger, now, field, policy)
-    if not hands.counts:
+    builder = _fill_types(ledger, now, field, policy)
+    if not builder.counts:
         _recompute(ledger, now, snapshot, field, policy, least_s=0.0)
-        hands = _fill_types(ledger, now, field, policy)
-    now.gangs = dict(hands.counts)
+        builder = _fill_types(ledger, now, field, policy)
+    now.gangs = dict(builder.counts)
     ledger.round_end = now.begin(field, at, settings.round_seconds)
 
 
 def _recompute(
     ledger: TimeShareState, now: Round, snapshot: Snapshot, field: RoundView, policy: Policy, *, least_s: float
 ) -> None:
-    """Fractions anew where jobs came or ended, but not more often than every `least_s` seconds."""
+    """Recompute fractions after jobs arrived or ended, at most once in `least_s` seconds."""
     settings = policy.parameters
     assert isinstance(settings, FractionParameters)
     signature = signature_of(snapshot, columns_of(snapshot, field), field, policy)
     credit_s = settings.round_seconds / 2.0
-    # It takes a computation at time 0 for none.
+    # The reference takes a computation at time 0 for none.
     if signature == ledger.signature or (0.0 < ledger.at < ledger.computed_at + least_s and ledger.computed_at > 0.0):
         return
     elapsed = 0.0 if math.isinf(ledger.computed_at) else ledger.at - ledger.computed_at
@@ -145,18 +145,18 @@ def _recompute(
     now.worked = dict.fromkeys(field.types, credit_s * len(snapshot.jobs))
     compute(ledger, snapshot, policy, signature)
     ledger.computed_at = ledger.at
-    ledger.books = ledger.books.forgetting()  # it has deficits instead
+    ledger.books = ledger.books.forgetting()  # the reference uses deficits instead
 
 
 def _fill_types(ledger: TimeShareState, now: Round, field: RoundView, policy: Policy) -> AllocationBuilder:
-    """Type after type, each by descending (priority, deficit, fraction)."""
+    """Fill one type after the other, each by descending (priority, deficit, fraction)."""
     settings = policy.parameters
     assert isinstance(settings, FractionParameters)
     kinds = in_fixed_order(field.types)
     if settings.variant == "agnostic":
         kinds = [kinds[place] for place in drawn_order(len(kinds), now.number)]
     now.number += 1
-    hands, jobs = AllocationBuilder(field), sorted(field.candidates, key=queue_key)
+    builder, jobs = AllocationBuilder(field), sorted(field.candidates, key=queue_key)
     waits = policy.capabilities.strict_shares
     for kind in kinds:
         ranks = {job.id: _rank(ledger, now, job, kind, settings.round_seconds / 2.0) for job in jobs}
@@ -164,13 +164,13 @@ def _fill_types(ledger: TimeShareState, now: Round, field: RoundView, policy: Po
             gang = Gang(kind, job.min_gpus)
             if waits and not ledger.books.share(job.id, kind):
                 continue
-            if job.id not in hands.counts and field.steps_per_s(job, gang) > 0 and hands.fits(job, gang):
-                hands.give(job, gang)
-    # Who came since the last computation is placed but not started: its GPUs stay idle.
+            if job.id not in builder.counts and field.steps_per_s(job, gang) > 0 and builder.fits(job, gang):
+                builder.give(job, gang)
+    # A job that arrived since the last computation is placed but not started: its GPUs stay idle.
     for job in jobs:
         if job.id not in now.deficits:
-            hands.counts.pop(job.id, None)
-    return hands
+            builder.counts.pop(job.id, None)
+    return builder
 
 
 def _rank(ledger: TimeShareState, now: Round, job: Job, kind: str, credit_s: float) -> tuple[float, float, float]:

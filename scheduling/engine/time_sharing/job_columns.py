@@ -1,7 +1,6 @@
-"""What rounds of fractions look up of every job, in columns.
+"""Columns of what time sharing looks up for each job.
 
-Jobs that are the same objects as in the round before keep what was found of them, so a round works only on those that
-changed.
+Jobs that are the same objects as in the previous round keep their rows, so a round only works on those that changed.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from scheduling.lifecycle import State
 from scheduling.policies.time_shares.programs.groups import steps_per_s
 from scheduling.solvers.lp import Floats, Ints
 
-#: A throughput that changed by less than about this much is no reason to compute anew.
+#: Smaller relative changes of a throughput are no reason to recompute.
 _CHANGE = 0.05
 _Words = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
 class JobColumns:
-    """By place in `jobs`."""
+    """By index in `jobs`."""
 
     jobs: tuple[Job, ...]
-    types: tuple[str, ...]  # of which somebody held GPUs
-    kinds: Ints  # the place of the type of the GPUs that it has; -1: it has none, or waits for them
+    types: tuple[str, ...]  # types of GPUs that jobs hold
+    kinds: Ints  # index of the type of the job's GPUs; -1: it has none, or waits for them
     submitted_at: Floats
-    restart_cost_s: Floats  # -1: it is not to be moved now
-    digests: _Words  # [2, job], 0 where fractions are not computed for it
-    lasts: bool  # nobody's part depends on the time
+    restart_cost_s: Floats  # -1: must not be moved now
+    digests: _Words  # [2, job], 0 for jobs without a time share
+    lasts: bool  # no row depends on the time
     shape: tuple[object, ...]
 
     @cached_property
@@ -47,11 +46,11 @@ class JobColumns:
 
     @property
     def digest(self) -> str:
-        """Of all for whom fractions are computed, in whatever order they come."""
+        """Of all jobs with a time share, independent of their order."""
         return "".join(f"{total:016x}" for total in self.digests.sum(axis=1, dtype=np.uint64).tolist())
 
     def find(self, jobs: Iterable[Job]) -> Ints:
-        """Where these very objects are; -1: nowhere, or what is said of it depends on the time."""
+        """Indices of these very objects; -1: unknown, or the row depends on the time."""
         places = {id(job): n for n, job in enumerate(self.jobs) if job.not_before is None}
         return np.array([places.get(id(job), -1) for job in jobs], dtype=np.int64)
 
@@ -81,16 +80,16 @@ def columns_of(snapshot: Snapshot, field: RoundView) -> JobColumns:
             kinds[n] = types.setdefault(job.gang.type, len(types))
         if job.state is State.RUNNING:
             restart_cost_s[n] = job.restart_cost_s
-        if _takes_part(job, snapshot.now):
+        if _has_time_share(job, snapshot.now):
             digests[:, n] = _digest(job.id, job.weight, job.priority, _row(job, field))
     lasts = all(job.not_before is None for job in jobs)
-    roll = JobColumns(jobs, tuple(types), kinds, submitted_at, restart_cost_s, digests, lasts, field.shape)
-    _latest.value = roll
-    return roll
+    job_columns = JobColumns(jobs, tuple(types), kinds, submitted_at, restart_cost_s, digests, lasts, field.shape)
+    _latest.value = job_columns
+    return job_columns
 
 
-def _takes_part(job: Job, now: float) -> bool:
-    """Whether fractions are computed for it: who joins later changes the signature."""
+def _has_time_share(job: Job, now: float) -> bool:
+    """Whether the job gets a time share; a later change alters the signature."""
     if job.gpu_ids:
         return job.restartable and job.resizable and not job.held
     waits = job.held or job.waits_for or job.state is State.WAITING_FOR_INITIAL_CONTACT
@@ -98,7 +97,7 @@ def _takes_part(job: Job, now: float) -> bool:
 
 
 def _row(job: Job, field: RoundView) -> str:
-    """Its speeds, as far as they matter."""
+    """The job's throughputs, as far as they matter."""
     spans = field.spans(job)
     if spans.row is None:
         speeds = (steps_per_s(job, kind, field.total[kind], field.largest[kind]) for kind in field.types)

@@ -1,8 +1,8 @@
-"""Keeps the accounts of data directories on one machine apart: each has a block of numeric user ids of its own.
+"""Separates the accounts of data directories on one machine: each has its own block of numeric user ids.
 
-The blocks of a machine are in one registry that only root can read. `accounts.json` of a data directory names its
-block and carries a mark; the registry names the file. So a directory that was moved keeps its block, and a copy beside
-the original is refused: jobs of both would run under the same accounts, and either portal would end the other's.
+The blocks of a machine are in one registry that only root can read. `accounts.json` of a data directory names its block
+and has a mark; the registry names the file. So a moved directory keeps its block, and a copy beside the original is
+refused: jobs of both would run under the same accounts, and each portal would end the other's.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from scheduling.errors import ExecutorError
 
 FIRST_UID = 2_100_000
 BLOCK_UIDS = 10_000
-#: Of a block for projects; as many above them are for those that signal all of an account.
+#: Size of a block for projects; as many ids above them are for processes that signal a whole account.
 PROJECT_UIDS = BLOCK_UIDS // 2
-#: The last one ends below 2**31, where some programs take user ids for negative.
+#: The last one ends below 2**31, beyond which some programs take user ids for negative.
 BLOCKS = 10_000
 REGISTRY = Path("/var/lib/evenkeel/accounts")
 FILE = "blocks.json"
@@ -33,7 +33,7 @@ FILE = "blocks.json"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The accounts of one data directory: `first_uid` itself is nobody's, projects are numbered from 1."""
+    """The accounts of one data directory: `first_uid` itself is unused, projects are numbered from 1."""
 
     first_uid: int
     mark: str
@@ -53,7 +53,7 @@ class Block:
 
 
 def read_block(path: Path) -> Block | None:
-    """What the file names; without a mark where it was written before blocks were kept. None where there is none."""
+    """The block in the file; without a mark if it was written before blocks existed. None if there is no file."""
     try:
         content: dict[str, Any] = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def read_block(path: Path) -> Block | None:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the registry knows of a block. `places`: the data directories whose executors start runs under it."""
+    """A registered block. `places`: the data directories whose executors start runs under it."""
 
     file: str
     mark: str
@@ -76,7 +76,7 @@ Entries = dict[int, Entry]
 
 
 def claim(path: Path, registry: Path, place: Path, subuids: Path = Path("/etc/subuid")) -> Block:
-    """The block of the `accounts.json` at `path`, registered for it. Raises ExecutorError where it is another's."""
+    """The block of the `accounts.json` at `path`, registered for it. Raises ExecutorError if it belongs to another."""
     with _registered(registry) as entries:
         file = path.resolve()
         found = read_block(file)
@@ -105,8 +105,8 @@ def places_of(registry: Path, first_uid: int) -> tuple[Path, ...]:
 
 
 def move(path: Path, registry: Path, places: Iterable[Path], trees: Iterable[Path]) -> tuple[int, int]:
-    """Gives the data directory a block of its own, and what projects own below `trees` with it: the first account
-    before and after. Nothing of this data directory may run. What was interrupted is begun again."""
+    """Give the data directory its own block, with everything that projects own below `trees`; returns the first account
+    before and after. Nothing of this data directory may run. An interrupted move is started again."""
     with _registered(registry) as entries:
         file = path.resolve()
         before = read_block(file)
@@ -128,7 +128,7 @@ def move(path: Path, registry: Path, places: Iterable[Path], trees: Iterable[Pat
 
 
 def _give(trees: Iterable[Path], before: int, after: int) -> None:
-    """By coreutils, which follow no link and recurse to any depth."""
+    """With coreutils, which follow no link and recurse to any depth."""
     there = [str(tree) for tree in trees if tree.exists()]
     if there:
         command = ["chown", "-R", "-P", "-h", f"--from={before}", f"{after}:{after}", "--", *there]
@@ -148,7 +148,7 @@ def _renumber_runs(place: Path, before: Block, after: Block) -> None:
 
 @contextlib.contextmanager
 def _registered(registry: Path) -> Iterator[Entries]:
-    """What the block changes of the entries is written at its end."""
+    """Changes of the entries inside the block are written at its end."""
     try:
         registry.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (registry / "lock").open("w") as lock:
@@ -192,7 +192,7 @@ def _refuse_foreign(found: Block, path: Path, entries: Entries) -> None:
 
 
 def _in_use(entry: Entry, first_uid: int) -> bool:
-    """Whether the registered file is still there and names this very block. One that cannot be read may."""
+    """Whether the registered file still exists and names this very block. An unreadable one may."""
     try:
         block = read_block(Path(entry.file))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -207,8 +207,8 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _free(entries: Entries, taken: list[range]) -> int:
-    """A block that was never given, or else one whose data directory is gone: a disk may only be unmounted. The
-    first is kept for data directories from before there were blocks."""
+    """A block that was never assigned, or else one whose data directory is gone, although its disk may only be
+    unmounted. The first block is reserved for data directories from before blocks existed."""
     every = [FIRST_UID + number * BLOCK_UIDS for number in range(1, BLOCKS)]
     usable = [first for first in every if not any(_overlaps(first, used) for used in taken)]
     for first in usable:
@@ -225,7 +225,7 @@ def _overlaps(first: int, used: range) -> bool:
 
 
 def _ranges(subuids: Path) -> list[range]:
-    """What the machine hands out to users' own containers."""
+    """Id ranges that the machine assigns to users' own containers."""
     found = []
     with contextlib.suppress(OSError):
         for line in subuids.read_text(errors="replace").splitlines():

@@ -1,7 +1,7 @@
-"""Who jobs run as: where the portal is root, each project has a numeric account of its own.
+"""The accounts of jobs: if the portal is root, each project has its own numeric account.
 
-The accounts need no entry in /etc/passwd. What a project owns may be full of traps (links, pipes,
-huge files), so root touches it only with the file permissions of its owner.
+The accounts need no entry in /etc/passwd. A project's files are untrusted (links, pipes, huge files), so root accesses
+them only with the file permissions of their owner.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evenkeel.runner.trees import Bounds, OutOfBounds, walk
 from scheduling.errors import ExecutorError
 from scheduling.executors.local.account_blocks import PROJECT_UIDS, REGISTRY, Block, claim, places_of, read_block
 
-#: Of one job's files, when it changes hands.
+#: Time limit for one job's files when it changes project.
 MAX_GIVEN, MAX_GIVING_S = 5_000_000, 120.0
 PR_GET_PDEATHSIG, PR_GET_DUMPABLE = 2, 3
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -39,8 +39,8 @@ class SpawnAs(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """`uid` None: everything runs as the portal's own account. `stop_lock`: held while the portal itself has stopped
-    all of it for a moment (`Accounts.stopping`)."""
+    """`uid` None: everything runs under the portal's account. `stop_lock`: held while the portal itself has stopped all
+    of its processes for a moment (`Accounts.stopping`)."""
 
     uid: int | None
     stop_lock: Path | None = field(default=None, compare=False)
@@ -53,9 +53,9 @@ class Account:
             os.chown(path, self.uid, self.uid, follow_symlinks=False)
 
     def take_over(self, path: Path) -> None:
-        """Gives the directory to the account; with all that is in it where it was another's: of the account whose
-        project the job has left, or root's, where a backup was copied back without its owners. Only what that one
-        owned changes hands, and no link is followed. What was interrupted is begun again: the top comes last."""
+        """Give the directory to the account; with its contents if another account owned it: the one of the job's former
+        project, or root, after a restored backup without owners. Only files of that one owner change hands, and no link
+        is followed. An interrupted change is started again: the top directory comes last."""
         if self.uid is None:
             return
         before = path.stat(follow_symlinks=False).st_uid
@@ -68,15 +68,15 @@ class Account:
         self.give(path)
 
     def adopt(self, path: Path) -> None:
-        """Takes over what is the portal's own: new, or copied back from a backup without its owners. Nothing is done
-        where there is nothing; what is another project's stays that one's."""
+        """Take over a directory of the portal: a new one, or one restored from a backup without owners. A missing one
+        is ignored; another project's stays with that project."""
         with contextlib.suppress(FileNotFoundError):
             if path.stat(follow_symlinks=False).st_uid == os.geteuid():
                 self.take_over(path)
 
     @contextlib.contextmanager
     def files(self) -> Iterator[None]:
-        """This thread reaches the file system as the account and makes files that belong to it."""
+        """This thread accesses the file system as the account and creates files that belong to it."""
         if self.uid is None:
             yield
             return
@@ -90,8 +90,8 @@ class Account:
 
 
 def _give_below(top: int, before: int, uid: int) -> None:
-    """Each directory after all that is in it. Processes of the one before may still exchange names: what was looked at
-    is what changes hands. A file with several names may be one from elsewhere, and stays whose it is."""
+    """Each directory after its contents. Processes of the previous owner may still rename files: the inspected file is
+    the one that changes hands. A file with several names may come from elsewhere, and keeps its owner."""
 
     def visit(directory: int, name: str) -> bool:
         try:
@@ -120,8 +120,8 @@ def _give_below(top: int, before: int, uid: int) -> None:
 
 
 def _set_file_ids(uid: int, gid: int) -> None:
-    """Linux keeps these two per thread, unlike the ids that setuid changes. The calls cannot fail
-    visibly, so each is asked a second time what it set."""
+    """Linux keeps these two per thread, unlike the ids that setuid changes. The calls do not report failure, so each is
+    called a second time to read the value."""
     if uid == 0:  # back to root before the group, which needs its rights
         _libc.setfsuid(uid)
         _libc.setfsgid(gid)
@@ -133,7 +133,7 @@ def _set_file_ids(uid: int, gid: int) -> None:
 
 
 def _process_flags() -> tuple[int, int]:
-    """Parent-death signal and dumpability, which the kernel drops with any change of ids."""
+    """Parent-death signal and dumpability, which the kernel resets with any change of ids."""
     death_signal = ctypes.c_int(0)
     _libc.prctl(PR_GET_PDEATHSIG, ctypes.byref(death_signal), 0, 0, 0)
     return death_signal.value, _libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)
@@ -146,7 +146,7 @@ def _restore_process_flags(death_signal: int, dumpable: int) -> None:
 
 
 class Accounts:
-    """The map from projects to accounts, in DATA/run/accounts.json: a number once given stays."""
+    """The mapping from projects to accounts, in DATA/run/accounts.json: an assigned number stays."""
 
     def __init__(self, path: Path, *, place: Path, separate: bool, registry: Path = REGISTRY) -> None:
         self._path, self._registry, self.separate = path, registry, separate
@@ -160,7 +160,7 @@ class Accounts:
                 self.problem = str(error)
 
     def check(self) -> None:
-        """Raises ExecutorError where accounts may be another portal's: nothing is started, and nothing ended."""
+        """Raises ExecutorError if the accounts may belong to another portal: then nothing is started or ended."""
         if self.problem:
             raise ExecutorError(self.problem, permanent=False)
 
@@ -170,7 +170,7 @@ class Accounts:
 
     @property
     def keepers_uid(self) -> int | None:
-        """Of what keeps the networks of accounts: no project's, and in the ids of no process that signals one."""
+        """Account of the keepers of networks: no project's, and not among the ids of any process that signals one."""
         return self._block.first_uid + PROJECT_UIDS if self._block else None
 
     def places(self) -> tuple[Path, ...]:
@@ -178,12 +178,12 @@ class Accounts:
         return places_of(self._registry, self._block.first_uid) if self._block else ()
 
     def owns(self, account: Account) -> bool:
-        """Whether all that runs under the account was started from this data directory."""
+        """Whether all processes of the account were started from this data directory."""
         return self._block is not None and self._block.contains(account.uid)
 
     @contextlib.contextmanager
     def beginning(self, account: Account) -> Iterator[None]:
-        """Inside, something of the account is being started: nobody ends all that runs as it."""
+        """Inside, a process of the account is being started: its processes are not all ended meanwhile."""
         if account.uid is None:
             yield
             return
@@ -193,7 +193,7 @@ class Accounts:
 
     @contextlib.contextmanager
     def nothing_begins(self, account: Account) -> Iterator[bool]:
-        """True inside where nothing of the account is being started, and nothing will be until the end of the block."""
+        """True if no process of the account is being started, and none will be until the end of the block."""
         with self._lock_path(account).open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,8 +204,8 @@ class Accounts:
 
     @contextlib.contextmanager
     def stopping(self, account: Account) -> Iterator[None]:
-        """Inside, the portal has stopped all processes of the account: a look that finds one stopped waits, and looks
-        again."""
+        """Inside, the portal has stopped all processes of the account: a check that finds a stopped one waits, and
+        checks again."""
         with self._stop_lock_path(account.uid).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -242,7 +242,7 @@ class Accounts:
 
 
 def claim_accounts(options: Mapping[str, Any]) -> None:
-    """What LocalExecutor does first, given the same options; raises ExecutorError where it may start nothing."""
+    """The first thing LocalExecutor does, with the same options; raises ExecutorError if it may start nothing."""
     data = Path(options["data_dir"]).resolve()
     file = options.get("accounts_file") or data / "run" / "accounts.json"
     if os.geteuid() == 0:
@@ -251,7 +251,7 @@ def claim_accounts(options: Mapping[str, Any]) -> None:
 
 
 def isolation_problem(jobs: Path, first_uid: int | None) -> str | None:
-    """Why accounts of their own cannot work here, in one sentence; None when they can."""
+    """Why separate accounts cannot work here, in one sentence; None if they can."""
     if first_uid is not None and not _mapped(first_uid):
         return f"This container does not map account {first_uid}: give it a larger range, or do not run as root."
     needed = (Path(sys.executable), Path(sys.executable).resolve(), Path(evenkeel.__file__), jobs)
@@ -266,7 +266,7 @@ def isolation_problem(jobs: Path, first_uid: int | None) -> str | None:
 
 
 def blocking(path: Path) -> Path | None:
-    """The directory (or file) on the way that keeps other accounts out."""
+    """The directory (or file) on the path that other accounts cannot access."""
     for parent in reversed(path.absolute().parents):
         if parent.exists() and not parent.stat().st_mode & 0o001:
             return parent

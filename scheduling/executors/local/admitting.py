@@ -1,10 +1,10 @@
-"""Puts a runner into the epoch's control groups before it starts a worker.
+"""Moves a runner into the epoch's control groups before it starts a worker.
 
-The runner says who it is, then waits at a pipe until we wrote its pid into the groups and tell it which limits hold.
-We write the pid ourselves: a descriptor of `cgroup.procs` that root opened moves any process of the machine, and one
-handed to the runner could be taken from it by other processes of its account. Whoever forks only afterwards has all
-its children inside. Should we end meanwhile, the pipe does too, and the runner goes on without the groups.
-It waits only so long: one that has closed the pipe may have workers already, and joins no group any more.
+The runner identifies itself, then waits at a pipe until we have written its pid into the groups and report the limits.
+We write the pid ourselves: a descriptor of `cgroup.procs` opened by root can move any process of the machine, and other
+processes of its account could take it from the runner. As the runner forks only afterwards, all its children are
+inside. If we die meanwhile, the pipe closes, and the runner continues without the groups. It waits for a limited time:
+a runner that has closed the pipe may have workers already, and joins no group any more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Gate:
         return self
 
     def open(self) -> int | None:
-        """Makes the groups. Where the runner shall wait; None where it need not."""
+        """Create the groups. Returns the pipe at which the runner waits; None if it need not."""
         request = self._request
         self._made = self._groups.create(
             request.run_id, request.epoch, cpus=request.cpus, memory_mib=request.memory_mib
@@ -43,7 +43,7 @@ class Gate:
         return self._fds[0] if self._fds else None
 
     def admit(self, runner: RunnerIdentity | None, account: Account) -> None:
-        """Called once the runner has said who it is, so that it holds the reading end itself."""
+        """Called once the runner has identified itself, so that it holds the reading end itself."""
         if not self._fds or runner is None or not runner.alive(account):
             return
         os.close(self._fds.pop(0))
@@ -64,7 +64,7 @@ class Gate:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The groups stay: they go with the end of the epoch, or are swept."""
+        """The groups stay: they are removed at the end of the epoch, or by a sweep."""
         for fd in self._fds:
             os.close(fd)
 
@@ -87,7 +87,7 @@ def _enter(group: Path, pid: int) -> bool:
 def limits_in_words(
     request: LaunchRequest, made: dict[str, cgroups.Parent], joined: list[str], *, emulated: bool
 ) -> str:
-    """Which limits hold, for the runner's log; empty where none were asked for."""
+    """The active limits, for the runner's log; empty if none were requested."""
 
     def by(controller: str, otherwise: str) -> str:
         return f"cgroups v{made[controller].version}" if controller in joined else otherwise

@@ -1,4 +1,4 @@
-"""What goes wrong with one run is said of that one; all others go on."""
+"""Isolates errors: a failure of one run is logged for that run, and the others continue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def log_apart(verb: str, run_id: str, epoch: int, error: Exception) -> None:
-    """One line for what is expected, the whole trace for what is not."""
+    """One line for expected errors, the whole traceback for others."""
     expected = isinstance(error, ExecutorError | OSError | ValueError)
     text = "%s run %s epoch %s: %s: %s"
     log.warning(text, verb, run_id, epoch, type(error).__name__, error, exc_info=None if expected else error)

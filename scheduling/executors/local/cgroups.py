@@ -1,8 +1,8 @@
-"""Processors and memory of an epoch, limited by control groups where the administrator gave the portal one.
+"""Limits CPUs and memory of an epoch by control groups, if the administrator gave the portal one.
 
-A group named `evenkeel`, beside or above the portal's own, is taken as given; none is made unasked. Groups belong to
-whoever manages the tree (systemd, a container's runtime), and a job that left the portal's group without being asked
-to would leave the limits that hold the portal. Below it each (run, epoch) has a group of its own.
+A group named `evenkeel`, beside or above the portal's own, is used; none is created unasked. Groups belong to the
+manager of the tree (systemd, a container runtime), and a job moved out of the portal's group would escape the portal's
+own limits. Below it each (run, epoch) has a group of its own.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ CONTROLLERS = ("cpu", "memory")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One hierarchy as it is mounted: of version 2, or of version 1 with its controllers."""
+    """A mounted hierarchy: of version 2, or of version 1 with its controllers."""
 
     version: int
     controllers: frozenset[str]
-    root: str  # of the hierarchy what is to be seen here
+    root: str  # the visible part of the hierarchy
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The group that was given to us, for one controller."""
+    """The group assigned to us, for one controller."""
 
     version: int
     path: Path
 
 
 def parse_mounts(mountinfo: str) -> list[Mount]:
-    """Of /proc/self/mountinfo the lines about control groups."""
+    """The lines of /proc/self/mountinfo about control groups."""
     found = []
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
@@ -58,7 +58,7 @@ def parse_mounts(mountinfo: str) -> list[Mount]:
 
 
 def parse_membership(text: str) -> dict[str, str]:
-    """Of /proc/self/cgroup: controller -> our group; that of version 2 under the empty name."""
+    """From /proc/self/cgroup: controller -> our group; that of version 2 under the empty name."""
     found = {}
     for line in text.splitlines():
         _, names, path = line.split(":", 2)
@@ -79,7 +79,7 @@ def given_group(mount: Mount, own: str, name: str) -> Path | None:
 
 
 def find_parents(proc: Path = Path("/proc/self"), name: str = NAME) -> dict[str, Parent]:
-    """By controller the group we may make others in; empty where there is none, or we are not root."""
+    """By controller, the group in which we may create others; empty if there is none, or we are not root."""
     if os.geteuid() != 0:
         return {}
     try:
@@ -108,14 +108,14 @@ def _usable(path: Path, version: int, controller: str) -> bool:
         if controller not in (path / "cgroup.controllers").read_text().split():
             return False
         (path / "cgroup.subtree_control").write_text(f"+{controller}")
-    except OSError as error:  # it has processes of its own, say
+    except OSError as error:  # for example because it has processes of its own
         log.warning("cgroup %s cannot hand on %s: %s", path, controller, error)
         return False
     return True
 
 
 def _limits(version: int, controller: str, amount: int) -> dict[str, str]:
-    """File -> content. `amount`: processors, or MiB."""
+    """File -> content. `amount`: CPUs, or MiB."""
     if controller == "memory":
         return {"memory.max" if version == 2 else "memory.limit_in_bytes": str(amount << 20)}
     if version == 2:
@@ -124,20 +124,20 @@ def _limits(version: int, controller: str, amount: int) -> dict[str, str]:
 
 
 def _swap_limits(version: int, controller: str, amount: int) -> dict[str, str]:
-    """To be written after the limit itself, where the kernel counts swap: memory that was limited would go there."""
+    """Written after the limit itself, if the kernel counts swap: otherwise limited memory would be swapped out."""
     if controller != "memory":
         return {}
     return {"memory.swap.max": "0"} if version == 2 else {"memory.memsw.limit_in_bytes": str(amount << 20)}
 
 
 class Cgroups:
-    """The groups of epochs. What fails is left to the other limits, and said: it never keeps a run from starting."""
+    """The groups of epochs. Failures leave the other limits and are reported: they never prevent a run's start."""
 
     def __init__(self, parents: dict[str, Parent]) -> None:
         self._parents = parents
 
     def create(self, run_id: str, epoch: int, *, cpus: int | None, memory_mib: int | None) -> dict[str, Parent]:
-        """Groups of the epoch by what they limit: only what is asked for, and can be had."""
+        """Groups of the epoch by what they limit: only what is requested and possible."""
         made: dict[str, Parent] = {}
         for controller, amount in (("cpu", cpus), ("memory", memory_mib)):
             parent = self._parents.get(controller)
@@ -162,7 +162,7 @@ class Cgroups:
         return {pid for parent in self._parents.values() for pid in _members(parent.path / _name(run_id, epoch))}
 
     def remove(self, run_id: str, epoch: int) -> None:
-        """With all that is left in it, which gets a moment to leave."""
+        """With all remaining processes, which get a moment to exit."""
         for path in {parent.path / _name(run_id, epoch) for parent in self._parents.values()}:
             give_up_at = time.monotonic() + REMOVE_TIMEOUT_S
             while not _remove(path):
@@ -173,14 +173,14 @@ class Cgroups:
                 time.sleep(0.02)
 
     def sweep(self, known: Iterable[tuple[str, int]], ours: Collection[str], min_age_s: float) -> None:
-        """Removes empty groups of our runs that nobody knows: others may be of another portal. The kernel removes no
-        group that has processes."""
+        """Remove empty groups of our unknown runs: others may belong to another portal. The kernel removes no group
+        with processes."""
         names = {_name(run_id, epoch) for run_id, epoch in known}
         for parent in {parent.path for parent in self._parents.values()}:
             for path in _groups_in(parent):
                 if path.name in names or path.name.rpartition(".")[0] not in ours:
                     continue
-                with contextlib.suppress(FileNotFoundError):  # somebody else was faster
+                with contextlib.suppress(FileNotFoundError):  # another process was faster
                     if time.time() - path.stat().st_mtime > min_age_s:
                         _remove(path)
 
@@ -197,7 +197,7 @@ def _members(group: Path) -> list[int]:
 
 
 def _end_members(group: Path) -> None:
-    """At once and with whatever is forked meanwhile, where the kernel can do that (version 2, Linux 5.14)."""
+    """At once and including new forks, if the kernel can do that (version 2, Linux 5.14)."""
     kill = group / "cgroup.kill"
     if kill.exists():
         with contextlib.suppress(OSError):
@@ -226,7 +226,7 @@ def _remove(path: Path) -> bool:
 
 
 def in_words(cpu: str | None, memory: str | None) -> str:
-    """What holds processors and memory, each None where no limit was asked for."""
+    """What limits CPUs and memory, each None if no limit was requested."""
     if cpu and cpu == memory:
         return f"CPU and memory are limited by {cpu}"
     parts = [f"CPUs are limited by {cpu}"] if cpu else []

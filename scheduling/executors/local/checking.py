@@ -14,7 +14,7 @@ from scheduling.executors.local import storage
 from scheduling.executors.local.environment import own_environment
 from scheduling.executors.local.layout import Layout
 
-#: What a runner imports, and a computation whose result we know.
+#: A runner's imports, and a computation with a known result.
 RUNNER = (
     "import hashlib, evenkeel.runner.engine; print(hashlib.pbkdf2_hmac('sha256', b'evenkeel', b'node', 1000).hex())"
 )

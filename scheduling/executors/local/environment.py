@@ -1,4 +1,4 @@
-"""Environment variables that processes of jobs get of ours."""
+"""Environment variables that jobs inherit from the portal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALLOWED = frozenset(
 
 
 def own_environment() -> dict[str, str]:
-    """What a job gets of ours, with our interpreter first in its path."""
+    """The part of our environment that a job gets, with our interpreter first in its path."""
     kept = {name: value for name, value in os.environ.items() if name in ALLOWED or name.startswith("LC_")}
     here = str(Path(sys.executable).parent)
     return kept | {"PATH": f"{here}:{os.environ.get('PATH') or os.defpath}", "PYTHONUNBUFFERED": "1"}

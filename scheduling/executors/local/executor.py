@@ -58,22 +58,22 @@ from scheduling.executors.offering import SiteSoftware, offer_findings, software
 
 log = logging.getLogger(__name__)
 
-KILL_GRACE_S = 3.0  # most programs end at once when asked; the others are looked at again
-#: How long a kill waits for the launch lock before it kills those that hold it, and whether all of them.
+KILL_GRACE_S = 3.0  # most programs end at once when asked; the others are checked again
+#: How long a kill waits for the launch lock before it kills its holders, and the limit for all of them.
 TAKING = ((0.2, True), (3.0, False), (1.0, False))
-OBSERVE_S, LOOK_S = 3.0, 0.5  # for ending what lost its runner in one look at all runs, and at one
+OBSERVE_S, LOOK_S = 3.0, 0.5  # time for ending runs without a runner, in one observation of all runs, and for one
 SWEEP_S = 10.0
-#: What optimisers, DistributedDataParallel and the catalogue's data sets would import at their first use.
+#: First-use imports of optimisers, DistributedDataParallel and the catalogue's data sets.
 PRELOAD = ("numpy", "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sklearn.datasets")
 ISOLATION = ("auto", "accounts", "none")
 
 
 class LocalExecutor(SiteSoftware):
-    """`virtual_accelerators`: "titan_xp:6", or "a=titan_xp:6,b=v100:4" for several nodes on this machine;
-    empty: what NVML finds. `isolation`: "accounts" gives each project an account of its own (root only),
-    "none" runs everything as one user, "auto" is the first where we are root. `accounts_file`: where they are
-    noted, one place for all executors of a portal; None: in `data_dir`. `accounts_registry`: what keeps
-    those of several portals on this machine apart. `run_network`, `loopback_ports`: see `Networks`."""
+    """`virtual_accelerators`: "titan_xp:6", or "a=titan_xp:6,b=v100:4" for several nodes on this machine; empty: those
+    found by NVML. `isolation`: "accounts" gives each project its own account (root only), "none" runs everything as one
+    user, "auto" is the first if we are root. `accounts_file`: where they are stored, one place for all executors of a
+    portal; None: in `data_dir`. `accounts_registry`: separates those of several portals on this machine. `run_network`,
+    `loopback_ports`: see `Networks`."""
 
     name = "local"
     supports_warm_start = True
@@ -146,7 +146,7 @@ class LocalExecutor(SiteSoftware):
         return not self._accounts.separate
 
     def _amended(self, content: dict[str, Any]) -> dict[str, Any]:
-        """All ranks are on this machine: they meet in a directory of the job, and talk over the loopback device."""
+        """All ranks are on this machine: they rendezvous in a directory of the job, and use the loopback device."""
         rendezvous = str(Path(content["environment"]["EVENKEEL_SDK_DIR"]).with_name("rendezvous"))
         meeting = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"} | content["environment"]
         meeting["EVENKEEL_RENDEZVOUS_DIR"] = rendezvous
@@ -157,7 +157,7 @@ class LocalExecutor(SiteSoftware):
     def inventory(self) -> Sequence[NodeInfo]:
         return self._nodes if self._nodes is not None else real_nodes()
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         return False
 
     def launch(self, request: LaunchRequest) -> None:
@@ -193,7 +193,7 @@ class LocalExecutor(SiteSoftware):
                 self._zygotes.end(account)  # the next launch starts another, in the right one
                 raise ExecutorError("the runner was not started in the network of its project", permanent=False)
             gate.admit(runner, account)
-        self._runner(record, request.epoch)  # is noted: the runner waits for none of that
+        self._runner(record, request.epoch)  # recorded: the runner waits for none of that
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         self._accounts.check()
@@ -206,9 +206,9 @@ class LocalExecutor(SiteSoftware):
                 (self._layout.epoch_dir(record, epoch) / "stop").touch(mode=0o600)
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when the processes are gone, or early while the program has its grace: the next call then looks
-        again, and ends it for certain once KILL_AFTER_S have passed since the first. Needs the consent of no process:
-        a runner that was stopped has no grace."""
+        """Returns when the processes are gone, or early while the program has its grace period: the next call checks
+        again, and kills it once KILL_AFTER_S have passed since the first. Needs no cooperation of any process: a
+        stopped runner gets no grace period."""
         self._accounts.check()
         with contextlib.ExitStack() as stack:
             self._take_lock(stack, run_id)
@@ -229,7 +229,7 @@ class LocalExecutor(SiteSoftware):
             self._end(record, epoch, "signal", "killed on request", by=int(signal.SIGKILL))
 
     def _take_lock(self, stack: contextlib.ExitStack, run_id: str) -> None:
-        """The launch lock: processes of the job that hold it are killed, those that were stopped at once."""
+        """Take the launch lock: processes of the job that hold it are killed, stopped ones at once."""
         path = self._layout.lock_path(run_id)
         for patience_s, stopped_only in TAKING:
             try:
@@ -274,7 +274,8 @@ class LocalExecutor(SiteSoftware):
         processes = list(all_processes()) if known else []
         give_up_at = time.monotonic() + OBSERVE_S
         found = {}
-        for run_id, epoch in random.sample(known, len(known)):  # or the same ones would use up the time in each look
+        # otherwise the same ones would use up the time in each observation
+        for run_id, epoch in random.sample(known, len(known)):
             found[run_id, epoch] = self._observe_one(run_id, epoch, processes, give_up_at)
         return [found[pair] for pair in known]
 
@@ -308,19 +309,19 @@ class LocalExecutor(SiteSoftware):
     # Beyond the contract
 
     def warm_up(self, project_keys: Iterable[str]) -> None:
-        """Starts the fork servers of these projects, so that their first launch is warm."""
+        """Start the fork servers of these projects, so that their first launch is warm."""
         if self.isolation_problem is None:
             for account in {self._accounts.of_project(key) for key in project_keys}:
                 self._zygotes.warm_up(account)
 
     def stop_warm_start(self, project_keys: Iterable[str]) -> None:
-        """Ends the fork servers of these projects; what runs goes on."""
+        """End the fork servers of these projects; running jobs continue."""
         for account in {self._accounts.of_project(key) for key in project_keys}:
             self._zygotes.stop(account)
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
-        """Ends whatever runs in this data directory without being known, and says which (run, epoch) it was.
-        What is younger than `min_age_s` may have been launched after the caller looked."""
+        """End unknown processes of this data directory; returns their (run, epoch). Those younger than `min_age_s` may
+        have been launched after the caller's check."""
         self._accounts.check()
         known, reaped, records = set(known_live), [], self._layout.records()
         for record, epoch in each_epoch(self._layout, records):
@@ -367,7 +368,7 @@ class LocalExecutor(SiteSoftware):
         return devices
 
     def _may_launch(self, record: RunRecord, epoch: int, epoch_dir: Path) -> bool:
-        """False when this epoch was launched or called off before; an older epoch than the newest is refused."""
+        """False if this epoch was launched or cancelled before; an epoch older than the newest is refused."""
         if self._layout.called_off(record.run_id, epoch):
             return False
         newest = max(self._layout.epochs(record), default=epoch)
@@ -382,7 +383,7 @@ class LocalExecutor(SiteSoftware):
             for other in self._layout.runs_of_job(record)
             for older in self._layout.epochs(other)
         }
-        if not self._layout.begun(record.run_id, epoch):  # else an attempt of which nobody knows what became
+        if not self._layout.begun(record.run_id, epoch):  # otherwise an attempt with an unknown outcome
             earlier.pop(self._layout.epoch_dir(record, epoch), None)
         if not earlier:
             return
@@ -391,9 +392,9 @@ class LocalExecutor(SiteSoftware):
         for path, (other, older) in earlier.items():
             if self._layout.record(other.run_id) == other:
                 self._cgroups.remove(other.run_id, older)
-            self._leave_exit(other, older, path, "runner_lost", "ended to make way for a later launch")
+            self._write_exit_record(other, older, path, "runner_lost", "ended to make way for a later launch")
 
-    # Looking and ending
+    # Observing and ending
 
     def _epoch_dir(self, run_id: str, epoch: int) -> Path:
         record = self._layout.record(run_id)
@@ -405,8 +406,8 @@ class LocalExecutor(SiteSoftware):
         return False
 
     def _runner(self, record: RunRecord, epoch: int) -> RunnerIdentity | None:
-        """Who the runner is: what we noted ourselves, or else what the job's file says, noted then for a launch
-        of ours. A job can make directories in the names of other jobs' runs, which says nothing of those."""
+        """The runner: from our own record, or else from the job's file, and then recorded for a launch of ours. A job
+        can create directories in the names of other jobs' runs, which say nothing about those."""
         ours = self._layout.record(record.run_id) == record and self._layout.begun(record.run_id, epoch)
         noted = self._layout.runner(record.run_id, epoch) if ours else None
         if noted:
@@ -421,7 +422,7 @@ class LocalExecutor(SiteSoftware):
         return runner
 
     def _runner_in(self, layout: Layout, record: RunRecord, epoch: int) -> RunnerIdentity | None:
-        """As the job's own file says, of a launch of this portal that was not noted yet."""
+        """From the job's own file, for a launch of this portal that was not recorded yet."""
         with record.account.files():
             return facts.read_runner(layout.epoch_dir(record, epoch))
 
@@ -448,13 +449,13 @@ class LocalExecutor(SiteSoftware):
         runner = self._runner(record, epoch)
         Prey(record.account, {epoch_dir: runner}).end_for_certain(patience_s)
         self._end_strays(record, epoch, patience_s)
-        self._layout.remove_secrets(record, epoch, max_entries=2_000, max_s=0.1)  # of a runner that was killed
-        self._leave_exit(record, epoch, epoch_dir, reason, message, by=by)
+        self._layout.remove_secrets(record, epoch, max_entries=2_000, max_s=0.1)  # of a killed runner
+        self._write_exit_record(record, epoch, epoch_dir, reason, message, by=by)
         if runner:
             self._swept.add(epoch_dir)
 
     def _end_strays(self, record: RunRecord, epoch: int, patience_s: float) -> None:
-        """What has left the run's session and is there all the same; the run's record says so."""
+        """Processes that left the run's session and still exist; the run's record mentions them."""
         found = Found()
         for process in map(read_process, self._cgroups.members(record.run_id, epoch)):
             if process and process.alive:
@@ -467,21 +468,21 @@ class LocalExecutor(SiteSoftware):
                 log.warning("run %s epoch %s: %s", record.run_id, epoch, text)
                 self._layout.note_strays(record.run_id, epoch, text)
 
-    def _leave_exit(
+    def _write_exit_record(
         self, record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, *, by: int | None = None
     ) -> None:
-        """The processes are gone already: a record that cannot be written holds nothing up."""
+        """The processes are gone already: a record that cannot be written must not block anything."""
         if self._runner(record, epoch) is None:
             return
         try:
             with record.account.files():
                 if facts.read_exit(epoch_dir) is None:
-                    facts.leave_exit(record, epoch, epoch_dir, reason, message, signal=by)
+                    facts.write_exit_record(record, epoch, epoch_dir, reason, message, signal=by)
         except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
 
     def _end_unnamed(self, record: RunRecord, epoch: int, patience_s: float = SWEEP_S) -> None:
-        """Ends what was begun without our learning who its runner is; the launch lock is ours."""
+        """End a launch whose runner never identified itself; we hold the launch lock."""
         if self._layout.begun(record.run_id, epoch):
             Prey(record.account, {self._layout.epoch_dir(record, epoch): None}).end_for_certain(patience_s)
             self._end_strays(record, epoch, patience_s)
@@ -494,37 +495,37 @@ class LocalExecutor(SiteSoftware):
                 return Fact(run_id, epoch, "absent", now)
             return self._look(record, epoch, now, processes, give_up_at)
         except Exception as error:
-            # Not certain that they are gone: the GPUs stay held until a later look.
+            # it is not certain that they are gone: the GPUs stay occupied until a later observation
             log_apart("observing", run_id, epoch, error)
             return Fact(run_id, epoch, "alive", now)
 
     def _look(self, record: RunRecord, epoch: int, now: float, processes: Sequence[Process], give_up_at: float) -> Fact:
         run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
-        free = self._layout.lock_is_free(run_id)  # before runner.json: it appears before the lock is let go
+        free = self._layout.lock_is_free(run_id)  # before runner.json: it appears before the lock is released
         runner = self._runner(record, epoch)
         if runner and runner.alive(record.account):
             self._networks.mend(record.account, runner.pid)
             return Fact(run_id, epoch, "alive", now, usage=facts.usage_of(runner, processes))
         patience_s = min(give_up_at - time.monotonic(), LOOK_S)
         out_of_time = patience_s <= 0 and epoch_dir not in self._swept
-        if out_of_time or (runner is None and not free):  # the next look goes on
+        if out_of_time or (runner is None and not free):  # the next observation continues
             return Fact(run_id, epoch, "alive", now)
         if runner is None:
             with self._layout.locked(run_id, timeout_s=0):
-                if self._runner(record, epoch):  # it was launched since
+                if self._runner(record, epoch):  # it has been launched since
                     return Fact(run_id, epoch, "alive", now)
                 self._end_unnamed(record, epoch, patience_s)
                 return Fact(run_id, epoch, "absent", now)
-        self._end(record, epoch, "runner_lost", _how_lost(runner), patience_s=patience_s)
+        self._end(record, epoch, "runner_lost", _lost_reason(runner), patience_s=patience_s)
         with record.account.files():
-            ended = facts.read_exit(epoch_dir) or ExitInfo("runner_lost", message=_how_lost(runner))
-            ended = replace(ended, alleged=not runner.before_reboot)  # whatever the job's file says of that
+            ended = facts.read_exit(epoch_dir) or ExitInfo("runner_lost", message=_lost_reason(runner))
+            ended = replace(ended, alleged=not runner.before_reboot)  # whatever the job's file says about it
             spooled = is_spooled(epoch_dir)
         strays = self._layout.strays(run_id, epoch)
         return Fact(run_id, epoch, "exited", now, exit=ended, spooled=spooled, strays=strays)
 
 
-def _how_lost(runner: RunnerIdentity) -> str:
+def _lost_reason(runner: RunnerIdentity) -> str:
     return "the machine was restarted" if runner.before_reboot else "the runner ended without leaving a record"
 
 
@@ -537,7 +538,7 @@ def _wait_for_end(runner: RunnerIdentity, account: Account) -> None:
 
 
 class _as_executor_error:
-    """Turns what the system refuses into the executor's own error."""
+    """Converts errors of the system into the executor's own error."""
 
     def __init__(self, verb: str) -> None:
         self._verb = verb
@@ -547,5 +548,5 @@ class _as_executor_error:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
-            permanent = isinstance(error, PermissionError)  # who may do what does not change by itself
+            permanent = isinstance(error, PermissionError)  # permissions do not change by themselves
             raise ExecutorError(f"cannot {self._verb} the run: {error}", permanent=permanent) from error

@@ -1,4 +1,4 @@
-"""What became of an epoch, read from its directory and the process table."""
+"""The outcome of an epoch, read from its directory and the process table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_RECORD_BYTES = 64 << 10
 MAX_MESSAGE = 500
 MAX_STEP = 10**13
 MAX_CODE = 2**31 - 1
-#: What no database takes, and what steers a terminal; tabs and ends of lines stay.
+#: Characters that no database accepts, and those that control a terminal; tabs and line ends stay.
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 REASONS = frozenset(
     {
@@ -67,8 +67,10 @@ def _text(value: Any) -> str:
     return UNPRINTABLE.sub("", value[: 4 * MAX_MESSAGE])[:MAX_MESSAGE] if isinstance(value, str) else ""
 
 
-def leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, **more: Any) -> ExitInfo:
-    """Writes the exit record in the runner's stead, with the last step its program spoke of."""
+def write_exit_record(
+    record: RunRecord, epoch: int, epoch_dir: Path, reason: str, message: str, **more: Any
+) -> ExitInfo:
+    """Write the exit record in place of the runner, with the last step that its program reported."""
     listener = Listener(epoch_dir / "sdk", 1)
     listener.listen()
     found = ExitInfo(reason, step=_integer(listener.heard.step, MAX_STEP), message=message, **more)

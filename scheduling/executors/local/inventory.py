@@ -1,4 +1,4 @@
-"""The accelerators of this machine: by NVML, or virtual ones by declaration."""
+"""The accelerators of this machine: from NVML, or declared virtual ones."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def declared_nodes(declaration: str, memory_mib: int) -> tuple[NodeInfo, ...]:
 
 
 def real_nodes() -> tuple[NodeInfo, ...]:
-    """This machine with the accelerators NVML finds; none where there is no driver. Of devices in MIG mode those are
-    the instances. A node has accelerators of one type: each further type is a node of its own, named after it, and
-    processors and memory are divided by the memory of the devices. ExecutorError when NVML does not answer for another
-    reason, which says nothing about what is there."""
+    """This machine with the accelerators found by NVML; none without a driver. Devices in MIG mode are represented by
+    their instances. A node has accelerators of one type: each further type is a separate node, named after it, and CPUs
+    and memory are divided by the memory of the devices. ExecutorError if NVML fails for another reason, which says
+    nothing about the devices."""
     by_type: dict[str, list[AcceleratorInfo]] = {}
     for accelerator in _nvml_accelerators():
         by_type.setdefault(accelerator.type, []).append(accelerator)
@@ -86,7 +86,7 @@ def _nvml_accelerators() -> list[AcceleratorInfo]:
 
 
 def _of_device(nvml: Any, handle: Any, index: int) -> tuple[AcceleratorInfo | None, list[AcceleratorInfo]]:
-    """The device, or in MIG mode its instances: there may be none."""
+    """The device, or in MIG mode its instances, possibly none."""
     places = mig_instances(nvml, handle)
     if places is None:
         return _accelerator(nvml, handle, index, nvml.nvmlDeviceGetName(handle)), []
@@ -98,8 +98,8 @@ def _of_device(nvml: Any, handle: Any, index: int) -> tuple[AcceleratorInfo | No
 
 
 def _mig_profile(nvml: Any, device: Any, instance: Any) -> str:
-    """`1g.10gb`, or `1c.2g.20gb` where it computes on a part of its slices, as NVIDIA's tools name it: memory counts
-    in eighths of the device's."""
+    """`1g.10gb`, or `1c.2g.20gb` if it computes on a part of its slices, named as in NVIDIA's tools: memory counts in
+    eighths of the device's."""
     attributes = nvml.nvmlDeviceGetAttributes_v2(instance)
     slices, computes = int(attributes.gpuInstanceSliceCount), int(attributes.computeInstanceSliceCount)
     total_mib = int(nvml.nvmlDeviceGetMemoryInfo(device).total) / 2**20

@@ -1,4 +1,4 @@
-"""Prepares an epoch's directory and starts its runner, warm where a fork server can, otherwise cold."""
+"""Prepares an epoch's directory and starts its runner, warm with a fork server, otherwise cold."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def prepare(
     amend: Callable[[dict[str, Any]], dict[str, Any]] = lambda content: content,
     name: str = "launch.json",
 ) -> None:
-    """Everything the runner reads, `launch.json` last, as `amend` leaves it. Owned by the account, written as it."""
+    """Everything the runner reads, `launch.json` last, as changed by `amend`. Owned and written by the account."""
     account_dir = layout.job_dir(request.job_id)
     workdir = _workdir(layout, request)
     above = (account_dir / "checkpoints", account_dir / "work", epoch_dir.parent.parent, epoch_dir.parent, epoch_dir)
     places = (epoch_dir / "sdk", epoch_dir / "spool", epoch_dir / "logs", epoch_dir.parent / "artifacts")
-    for path in above:  # the job's own directory, above, says who may enter
+    for path in above:  # the job's own directory, above, controls access
         path.mkdir(mode=0o750, exist_ok=True)
     _take_over_files(request, epoch_dir.parent)
     for path in places:
@@ -71,7 +71,8 @@ def prepare(
 
 
 def _take_over_files(request: LaunchRequest, run_dir: Path) -> None:
-    """The artifact directory of the last attempt that had one becomes this one's: nothing is copied, however large."""
+    """The artifact directory of the last attempt that had one is moved to this one: nothing is copied, however
+    large."""
     own = run_dir / "artifacts"
     for run_id in request.earlier_run_ids:
         theirs = run_dir.parent / checked_name(run_id) / "artifacts"
@@ -87,7 +88,7 @@ def _bring(layout: Layout, request: LaunchRequest, source_job_id: str, step: int
     try:
         bring_checkpoint(layout.jobs, request.job_id, source_job_id, step)
     except ExecutorError:
-        if request.checkpoint_store is None:  # else the runner looks for it there
+        if request.checkpoint_store is None:  # otherwise the runner looks for it there
             raise
 
 
@@ -120,14 +121,14 @@ def make_job_dir(layout: Layout, job_id: str, account: Account) -> None:
 
 
 def make_cache_dir(data: Data | None, account: Account) -> None:
-    """The project's cache of data is its account's alone, below a directory that all may pass; where all is one
-    account the runner makes it."""
+    """The project's cache of data belongs to its account alone, below a directory that all may traverse; with one
+    account for all the runner creates it."""
     if account.uid is None or data is None or not data.cache_dir:
         return
     above = Path(data.cache_dir.replace("%n", socket.gethostname()))
     if not above.exists():
         above.mkdir(parents=True)
-        above.chmod(0o711)  # whatever our umask
+        above.chmod(0o711)  # whatever our umask is
     place = above / checked_name(data.project_key)
     place.mkdir(mode=0o700, exist_ok=True)
     account.adopt(place)
@@ -210,7 +211,7 @@ def start(
     gate_fd: int | None = None,
     network: Network | None = None,
 ) -> None:
-    """Secrets travel in memory: a file without a name whose descriptor the runner inherits."""
+    """Secrets are passed in memory: an anonymous file whose descriptor the runner inherits."""
     with account.files():
         warm = LaunchSpec.read(epoch_dir).python_arguments() is not None
     with _in_memory(secrets) as secrets_fd:
@@ -263,8 +264,8 @@ def _start_cold(
 
 
 def await_runner(layout: Layout, run_id: str, epoch_dir: Path, account: Account) -> None:
-    """Until `runner.json` is there. The runner holds the launch lock up to then; called after we let go of ours. One
-    that was stopped meanwhile is killed: it would hold the lock for ever."""
+    """Until `runner.json` exists. The runner holds the launch lock until then; called after we released ours. A runner
+    that was stopped meanwhile is killed: it would hold the lock forever."""
     began = looked = time.monotonic()
     while time.monotonic() < began + START_TIMEOUT_S:
         free = layout.lock_is_free(run_id)

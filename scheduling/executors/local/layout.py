@@ -1,9 +1,10 @@
-"""Where an executor keeps what it knows (docs/contracts.md, "Data directory").
+"""An executor's files (docs/contracts.md, "Data directory").
 
-DATA/run/local/ is the local executor's own: `<run_id>.json` says whose the run is, `<run_id>.lock` keeps
-launches of a run apart, `<run_id>.<epoch>.void` forbids a launch that was called off before it came,
-`<run_id>.<epoch>.runner` says that a launch was begun and, once known, who its runner is: what the job
-does to its own directory changes neither. `<run_id>.<epoch>.asked` was made when its program was asked to end.
+DATA/run/local/ belongs to the local executor: `<run_id>.json` has the owner of the run, `<run_id>.lock` serialises
+launches of a run, `<run_id>.<epoch>.void` forbids a launch that was cancelled before it arrived,
+`<run_id>.<epoch>.runner` says that a launch was started and, once known, which process its runner is: the job can
+change neither of them through its own directory. `<run_id>.<epoch>.asked` was created when its program was asked to
+end.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _EPOCH = re.compile(r"[0-9]{1,9}")
 LOCK_TIMEOUT_S = 5.0  # commands are sent again
-#: Of the entries of a job's own directories: it has a few, unless it makes more in the names of runs and launches.
+#: Entries of a job's own directories that are read: it has a few, unless it creates more in the names of runs and
+#: launches.
 MAX_NAMES = 1_000
 MAX_REMOVALS = 20
 
@@ -79,14 +81,14 @@ class Layout:
         return self.run_dir(record) / str(int(epoch))
 
     def epochs(self, record: RunRecord) -> list[int]:
-        """Those with a directory, and those that were begun whatever became of it."""
+        """Epochs with a directory, and epochs that were started, whatever their outcome."""
         names = {path.name.split(".")[-2] for path in self.own.glob(f"{record.run_id}.*.runner")}
         with record.account.files(), contextlib.suppress(OSError):
             names.update(_names_in(self.run_dir(record)))
         return sorted(int(name) for name in names if _EPOCH.fullmatch(name))
 
     def records(self) -> list[RunRecord]:
-        """Every run there is a directory of; what is known of others is forgotten."""
+        """Every run with a directory; records of others are removed."""
         found = [record for path in sorted(self.own.glob("*.json")) if (record := self.record(path.stem))]
         for record in found:
             if not self.job_dir(record.job_id).exists():
@@ -95,7 +97,7 @@ class Layout:
         return [record for record in found if self.job_dir(record.job_id).exists()]
 
     def runs_of_job(self, record: RunRecord) -> list[RunRecord]:
-        """The runs that have a directory in the job's, and those we remember."""
+        """Runs with a directory in the job's, and those in our records."""
         known = (self.record(path.stem) for path in self.own.glob("*.json"))
         names = {other.run_id for other in known if other and other.job_id == record.job_id}
         with record.account.files(), contextlib.suppress(OSError):
@@ -112,7 +114,7 @@ class Layout:
         if self.record(record.run_id) != record:
             write_atomically(self.own / f"{record.run_id}.json", {"job_id": record.job_id, "uid": record.uid})
 
-    # Runners, as far as they are known without asking the job's own files
+    # Runners, as far as known without the job's own files
 
     def begin(self, run_id: str, epoch: int) -> None:
         self._runner_file(run_id, epoch).touch(mode=0o600)
@@ -129,7 +131,7 @@ class Layout:
     def _runner_file(self, run_id: str, epoch: int) -> Path:
         return self.own / f"{checked_name(run_id)}.{int(epoch)}.runner"
 
-    # What outlived its run and was ended, as a sentence
+    # Processes that outlived their run and were killed, as a sentence
 
     def note_strays(self, run_id: str, epoch: int, text: str) -> None:
         write_atomically(self._strays_file(run_id, epoch), {"text": text})
@@ -142,13 +144,13 @@ class Layout:
         return self.own / f"{checked_name(run_id)}.{int(epoch)}.strays"
 
     def asked_to_end_s(self, run_id: str, epoch: int) -> float:
-        """Seconds since this was first called for the launch: since its program was first asked to end."""
+        """Seconds since the first call for the launch: since its program was first asked to end."""
         mark = self.own / f"{checked_name(run_id)}.{int(epoch)}.asked"
         with contextlib.suppress(FileExistsError):
             os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         return time.time() - mark.stat().st_mtime
 
-    # Launches that shall not happen any more
+    # Forbidden launches
 
     def call_off(self, run_id: str, epoch: int) -> None:
         (self.own / f"{checked_name(run_id)}.{int(epoch)}.void").touch(mode=0o600)
@@ -156,10 +158,10 @@ class Layout:
     def called_off(self, run_id: str, epoch: int) -> bool:
         return (self.own / f"{run_id}.{int(epoch)}.void").exists()
 
-    # Removals that a bound interrupted
+    # Removals that a limit interrupted
 
     def remove_secrets(self, record: RunRecord, epoch: int, *, max_entries: int, max_s: float) -> None:
-        """Those of a runner that was killed. What is too much for now `continue_removals` goes on with."""
+        """Those of a killed runner. `continue_removals` completes what is too much for now."""
         mark = self.own / f"{checked_name(record.run_id)}.{int(epoch)}.unremoved"
         try:
             with record.account.files():
@@ -202,8 +204,8 @@ class Layout:
 
     @contextlib.contextmanager
     def locked(self, run_id: str, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[int]:
-        """The launch lock of a run. It belongs to the open file, so a runner that inherited it keeps it
-        when we close ours, or die."""
+        """The launch lock of a run. It belongs to the open file, so a runner that inherited it keeps it when we close
+        ours, or die."""
         fd = self.open_lock(run_id)
         try:
             give_up_at = time.monotonic() + timeout_s
@@ -225,6 +227,6 @@ def try_lock(fd: int) -> bool:
 
 
 def _names_in(directory: Path) -> list[str]:
-    """Of a directory that belongs to a user: as many as we are ready to look at."""
+    """Names in a directory that belongs to a user: at most as many as we are willing to read."""
     with os.scandir(directory) as entries:
         return [entry.name for entry in islice(entries, MAX_NAMES)]

@@ -1,10 +1,10 @@
-"""Keeps the network of one account: `python -I -S network_keeper.py TERMS`, a program of its own, started as root.
+"""Keeps the network of one account: `python -I -S network_keeper.py TERMS`, a separate program, started as root.
 
-Three processes of an account that no job has, in a process namespace whose first one this is, so that the kernel ends
-all with it: the keeper, a holder that lives in the network, and pasta, which carries the holder's packets out. The
-network belongs to a user namespace of that account: neither jobs nor pasta have rights in the machine's.
+Three processes under an account that no job has, in a process namespace whose first process this is, so that the kernel
+ends all with it: the keeper, a holder inside the network, and pasta, which forwards the holder's packets. The network
+belongs to a user namespace of that account: neither jobs nor pasta have rights in the machine's.
 
-The keeper ends when nobody holds the lock of `users` any more: fork servers and runners inherit it.
+The keeper ends when no process holds the lock of `users` any more: fork servers and runners inherit it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 PR_SET_DUMPABLE, PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS = 4, 8, 38
 CAPABILITY_VERSION_3 = 0x20080522
 SIOCGIFADDR, SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8915, 0x8913, 0x8914, 1
-#: Of the network's own side; the machine's addresses stay the machine's, to be reached through pasta.
+#: Addresses of the network's own side; the machine keeps its addresses, reachable through pasta.
 ADDRESS, GATEWAY, NETMASK = "169.254.2.2", "169.254.2.1", "30"
 ADDRESS_6, GATEWAY_6 = "fd2e:6b1c:9f04::2", "fe80::1"
 READY_S = 10.0
-#: Between two starts of a pasta that does not live for a minute.
+#: Pause between two starts of a pasta that does not live for a minute.
 RESTART_S, MAX_RESTART_S, LIVED_S = 1.0, 30.0, 60.0
 UP = b"up"
 MAX_QUERIES, QUERY_BYTES, CONNECTION_S = 256, 65_535, 10.0
@@ -50,7 +50,7 @@ def must(result: int, what: str) -> None:
 
 
 def become(uid: int, *, with_rights: bool) -> None:
-    """`with_rights`: the holder makes its namespaces where the kernel lets only root make them."""
+    """`with_rights`: the holder creates its namespaces where the kernel allows that to root only."""
     os.setgroups([])
     must(_libc.prctl(PR_SET_KEEPCAPS, int(with_rights), 0, 0, 0), "prctl")
     os.setresgid(uid, uid, uid)
@@ -65,7 +65,7 @@ def become(uid: int, *, with_rights: bool) -> None:
 
 
 class Holder:
-    """What lives in the network, so that there is a name for it below /proc."""
+    """The process inside the network, so that the network has a name below /proc."""
 
     def __init__(self, terms: dict[str, Any]) -> None:
         self._terms = terms
@@ -86,11 +86,11 @@ class Holder:
         self.listening = [socket.socket(fileno=fd) for fd in fds]
 
     def is_up(self) -> bool:
-        """Whether pasta has set it up, after it had its time."""
+        """Whether pasta has set it up within its time."""
         return self._ours.recv(len(UP)) == UP
 
     def give_up(self) -> None:
-        """What waits for it goes on."""
+        """Release the processes that wait for it."""
         with contextlib.suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)
 
@@ -115,12 +115,12 @@ class Holder:
     def _enter(self) -> None:
         uid, namespaces = self._terms["uid"], self._terms["namespaces"]
         become(uid, with_rights=True)
-        if namespaces:  # of one whose keeper was ended
+        if namespaces:  # of a network whose keeper was killed
             must(_libc.setns(namespaces[0], CLONE_NEWUSER), "setns")
             must(_libc.setns(namespaces[1], CLONE_NEWNET), "setns")
         else:
             must(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNET), "unshare")
-            must(_libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl")  # or its files below /proc are root's
+            must(_libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl")  # otherwise its files below /proc belong to root
             Path("/proc/self/setgroups").write_text("deny")
             Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
             Path("/proc/self/gid_map").write_text(f"0 {uid} 1")
@@ -145,7 +145,7 @@ def wait_for_way_out() -> bool:
     return False
 
 
-# A resolver on the machine's loopback device (systemd-resolved's is 127.0.0.53) is answered for at the same address
+# A resolver on the machine's loopback device (systemd-resolved's is 127.0.0.53) is answered at the same address
 
 
 def listen_at(address: str) -> list[socket.socket]:
@@ -158,7 +158,7 @@ class Relay(threading.Thread):
     def __init__(self, resolver: str, listening: list[socket.socket]) -> None:
         super().__init__(daemon=True)
         self._resolver, (self._datagrams, self._server) = (resolver, 53), listening
-        self._asked: OrderedDict[socket.socket, Any] = OrderedDict()  # our question -> whose it is
+        self._asked: OrderedDict[socket.socket, Any] = OrderedDict()  # our question -> its sender
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> None:
@@ -198,7 +198,7 @@ class Relay(threading.Thread):
         upstream.close()
 
     def _converse(self, connection: socket.socket) -> None:
-        """One question of more than a datagram holds, and its answer, each with its length before it."""
+        """One question larger than a datagram, and its answer, each preceded by its length."""
         with contextlib.suppress(OSError), connection:
             connection.settimeout(CONNECTION_S)
             with socket.create_connection(self._resolver, CONNECTION_S) as upstream:
@@ -216,7 +216,8 @@ def _message(connection: socket.socket) -> bytes:
 
 
 def lend_device() -> None:
-    """Pasta opens it as its own account. Where that may not (udev lets everybody), it sees one that it may."""
+    """Pasta opens it under its own account. If that is not allowed (udev usually allows it), it gets an accessible
+    copy."""
     path = Path("/dev/net/tun")
     if path.exists() and path.stat().st_mode & 0o006 == 0o006:
         return
@@ -228,7 +229,8 @@ def lend_device() -> None:
 
 
 def command(terms: dict[str, Any], holder: Holder) -> list[str]:
-    """Nothing comes in. Of the machine's loopback device only these ports can be reached, at the same numbers."""
+    """No incoming connections. Of the machine's loopback device only these ports can be reached, with the same
+    numbers."""
     ports = ",".join(map(str, terms["ports"])) or "none"
     return [
         terms["pasta"], "--foreground", "--quiet", "--config-net", "--no-map-gw",

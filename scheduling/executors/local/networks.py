@@ -1,8 +1,8 @@
-"""A network of its own for each account that jobs run as, with a way out through pasta (docs/executors.md).
+"""A separate network for each account of jobs, with outgoing connections through pasta (docs/executors.md).
 
-What listens in it, PyTorch's store say, is reached by jobs of the same project only. Fork servers and runners are
-started in it by root, before they become the account, and inherit the lock by which its keeper sees that it is in use.
-DATA/run/network/UID.json says who the keeper is.
+Servers inside, for example PyTorch's store, are reachable by jobs of the same project only. Root starts fork servers
+and runners in it, before they switch to the account; they inherit the lock that shows its keeper that it is in use.
+DATA/run/network/UID.json identifies the keeper.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A keeper, as it was noted."""
+    """A keeper, as recorded."""
 
     pid: int
     start_ticks: int
@@ -62,7 +62,7 @@ class Kept:
 
     @property
     def alive(self) -> bool:
-        """One that has ended for want of users closes its files first."""
+        """A keeper that ended for lack of users closes its files first."""
         if not is_same(self.pid, self.start_ticks, self.boot_id):
             return False
         with contextlib.suppress(OSError):
@@ -72,14 +72,15 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Of an account, while something is started in it. `users`: what is started inherits this descriptor."""
+    """Of an account, while a process is started in it. `users`: started processes inherit this descriptor."""
 
     users: int
     namespace: int
     inode: int
 
     def run(self, begin: Callable[[], T]) -> T:
-        """In a thread that is in the network and ends there: what it starts is in the network, too."""
+        """Run in a thread that is in the network and ends there: the processes that it starts are in the network,
+        too."""
 
         def inside() -> T:
             if _libc.setns(self.namespace, network_keeper.CLONE_NEWNET) != 0:
@@ -91,7 +92,7 @@ class Network:
 
 
 def network_of(process: int | str) -> int:
-    """The inode of the network that it is in; OSError where it is gone."""
+    """The inode of the process's network; OSError if the process is gone."""
     return Path(f"/proc/{process}/ns/net").stat().st_ino
 
 
@@ -100,9 +101,9 @@ def find_pasta() -> str:
 
 
 class Networks:
-    """`wish`: "own", "machine", or "auto" for "own" where pasta is found; without `uid`, the account that pasta runs
-    as, jobs have no accounts either, and stay in the machine's. `ports`: of its loopback device, which all runs reach.
-    `members`: of processes that may be in the network of an account, in case that its keeper is gone."""
+    """`wish`: "own", "machine", or "auto" for "own" if pasta is found; without `uid`, pasta's account, jobs have no
+    separate accounts either, and stay in the machine's network. `ports`: of its loopback device, open to all runs.
+    `members`: processes that may be in the network of an account, in case its keeper is gone."""
 
     def __init__(
         self,
@@ -119,12 +120,12 @@ class Networks:
         self._uid, self._members = uid, members
         self._pasta = find_pasta()
         self.own = uid is not None and wish != "machine" and bool(self._pasta)
-        self._mend_after: dict[int | None, tuple[float, float]] = {}  # account -> (when again, pause by then)
+        self._mend_after: dict[int | None, tuple[float, float]] = {}  # account -> (next attempt, pause after it)
         self._mending: threading.Thread | None = None
 
     @property
     def problem(self) -> str | None:
-        """Why nothing may be started, in one sentence."""
+        """Why no job may start, in one sentence."""
         if self._wish != "own" or self.own:
             return None
         if self._uid is None:
@@ -133,8 +134,8 @@ class Networks:
 
     @contextlib.contextmanager
     def joined(self, account: Account, api_url: str = "") -> Iterator[Network | None]:
-        """The network of the account, which is made where there is none, and stays for what is started meanwhile.
-        None where runs are in the machine's. ExecutorError where it cannot be had."""
+        """The network of the account, created if missing, and kept for processes that are started meanwhile. None if
+        runs are in the machine's. ExecutorError if it is unavailable."""
         if not self.own or account.uid is None:
             yield None
             return
@@ -150,15 +151,15 @@ class Networks:
                 os.close(namespace)
 
     def has(self, network: Network | None, pid: int) -> bool:
-        """Whether the process is where it was to be started, or has ended."""
+        """Whether the process is in the intended network, or has ended."""
         try:
             return network is None or network_of(pid) == network.inode
         except OSError:
             return True
 
     def mend(self, account: Account, runner: int) -> None:
-        """A live run has its way out again, should the keeper have been killed. That can take as long as a start, so
-        it is done in a thread, for one account at a time; where it fails, each pause is twice the one before."""
+        """Restore the outgoing connections of a live run if its keeper was killed. That can take as long as a start, so
+        it runs in a thread, for one account at a time; after failures, each pause is twice the previous one."""
         if not self.own or account.uid is None or (self._mending is not None and self._mending.is_alive()):
             return
         kept = self._kept(account)
@@ -168,7 +169,7 @@ class Networks:
         again_at, pause_s = self._mend_after.get(account.uid, (0.0, MEND_AGAIN_S / 2))
         with contextlib.suppress(OSError):
             if again_at > time.monotonic() or network_of(runner) == network_of("self"):
-                return  # in the machine's network: it was started when there was none
+                return  # in the machine's network: it was started when there was no other
             pause_s = min(2 * pause_s, MOST_MEND_AGAIN_S)
             self._mend_after[account.uid] = (time.monotonic() + pause_s, pause_s)
             self._mending = threading.Thread(target=self._mend, args=(account,), daemon=True)
@@ -202,14 +203,14 @@ class Networks:
     def _try_out(self) -> None:
         self._directory.mkdir(mode=0o700, exist_ok=True)
         path = self._directory / "trial.lock"
-        with path.open("w") as users:  # without a lock: the keeper ends at once
+        with path.open("w") as users:  # without a lock the keeper ends at once
             self._start(users.fileno(), path.with_suffix(".log"), self._ports, ())
 
     # Keepers
 
     @contextlib.contextmanager
     def _in_use(self, account: Account) -> Iterator[int]:
-        """A keeper that ends holds the lock alone."""
+        """A keeper that ends is the only holder of the lock."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         fd = os.open(self._path(account, "users"), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -230,7 +231,7 @@ class Networks:
             return self._make(account, ports, kept)
 
     def _make(self, account: Account, ports: frozenset[int], before: Kept | None) -> Kept:
-        """A new one for the network in which processes of the account are already, if there are any."""
+        """A new one for the network that processes of the account already use, if there are any."""
         with contextlib.ExitStack() as stack:
             namespaces = self._namespaces(account, before)
             for fd in namespaces:
@@ -316,7 +317,7 @@ def _lock(fd: int, kind: int, patience_s: float) -> None:
 
 
 def _end(kept: Kept) -> None:
-    """With its pasta: no two bring packets into one network."""
+    """With its pasta: two must not forward packets of one network."""
     give_up_at = time.monotonic() + END_S
     while is_same(kept.pid, kept.start_ticks, kept.boot_id):
         signal_quietly(kept.pid, signal.SIGKILL)
@@ -340,7 +341,7 @@ def _last_words(log_file: Path, began: int) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Some interpreters need it."""
+    """Needed by some interpreters."""
     return {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
 
 
@@ -348,7 +349,7 @@ def _environment() -> dict[str, str]:
 
 
 def loopback_port(url: str) -> frozenset[int]:
-    """The port of an address on the machine's loopback device; none of any other."""
+    """The port of an address on the machine's loopback device; None for others."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     with contextlib.suppress(ValueError):
@@ -358,7 +359,7 @@ def loopback_port(url: str) -> frozenset[int]:
 
 
 def way_out(proc: Path = Path("/proc/net"), devices: Path = Path("/sys/class/net")) -> tuple[str, bool]:
-    """The interface of the default route, or, where there is none, the first; and whether IPv6 leads out at all."""
+    """The interface of the default route or, without one, the first; and whether IPv6 has a route at all."""
     routes = [line.split() for line in _lines(proc / "route")[1:]]
     routes_6 = [line.split() for line in _lines(proc / "ipv6_route")]
     default = [fields[0] for fields in routes if fields[1] == fields[7] == "00000000"]
@@ -375,7 +376,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def local_resolver(path: Path = Path("/etc/resolv.conf")) -> str:
-    """The first name server on the machine's loopback device; empty where none is there."""
+    """The first name server on the machine's loopback device; empty if there is none."""
     for line in _lines(path):
         words = line.split()
         if len(words) > 1 and words[0] == "nameserver":

@@ -1,7 +1,7 @@
-"""Work on a project's files beside its runs: a detached process of the project's account, known by its lock.
+"""Work on a project's files outside its runs: a detached process under the project's account, identified by its lock.
 
-Whoever finds the lock free and no result of this attempt may begin (again, three times at most); the process
-inherits the lock, so it is free once the process is gone, whatever became of it.
+If the lock is free and this attempt has no result, it may be started (at most three times); the process inherits the
+lock, so it is free once the process is gone, for any reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 START_TIMEOUT_S = 30.0
 MAX_STARTS = 3
 OVERTIME_S = 120.0
-#: Of one path at a time: others wait behind it.
+#: For one path at a time: others wait behind it.
 DISCARD_ENTRIES, DISCARD_S = 500_000, 3.0
 _KEY_BYTES = 32
 MAX_MESSAGE = 500
@@ -77,7 +77,7 @@ def prepare(layout: Layout, account: Account, preparation: Preparation, environ:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            end_holders(lock_path, account, stopped_only=True)  # one that another process stopped would work for ever
+            end_holders(lock_path, account, stopped_only=True)  # a process that another one stopped would never finish
             return _under_way(own / f"{name}.starts", preparation)
         account.adopt(_top_of(layout, preparation))
         nonce = _nonce(own, preparation)
@@ -100,7 +100,7 @@ def prepare(layout: Layout, account: Account, preparation: Preparation, environ:
 
 
 def _under_way(path: Path, preparation: Preparation) -> Progress:
-    """It ends itself in time, unless the project's account has stopped its process: nobody waits for that."""
+    """It ends by itself in time, unless the project's account has stopped its process: then it is abandoned."""
     begun = (read_object(path) or {}).get("at")
     limit_s = preparation.timeout_s + OVERTIME_S
     if isinstance(begun, int | float) and time.time() > begun + limit_s:
@@ -109,7 +109,7 @@ def _under_way(path: Path, preparation: Preparation) -> Progress:
 
 
 def _nonce(own: Path, preparation: Preparation) -> str:
-    """What only the process that we start can know: a result without it was made by somebody else."""
+    """Known only to the process that we start: a result without it was forged."""
     about = f"{preparation.kind}\0{preparation.key}\0{preparation.attempt}\0{preparation.project_key}"
     return hmac.new(_secret_of(own / "key"), about.encode(), hashlib.sha256).hexdigest()
 
@@ -128,7 +128,7 @@ def _secret_of(path: Path) -> bytes:
 
 
 def _progress(path: Path, preparation: Preparation, nonce: str) -> Progress | None:
-    """What came of this attempt; None where nothing did that makes sense: it is begun again, a few times."""
+    """The result of this attempt; None without a valid one: it is started again, a few times."""
     result = read_object(path, MAX_RESULT_BYTES, MAX_RESULT_NODES) or {}
     if result.get("attempt") != preparation.attempt or result.get("nonce", "") != nonce:
         return None
@@ -143,7 +143,7 @@ def _progress(path: Path, preparation: Preparation, nonce: str) -> Progress | No
 
 
 def _may_start(path: Path, attempt: int) -> bool:
-    """Counts the starts of an attempt where the account cannot reach."""
+    """Counts the starts of an attempt where the account has no access."""
     before = read_object(path) or {}
     starts = int(before.get("starts", 0)) if before.get("attempt") == attempt else 0
     if starts >= MAX_STARTS:
@@ -153,7 +153,8 @@ def _may_start(path: Path, attempt: int) -> bool:
 
 
 def _forget_starts(own: Path, name: str, kind: str) -> None:
-    """What has a result is not begun again. Environments are rebuilt, and keep their lock: another may wait on it."""
+    """A finished attempt is not started again. Environments are rebuilt, and keep their lock: another process may wait
+    for it."""
     (own / f"{name}.starts").unlink(missing_ok=True)
     if kind != "environment":
         (own / f"{name}.lock").unlink(missing_ok=True)
@@ -165,12 +166,12 @@ def _nothing_there(account: Account, directory: Path) -> bool:
             return next(iter(entries), None) is None
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except PermissionError:  # the process that lists says so
+    except PermissionError:  # the listing process reports that
         return False
 
 
 def _top_of(layout: Layout, preparation: Preparation) -> Path:
-    """The directory of which everything below is the account's."""
+    """The directory below which everything belongs to the account."""
     if preparation.kind == "environment":
         return directory_of(layout, preparation).parent
     return layout.job_dir(preparation.job_id)
@@ -188,7 +189,7 @@ def _make_directory(layout: Layout, account: Account, preparation: Preparation, 
     with account.files():
         if shared:
             top.chmod(0o755)
-        if preparation.kind == "artifacts":  # whatever the job made in its place
+        if preparation.kind == "artifacts":  # whatever the job created in its place
             _clear(directory)
         directory.mkdir(mode=0o755 if shared else 0o700, parents=True, exist_ok=True)
         for name in ("result.json", "log"):
@@ -251,7 +252,7 @@ def _start(
 
 
 def discard_all(layout: Layout, account: Account, paths: Iterable[str]) -> None:
-    """Each of them; then ExecutorError, where some could not be removed."""
+    """Each of them; then ExecutorError, if some could not be removed."""
     failed: list[ExecutorError] = []
     for path in paths:
         try:
@@ -266,7 +267,7 @@ def discard_all(layout: Layout, account: Account, paths: Iterable[str]) -> None:
 
 
 def discard(layout: Layout, account: Account, path: str) -> None:
-    """Removes what the account may remove, without following a link."""
+    """Remove what the account may remove, without following links."""
     parts = path.split("/")
     if parts[0] not in ("jobs", "environments") or len(parts) < 3 or any(p in ("", ".", "..") for p in parts):
         raise ExecutorError(f"{path!r} is nothing that can be discarded", permanent=True)

@@ -1,4 +1,5 @@
-"""Whether a job can read the commands of other projects' jobs: /proc shows all processes to everybody by default."""
+"""Whether a job can read the command lines of other projects' jobs: by default /proc shows all processes to
+everybody."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from pathlib import Path
 
 from scheduling.executors.base import Finding
 
-#: As numbers, and as Linux 5.8 and later write them. With "noaccess" the processes are still listed, without commands.
+#: As numbers, and in the form of Linux 5.8 and later. With "noaccess" processes are still listed, without command
+#: lines.
 _HIDING = frozenset(
     {"hidepid=1", "hidepid=2", "hidepid=4", "hidepid=noaccess", "hidepid=invisible", "hidepid=ptraceable"}
 )
@@ -27,7 +29,7 @@ def examine(mountinfo: str | None = None) -> Finding:
 
 
 def _options(mountinfo: str) -> list[list[str]]:
-    """Of what is mounted at /proc; the last one is seen."""
+    """Options of the file system mounted at /proc; the last one is visible."""
     found = []
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")

@@ -1,6 +1,6 @@
-"""A job's first checkpoint where it resumes from another job's: a copy, so that neither's clean-up touches the other.
+"""A job's first checkpoint if it resumes from another job's: a copy, so that neither's clean-up affects the other.
 
-Called as the project's account: whatever it may not read is not its own.
+Runs under the project's account: files that it cannot read are not its own.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _STATE_FILE = {"json": "state.json", "torch": "state.pt"}
 _MAX_MANIFEST = 64 * 1024
 _CHUNK = 1 << 20
 _MAX_NAMES = 10_000
-#: Less than a task may take: a file may say that it is larger than its disk.
+#: Less than a task's limit: a file may claim to be larger than its disk.
 _COPY_S = 240.0
 
 
 def bring_checkpoint(jobs: Path, job_id: str, source_job_id: str, step: int) -> None:
-    """Raises ExecutorError, for good, where the checkpoint is not there or damaged."""
+    """Raises a permanent ExecutorError if the checkpoint is missing or damaged."""
     target = jobs / checked_name(job_id) / "checkpoints"
     with os.scandir(target) as entries:
         has_one = any(_NAME.fullmatch(entry.name) for entry in islice(entries, _MAX_NAMES))

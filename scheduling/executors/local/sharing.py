@@ -1,4 +1,4 @@
-"""Parts of devices: what tells a job, and the driver where it may, to keep to the part it holds."""
+"""Shared devices: how a job, and the driver if possible, keep to the job's GPU share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from scheduling.executors.base import AcceleratorInfo, Finding, LaunchRequest
 
 MPS_DIRECTORY = "/tmp/nvidia-mps"  # noqa: S108  # nosec B108 (where NVIDIA's daemon listens unless told otherwise)
-NO_MPS = "no-mps"  # in the epoch's directory nothing has this name, so that no daemon listens there
+NO_MPS = "no-mps"  # nothing in the epoch's directory has this name, so that no daemon listens there
 WHOLE = 100
 
 
@@ -20,8 +20,8 @@ def variables(
     epoch_dir: Path,
     environ: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """On real devices also which MPS daemon: the driver asks for one by itself, and who has a device alone would wait
-    there behind others."""
+    """On real devices also which MPS daemon to use: the driver asks for one by itself, and a job with a whole device
+    would wait there behind others."""
     share, memory_mib = request.gpu_share_percent, request.gpu_memory_mib
     found = {} if share >= WHOLE else {"EVENKEEL_GPU_SHARE_PERCENT": str(share)}
     if memory_mib is not None:
@@ -32,14 +32,14 @@ def variables(
     if mps is None:
         return found | {"CUDA_MPS_PIPE_DIRECTORY": str(epoch_dir / NO_MPS)}
     found |= {"CUDA_MPS_PIPE_DIRECTORY": mps, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(min(share, WHOLE))}
-    if memory_mib is not None:  # by ordinal among the devices that the job sees
+    if memory_mib is not None:  # by index among the devices that the job sees
         limits = (f"{ordinal}={memory_mib}M" for ordinal in range(len(devices)))
         found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
     return found
 
 
 def in_words(request: LaunchRequest, devices: Sequence[AcceleratorInfo], given: Mapping[str, str]) -> str:
-    """How the devices are shared, by the variables that were given; empty where they are not."""
+    """How the devices are shared, by the given variables; empty if they are not."""
     share = request.gpu_share_percent
     if share >= WHOLE:
         return ""
@@ -53,15 +53,15 @@ def in_words(request: LaunchRequest, devices: Sequence[AcceleratorInfo], given: 
 
 
 def mps_directory(environ: Mapping[str, str]) -> str | None:
-    """Where NVIDIA's MPS control daemon listens. Asked with the job's rights: one that the job cannot reach is none
-    for it. Connecting would prove that the daemon still runs, but each attempt leaves a complaint in its log; and
-    where it is gone, the driver goes on without it."""
+    """The directory of NVIDIA's MPS control daemon. Checked with the job's rights: a daemon that the job cannot access
+    does not exist for it. A connection would prove that the daemon still runs, but each attempt leaves an error in its
+    log; and if it is gone, the driver continues without it."""
     directory, problem = _daemon(environ)
     return directory if problem == "" else None
 
 
 def examine(environ: Mapping[str, str] = os.environ, *, accounts: bool = False) -> Finding:
-    """By what means parts of real devices are held to here. `accounts`: jobs run under others than ours."""
+    """How GPU shares of real devices are enforced here. `accounts`: jobs run under accounts other than ours."""
     subject = "parts of GPUs"
     directory, problem = _daemon(environ, accounts=accounts)
     if problem is None:
@@ -89,8 +89,8 @@ def _daemon(environ: Mapping[str, str], *, accounts: bool = False) -> tuple[str,
 
 
 def _distrusted(place: os.stat_result, control: os.stat_result) -> str:
-    """Only root's or our own counts: in /tmp anybody, a job too, can make one of that name. Left to itself the daemon
-    makes its directory writable for everybody."""
+    """Only root's or our own counts: in /tmp anybody, even a job, can create one with that name. The daemon itself
+    makes its directory writable for everybody by default."""
     if stat.S_ISLNK(place.st_mode):
         return "that is a symbolic link"
     if not {place.st_uid, control.st_uid} <= {0, os.geteuid()}:

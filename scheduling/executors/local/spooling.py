@@ -1,6 +1,6 @@
-"""Reports that a runner left behind and the portal never took; a job may have put anything in their place.
+"""Reports that a runner left behind and the portal never received; a job may have put anything in their place.
 
-Read one at a time, outside of rounds: `is_spooled` is all that a round asks.
+Read one at a time, outside of rounds: rounds only call `is_spooled`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from scheduling.executors.base import Spooled
 from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.facts import UNPRINTABLE
 
-#: Of one report, as over HTTP.
+#: Size of one report, as over HTTP.
 MAX_BYTES = 1 << 20
-#: Of all that are read of one launch; the newest count. Seconds are those of reading, whatever the caller does between.
+#: Limits of all reports of one launch; the newest count. Seconds are those of reading, without the caller's work.
 MAX_REPORTS, MAX_ALL_BYTES, MAX_S = 1_000, 64 << 20, 10.0
-#: Of entries that are looked at to find them.
+#: Directory entries that are searched for them.
 MAX_NAMES = 20_000
 
 
@@ -31,12 +31,12 @@ def is_spooled(epoch_dir: Path) -> bool:
     try:
         with os.scandir(epoch_dir / "spool") as entries:
             return next(iter(entries), None) is not None
-    except OSError:  # not there, or closed to us by the job
+    except OSError:  # missing, or made unreadable by the job
         return False
 
 
 def spooled_reports(account: Account, epoch_dir: Path) -> Iterator[Spooled]:
-    """Oldest first, each read when it is asked for."""
+    """Oldest first, each read on demand."""
     began, left_s, left_bytes = time.monotonic(), MAX_S, MAX_ALL_BYTES
     with account.files():
         numbers, dropped = _numbers(epoch_dir / "spool")
@@ -46,7 +46,7 @@ def spooled_reports(account: Account, epoch_dir: Path) -> Iterator[Spooled]:
             dropped += len(numbers) - place
             break
         began = time.monotonic()
-        with account.files():  # never while the caller works
+        with account.files():  # not while the caller works
             report, size_bytes = _report(epoch_dir / "spool" / f"{number}.json", min(MAX_BYTES, left_bytes))
         left_s -= time.monotonic() - began
         left_bytes -= size_bytes
@@ -59,7 +59,7 @@ def spooled_reports(account: Account, epoch_dir: Path) -> Iterator[Spooled]:
 
 
 def _numbers(spool: Path) -> tuple[list[str], int]:
-    """Names of the newest reports, oldest first, and how many entries are left out."""
+    """Names of the newest reports, oldest first, and the number of skipped entries."""
     try:
         with os.scandir(spool) as entries:
             names = [entry.name for entry in islice(entries, MAX_NAMES)]
@@ -84,7 +84,7 @@ def _report(path: Path, max_bytes: int) -> tuple[Mapping[str, Any] | None, int]:
 
 
 def cleaned(value: Any) -> Any:
-    """Without what no database takes; its depth is bounded by `parse_json`."""
+    """Without characters that no database accepts; `parse_json` limits its depth."""
     if isinstance(value, str):
         return UNPRINTABLE.sub("", value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Whether the storage that jobs write to takes anything."""
+"""Whether the storage for jobs is writable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROBE = os.urandom(4096)
 
 
 def can_be_written(directory: Path) -> Finding:
-    """By a file that is written, flushed to the device, read again and removed."""
+    """Checked with a file that is written, flushed to the device, read again and removed."""
     fix = f"mount {directory}, make room there, or correct its owner and mode"
     try:
         with tempfile.NamedTemporaryFile(prefix=".check-", dir=directory) as file:

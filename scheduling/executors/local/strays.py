@@ -1,10 +1,10 @@
-"""Ends what outlived its run: processes of a project's account that nothing alive explains.
+"""Kills processes of a project's account that outlived their run.
 
-A process may leave its runner's session, drop its environment and kill its runner; its account it keeps. Where nothing
-of the account is to live, the kernel ends all of it in one go: kill(-1) as that very account, from which no fork
-escapes. Beside live runs these are explained: their runners with sessions, descendants and marks; what holds the lock
-of a launch or a preparation, likewise. Everything else is killed; what starts anew faster than it is found is killed
-while the account is stopped for a moment.
+A process may leave its runner's session, drop its environment and kill its runner, but it keeps its account. If no
+process of the account should live, the kernel kills all at once: kill(-1) under that account, which no fork escapes.
+Beside live runs these are legitimate: their runners with sessions, descendants and marks, and likewise the holders of
+the lock of a launch or a preparation. Everything else is killed; processes that respawn faster than they are found are
+killed while the account is stopped for a moment.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from scheduling.executors.local.watching import open_below
 
 log = logging.getLogger(__name__)
 
-LAUNCH_S = 120.0  # a launch lock held for longer explains nothing: launches are given up before
+LAUNCH_S = 120.0  # a launch lock held for longer legitimates nothing: launches are given up before
 REST_S = 0.02
 AT_ONCE_S = 10.0
-YOUNG_S = 2.0  # some inits take in what ended once a second
+YOUNG_S = 2.0  # some inits reap ended processes once a second
 MAX_NAMES = 5
 MAX_LISTED = 1_000
-#: Real and saved id are one that no other process has: those of the account cannot stop it, and it reaches nothing
-#: but them. Fork servers of all projects share theirs, so it is not that one.
+#: Real and saved id are ones that no other process has: processes of the account cannot stop it, and it can signal only
+#: them. Fork servers of all projects share theirs, so it is a different id.
 _SIGNAL_ACCOUNT = """
 import os, sys
 uid, own, number = map(int, sys.argv[1:])
@@ -61,7 +61,7 @@ except ProcessLookupError:
 
 @dataclass(slots=True)
 class Found:
-    """What was ended, by name."""
+    """Killed processes, by name."""
 
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     uncounted: bool = False
@@ -70,7 +70,7 @@ class Found:
         self.names[process.pid, process.start_ticks] = "".join(c if c.isprintable() else "?" for c in process.name)
 
     def in_words(self) -> str:
-        """Empty where nothing was found."""
+        """Empty if there were none."""
         if not self.names:
             return ""
         counts = Counter(self.names.values()).most_common()
@@ -85,7 +85,7 @@ class Found:
 
 
 class Strays:
-    """`runner_of`: who the runner of a launch that was begun is, where that was not noted yet."""
+    """`runner_of`: the runner of a started launch that was not recorded yet."""
 
     def __init__(
         self,
@@ -96,8 +96,8 @@ class Strays:
         self._gone: set[Path] = set()  # launches whose runner is known to have ended
 
     def end(self, account: Account, patience_s: float, *, min_age_s: float = 0.0, found: Found | None = None) -> Found:
-        """Afterwards every process of the account is explained; ExecutorError where one cannot be killed. What starts
-        anew for longer than `patience_s` is ended while the account is stopped. `found`: to be added to."""
+        """Afterwards every process of the account is legitimate; ExecutorError if one cannot be killed. Processes that
+        respawn for longer than `patience_s` are killed while the account is stopped. `found`: is added to."""
         found = Found() if found is None else found
         if not self._accounts.owns(account):  # processes of other portals and of people stay
             return found
@@ -112,7 +112,7 @@ class Strays:
                 if suspects or min_age_s <= 0:
                     self._end_while_stopped(account, min_age_s, found)
                 return found
-            for process in suspects:  # seen twice: what is read of a tree that changes may not fit together
+            for process in suspects:  # seen twice: a changing tree may be read inconsistently
                 if (process.pid, process.start_ticks) in before:
                     found.add(process)
                     signal_quietly(process.pid, signal.SIGKILL)
@@ -120,7 +120,7 @@ class Strays:
             time.sleep(REST_S)
 
     def _ended_as_one(self, account: Account, found: Found, patience_s: float) -> bool:
-        """False where something of the account is to live."""
+        """False if some process of the account should live."""
         with self._accounts.nothing_begins(account) as alone:
             if not alone or self.runners(account) or self._beginning(self._of(account)):
                 return False
@@ -128,8 +128,8 @@ class Strays:
             return True
 
     def _end_while_stopped(self, account: Account, min_age_s: float, found: Found) -> None:
-        """A stopped process forks nothing: all that is unexplained is seen and killed. Live runs of the project stand
-        still meanwhile, for some hundredths of a second; what was stopped before stays so."""
+        """A stopped process cannot fork: all other processes are found and killed. Live runs of the project pause
+        meanwhile, for some hundredths of a second; processes that were stopped before stay stopped."""
         with self._accounts.stopping(account):
             stopped = {process.pid for process in self._of(account) if process.state in "Tt"}
             self._signal_account(account, signal.SIGSTOP)
@@ -147,7 +147,7 @@ class Strays:
         self._wait_for_none(lambda: self._unexplained(account, min_age_s)[0], AT_ONCE_S)
 
     def _end_all(self, account: Account, found: Found, patience_s: float) -> None:
-        # Also where none is seen: one may change its number faster than we look. Stopped they hold still to be listed.
+        # Even if none is found: a process may change its pid faster than we look. Stopped ones can be listed.
         self._signal_account(account, signal.SIGSTOP)
         for process in self._of(account)[:MAX_LISTED]:
             found.add(process)
@@ -177,8 +177,8 @@ class Strays:
     @staticmethod
     def _look(account: Account) -> tuple[list[Process], bool]:
         """Living processes of the account, and whether some process ended between the list and its reading, or young
-        ones of the account have ended and were not taken in yet: those that live for milliseconds only may all have
-        been missed."""
+        ones of the account have ended and were not reaped yet: processes that live for milliseconds may all have been
+        missed."""
         found, missed = [], False
         for pid in process_ids():
             process, uid = read_process(pid), real_uid(pid)
@@ -205,7 +205,7 @@ class Strays:
         return [process for process in left if not explained.covers(process, holding)], missed
 
     def _beginning(self, processes: Iterable[Process]) -> set[int]:
-        """Those that hold the lock of a launch that may still come about, or of a preparation."""
+        """Holders of the lock of a launch that may still happen, or of a preparation."""
         places, found = [place / "run" / "local" for place in self._accounts.places()], set[int]()
         for process in processes:
             held = open_below(process.pid, places)
@@ -214,7 +214,7 @@ class Strays:
         return found
 
     def runners(self, account: Account) -> dict[str, RunnerIdentity]:
-        """Of live runs of the account, by the mark in the environment of what they start."""
+        """Of live runs of the account, by the mark in the environment of their processes."""
         found = {}
         for place in self._accounts.places():
             layout = Layout(place)
@@ -243,8 +243,8 @@ class _Explained:
     runners: Mapping[str, RunnerIdentity]
 
     def covers(self, process: Process, holding: Iterable[int] = ()) -> bool:
-        """Whether it is in the session of a runner (or of what `holding` names), descends from one, or has its mark and
-        is younger."""
+        """Whether the process is in the session of a runner (or of a process in `holding`), descends from one, or has
+        its mark and is younger."""
         roots = {runner.pid for runner in self.runners.values()} | set(holding)
         if process.session in roots or self._descends(process, roots):
             return True

@@ -1,4 +1,4 @@
-"""Finds the processes of an epoch, whatever became of its runner, and ends them for certain."""
+"""Finds the processes of an epoch, even without its runner, and reliably kills them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class RunnerIdentity:
             found = cls(int(content["pid"]), int(content["start_ticks"]), str(content["boot_id"])) if content else None
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
-        return found if found and found.pid > 1 and len(found.boot_id) <= 64 else None  # session 0 is not a job's
+        return found if found and found.pid > 1 and len(found.boot_id) <= 64 else None  # session 0 belongs to no job
 
     def alive(self, account: Account) -> bool:
-        """The file this was read from belongs to the account: it may name no process but its own."""
+        """The file this was read from belongs to the account: it may only name processes of that account."""
         return is_same(self.pid, self.start_ticks, self.boot_id) and owned(self.pid, account)
 
     @property
@@ -42,7 +42,7 @@ class RunnerIdentity:
 
 
 def sdk_dir_of(pid: int) -> str | None:
-    """EVENKEEL_SDK_DIR of a process started for a job; it names data directory, run and epoch at once."""
+    """EVENKEEL_SDK_DIR of a process started for a job; it identifies data directory, run and epoch."""
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -59,7 +59,7 @@ def owned(pid: int, account: Account) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Prey:
-    """Whose processes are looked for: those of these epochs, and of no other account."""
+    """The processes to find: those of these epochs, under no other account."""
 
     account: Account
     epochs: Mapping[Path, RunnerIdentity | None]
@@ -78,7 +78,7 @@ class Prey:
         ]
 
     def end_for_certain(self, patience_s: float = DEATH_TIMEOUT_S) -> None:
-        """SIGKILL until none is left; ExecutorError if one will not go (it sits in the kernel)."""
+        """SIGKILL until none is left; ExecutorError if one does not end (it hangs in the kernel)."""
         give_up_at = time.monotonic() + patience_s
         while left := self.find():
             if time.monotonic() > give_up_at:
@@ -89,6 +89,6 @@ class Prey:
 
 
 def _reused(runner: RunnerIdentity) -> bool:
-    """The number of a session is not given to another while it has members, unless all of ours are gone."""
+    """The number of a session is not reused while it has members, unless all of ours are gone."""
     leader = read_process(runner.pid)
     return runner.before_reboot or (leader is not None and leader.start_ticks != runner.start_ticks)

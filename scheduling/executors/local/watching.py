@@ -1,6 +1,6 @@
-"""Waits for processes of a job's account, which other processes of that account can stop at any moment.
+"""Waits for processes under a job's account, which other processes of that account can stop at any moment.
 
-A process that was stopped (SIGSTOP, or by a debugger) is not waited for: it is killed, and the caller goes on.
+A process that was stopped (SIGSTOP, or by a debugger) is killed instead, and the caller continues.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from scheduling.executors.local.sweeping import owned
 
 LOOK_S = 0.5
 SEARCH_S = 5.0  # an account may have thousands of processes with thousands of open files each
-MAX_DESCRIPTORS = 64  # what begins has few
-#: Whose command line may hold a launch lock where jobs run as the portal's own user.
+MAX_DESCRIPTORS = 64  # a starting process has few
+#: Command lines that may hold a launch lock where jobs run as the portal's own user.
 _OURS = (b"evenkeel.runner", b"evenkeel.preparation")
 
 
 def is_stopped(process: Process | None, account: Account) -> bool:
-    """By somebody else: what the portal itself has stopped for a moment goes on by itself."""
+    """By another process: those stopped by the portal itself continue by themselves."""
     if process is None or process.state not in "Tt":
         return False
     if account.stop_lock is None:
@@ -42,7 +42,7 @@ def is_stopped(process: Process | None, account: Account) -> bool:
 
 
 def holders(path: Path, account: Account) -> Iterator[Process]:
-    """Processes of the account that have this file open; those of the portal itself are root's."""
+    """Processes of the account that have this file open; those of the portal itself belong to root."""
     give_up_at = time.monotonic() + SEARCH_S
     for process in all_processes():
         if time.monotonic() > give_up_at:
@@ -78,7 +78,7 @@ def _leads_to(entry: os.DirEntry[str], path: str) -> bool:
 
 
 def open_below(pid: int, places: Iterable[Path]) -> list[Path]:
-    """Files below these directories that the process has open, as far as its first descriptors say. It may be one of
+    """Files below these directories that the process has open, among its first descriptors. It may be one of
     thousands."""
     above, found = tuple(f"{place}/" for place in places), list[Path]()
     with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
@@ -91,7 +91,7 @@ def open_below(pid: int, places: Iterable[Path]) -> list[Path]:
 
 
 def end_holders(path: Path, account: Account, *, stopped_only: bool = False) -> int:
-    """SIGKILL to each; how many there were."""
+    """SIGKILL to each; returns how many there were."""
     found = [process for process in holders(path, account) if not stopped_only or is_stopped(process, account)]
     for process in found:
         signal_quietly(process.pid, signal.SIGKILL)
@@ -101,8 +101,8 @@ def end_holders(path: Path, account: Account, *, stopped_only: bool = False) -> 
 def run_watched(
     command: list[str], *, what: str, timeout_s: float, account: Account, lock: Path | None = None, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """subprocess.run for a command of the account that comes back soon. `lock`: a file that it and what it leaves
-    behind hold open. Raises ExecutorError, and leaves nothing of it, where it was stopped or takes too long."""
+    """subprocess.run for a short command under the account. `lock`: a file that it and its children hold open. Raises
+    ExecutorError, and leaves no process, if it was stopped or takes too long."""
     sent, give_up_at = options.pop("input", None), time.monotonic() + timeout_s
     with subprocess.Popen(command, stdin=subprocess.PIPE if sent else subprocess.DEVNULL, **options) as process:
         while True:

@@ -1,7 +1,7 @@
-"""The executor's side of the fork servers: one per account, started when first needed.
+"""The executor's side of the fork servers: one per account, started on demand.
 
-The listening socket is ours, in a directory only we can enter; the fork server inherits it. A socket
-file without a process behind it refuses connections, so a dead fork server is simply replaced.
+The listening socket is ours, in a directory that only we can access; the fork server inherits it. A socket file without
+a process refuses connections, so a dead fork server is simply replaced.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ LOOK_S = 0.5
 
 
 class Zygotes:
-    """`nobody`: whose real and saved ids the fork servers of other accounts than our own have. `networks`: where they
-    are started; None: in the machine's."""
+    """`nobody`: the real and saved ids of fork servers under other accounts than ours. `networks`: where they are
+    started; None: in the machine's."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Zygotes:
         self._preload, self._idle_s, self.enabled = preload, idle_s, enabled
 
     def fork_runner(self, account: Account, epoch_dir: Path, fds: dict[str, int]) -> bool:
-        """True once a fork of the interpreter has become the runner; False when nothing was begun."""
+        """True once a fork of the interpreter has become the runner; False if nothing was started."""
         if not self.enabled:
             return False
         try:
@@ -76,8 +76,8 @@ class Zygotes:
             except OSError as error:
                 log.warning("the fork server of account %s is not ready: %s", account.uid, error)
                 return False
-            # From here on it may have forked, whatever happens: a second runner would see the launch
-            # lock or runner.json, but we shall not start one.
+            # From here on it may have forked, whatever happens: a second runner would see the launch lock or
+            # runner.json, but we must not start one.
             asked = {"epoch_dir": str(epoch_dir), "fds": list(fds)}
             socket.send_fds(connection, [json.dumps(asked).encode()], list(fds.values()))
             with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ class Zygotes:
         return True
 
     def _answer(self, connection: socket.socket, account: Account, timeout_s: float) -> bytes:
-        """One that was stopped or does not answer is ended, and the next launch starts another."""
+        """A server that was stopped or does not answer is killed, and the next launch starts another."""
         give_up_at = time.monotonic() + timeout_s
         connection.settimeout(LOOK_S)
         while True:
@@ -98,7 +98,7 @@ class Zygotes:
                     raise TimeoutError("it was stopped" if stopped else f"no answer in {timeout_s:g} s") from None
 
     def running(self, account: Account) -> list[RunnerIdentity]:
-        """The fork servers of the account, of whatever version, as we noted them."""
+        """The recorded fork servers of the account, of any version."""
         noted = (RunnerIdentity.parse(read_object(path)) for path in self._directory.glob(f"{_prefix(account)}-*.json"))
         real = self._real(account)
         return [server for server in noted if server and server.alive(real)]
@@ -107,18 +107,18 @@ class Zygotes:
         return Account(None if account.uid is None else self._nobody)
 
     def end(self, account: Account) -> None:
-        """At once; runners that came from it go on."""
+        """At once; its runners continue."""
         for server in self.running(account):
             signal_quietly(server.pid, signal.SIGKILL)
 
     def warm_up(self, account: Account) -> None:
-        """Starts the fork server of an account unless it runs; returns without waiting for it."""
+        """Start the fork server of an account unless it runs; returns without waiting for it."""
         if self.enabled:
             with contextlib.suppress(OSError):
                 self._connect(account).close()
 
     def stop(self, account: Account) -> None:
-        """Ends the fork server; runners that came from it go on."""
+        """End the fork server; its runners continue."""
         for server in self.running(account):
             signal_quietly(server.pid, signal.SIGTERM)
 
@@ -163,7 +163,7 @@ class Zygotes:
 
     @contextlib.contextmanager
     def _short_path(self, account: Account) -> Iterator[str]:
-        """Socket addresses hold about 100 characters; a data directory's path may be longer."""
+        """Socket addresses are limited to about 100 characters; a data directory's path may be longer."""
         fd = os.open(self._directory, os.O_PATH | os.O_DIRECTORY)
         try:
             yield f"/proc/self/fd/{fd}/{self._name(account)}.sock"
@@ -209,7 +209,7 @@ class Zygotes:
             self._note(account, reading)
 
     def _begin(self, begin: Callable[..., object], account: Account, fds: tuple[int, ...]) -> None:
-        """In the network of the account, which stays for as long as the server, or a fork of it, is there."""
+        """In the network of the account, which exists as long as the server, or a fork of it."""
         with self._networks.joined(account) if self._networks else contextlib.nullcontext() as network:
             if network is None:
                 begin(pass_fds=fds)
@@ -217,7 +217,7 @@ class Zygotes:
                 network.run(partial(begin, pass_fds=(*fds, network.users)))
 
     def _note(self, account: Account, reading: int) -> None:
-        """Who it is, where no job can write. It says so before it imports anything."""
+        """Record its identity where no job can write. It identifies itself before it imports anything."""
         ready, _, _ = select.select([reading], [], [], START_TIMEOUT_S)
         said = os.read(reading, 32) if ready else b""
         process = read_process(int(said)) if said.strip().isdigit() else None
@@ -226,7 +226,7 @@ class Zygotes:
             write_atomically(self._directory / f"{self._name(account)}.json", asdict(identity))
 
     def _name(self, account: Account) -> str:
-        """Per account and per version of what is loaded: after an update a new one is started."""
+        """Per account and per version of the loaded code: after an update a new one is started."""
         package = Path(evenkeel.__file__).parent
         files = [path for folder in ("", "sdk", "runner") for path in (package / folder).glob("*.py")]
         newest = max(path.stat().st_mtime_ns for path in files)

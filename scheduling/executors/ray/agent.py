@@ -1,7 +1,7 @@
 """The process that holds the connection to a Ray cluster: `python -m scheduling.executors.ray.agent DIRECTORY`.
 
-It answers at DIRECTORY/agent.sock, a thread for each request, and ends after ten minutes without one, or when asked
-about another cluster than the one that it is connected to. It keeps nothing: whoever kills it loses nothing.
+It answers at DIRECTORY/agent.sock, with a thread for each request, and ends after ten minutes without one, or when
+asked about another cluster than the one that it is connected to. It has no state: killing it loses nothing.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _read(connection: socket.socket) -> bytes:
 
 
 def listen(directory: Path) -> socket.socket:
-    """Replaces what an agent before us has left: whoever starts one holds the lock."""
+    """Replaces a previous agent's socket: the starter holds the lock."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     (directory / SOCKET).unlink(missing_ok=True)
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -128,10 +128,10 @@ def listen(directory: Path) -> socket.socket:
 
 
 def main() -> None:
-    detach()  # before it listens: whoever wants to end us asks the kernel who does
+    detach()  # before it listens: a process that wants to end us asks the kernel for the listener
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     Agent().serve(listen(Path(sys.argv[1])))
-    os._exit(0)  # threads that wait for Ray keep nobody waiting
+    os._exit(0)  # threads that wait for Ray must not delay the exit
 
 
 if __name__ == "__main__":

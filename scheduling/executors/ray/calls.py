@@ -1,7 +1,7 @@
-"""What the agent does at Ray. Only this module and its process import it.
+"""The agent's calls to Ray. Only this module and its process import it.
 
 A run's epoch is a placement group `evenkeel.RUN.EPOCH` with a bundle of GPUs for each of its nodes, and in each bundle
-an actor `evenkeel.RUN.EPOCH.RANK`; both are detached, so they outlive whoever made them and are found again by name.
+an actor `evenkeel.RUN.EPOCH.RANK`; both are detached, so they outlive their creator and are found again by name.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Calls:
         return known[call](**arguments)
 
     def version(self) -> dict[str, str]:
-        """`cluster`: another one where the head was started anew and knows nothing of what was before."""
+        """`cluster`: changes if the head was restarted without its state."""
         found = {"ray": ray.__version__}
         with contextlib.suppress(AttributeError):
             found["cluster"] = ray._private.worker.global_worker.gcs_client.cluster_id.hex()
@@ -102,8 +102,8 @@ class Calls:
     # Launching
 
     def launch(self, run: str, epoch_dir: str, nodes: list[dict[str, Any]], timeout_s: float) -> list[str]:
-        """The actors' ids once every runner has begun or ended, or its actor died: `look` says how. What is there
-        already is used, and nothing starts twice. Where there are no GPUs, nothing is left."""
+        """The actors' ids once every runner has started or ended, or its actor died: `look` tells how. Existing ones
+        are reused, and nothing starts twice. Without enough GPUs, nothing is left behind."""
         give_up_at = time.monotonic() + timeout_s
         group = self._group(run, nodes)
         if not group.wait(min(PLACE_TIMEOUT_S, timeout_s / 2)):
@@ -147,11 +147,11 @@ class Calls:
             waiting = [refs[ref] for ref in late] + [refs[ref] for ref in ready if _is_beginning(ref)]
             time.sleep(0.02 if waiting else 0)
 
-    # Looking
+    # Observing
 
     def look(self, hosts: dict[str, str | None]) -> dict[str, dict[str, Any]]:
-        """Of each name (with its actor's id where it is known): `state` is `alive` (with what the host says),
-        `silent` (it lives and does not answer), `dead` (with `kind` and `text`) or `absent`."""
+        """For each name (with its actor's id if known): `state` is `alive` (with the host's data), `silent` (it lives
+        but does not answer), `dead` (with `kind` and `text`) or `absent`."""
         living = set(self.names())
         asked = {name: self._named(name) for name in hosts if name in living}
         refs = {handle.look.remote(): name for name, handle in asked.items() if handle is not None}
@@ -173,7 +173,7 @@ class Calls:
         return None
 
     def _unanswered(self, living: bool, actor_id: str | None) -> dict[str, Any]:
-        """By Ray's table of actors, which keeps the dead."""
+        """From Ray's table of actors, which keeps dead ones."""
         row = ray._private.state.actors(actor_id) if actor_id else {}
         if row.get("State") == "DEAD":
             kind, text = explain(row["DeathCause"])
@@ -183,8 +183,8 @@ class Calls:
     # Ending
 
     def ask_to_end(self, run: str, epoch_dir: str, nodes: list[dict[str, Any]]) -> bool:
-        """Has the first node's runner end the program everywhere; True where that takes longer than most programs do.
-        A runner that cannot be asked has no program that could save anything."""
+        """Has the first node's runner end the program everywhere; True if that takes longer than most programs do. A
+        runner that cannot be asked has no program that could save anything."""
         handle, give_up_at = self._named(host_name(run, 0)), time.monotonic() + hosting.KILL_GRACE_S
         if handle is None:
             return False
@@ -197,9 +197,9 @@ class Calls:
         return False
 
     def end(self, run: str, epoch_dir: str, nodes: list[dict[str, Any]]) -> list[int]:
-        """Ends every process of the epoch and gives its GPUs back. Ranks whose nodes are gone, of which nobody can
-        say what runs there; ExecutorError where something that can be reached does not end. A machine whose daemon was
-        started anew can be reached again."""
+        """End every process of the epoch and release its GPUs. Returns ranks of lost nodes, whose processes are
+        unknown; ExecutorError if a reachable process does not end. A machine whose daemon was restarted is reachable
+        again."""
         alive = {row["id"]: row for row in self.nodes() if row["alive"]}
         anew = {row["address"]: row["id"] for row in alive.values()}
         refs: dict[Any, dict[str, Any]] = {}
@@ -231,7 +231,7 @@ class Calls:
             raise ExecutorError("processes of the run on its node do not end", permanent=False)
 
     def release(self, run: str, ranks: list[int]) -> None:
-        """Actors and placement group away; returns once Ray has let go of the names."""
+        """Remove actors and placement group; returns once Ray has released the names."""
         for rank in ranks:
             handle = self._named(host_name(run, rank))
             if handle is not None:
@@ -258,8 +258,8 @@ class Calls:
         real: bool = False,
         kept: dict[str, Any] | None = None,
     ) -> list[dict[str, Any]]:
-        """What each living node, or the one with the id `only`, says of itself and of its GPUs where these are `real`,
-        with when it was asked and answered; `problem` where it does not."""
+        """For each living node, or the one with the id `only`: its own data and, if GPUs are `real`, that of its GPUs,
+        with the times of question and answer; `problem` if it does not answer."""
         gpus_timeout_s = min(GPUS_TIMEOUT_S, timeout_s * 0.5)
         rows = [row for row in self.nodes() if row["alive"] and only in (None, row["id"])]
         asked_at = time.time()

@@ -1,4 +1,4 @@
-"""Why Ray says that an actor is dead, in the contract's words."""
+"""Ray's reasons for an actor's death, in the contract's terms."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 from evenkeel.program_output import shown_lines
 
-#: Of an actor's death: `node` (its node was lost), `memory` (Ray's monitor ended it), `killed` (by us or a person,
-#: through Ray), `init` (its constructor failed), `process` (its process ended), `unplaced`.
+#: Kinds of an actor's death: `node` (its node was lost), `memory` (Ray's monitor killed it), `killed` (by us or a
+#: person, through Ray), `init` (its constructor failed), `process` (its process ended), `unplaced`.
 KINDS = frozenset({"node", "memory", "killed", "init", "process", "unplaced"})
-#: Its monitor's words. Of a process that is just gone it says that the kernel's might have been the cause, too.
+#: Words of Ray's memory monitor. For a process that is just gone Ray mentions the kernel's killer as a possible cause,
+#: too.
 _MEMORY = re.compile(r"running low on memory|memory pressure|memory monitor", re.IGNORECASE)
 _NODE = re.compile(r"node (has |was )?(died|dead|terminated|lost)|its node|NODE_DIED", re.IGNORECASE)
 _KILLED = re.compile(r"ray\.kill|killed by|KilledBy", re.IGNORECASE)
@@ -18,7 +19,7 @@ MAX_TEXT = 300
 
 
 def explain(cause: Any) -> tuple[str, str]:
-    """(kind, text) of an `ActorDeathCause` of Ray's protocol; by its fields, and else by its words."""
+    """(kind, text) of an `ActorDeathCause` of Ray's protocol; from its fields, or else its text."""
     which = cause.WhichOneof("context") if hasattr(cause, "WhichOneof") else None
     if which is None:
         return "process", ""

@@ -1,4 +1,4 @@
-"""What an administrator has to put right before jobs can run on this Ray cluster: for `manage.py doctor`."""
+"""What an administrator must fix before jobs can run on this Ray cluster: for `manage.py doctor`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def examine(
     emulated: bool = False,
     kept: Kept = NOTHING_KEPT,
 ) -> Iterator[Finding]:
-    """One finding after another; the first that makes the rest pointless ends it."""
+    """Yields findings; stops at the first one that makes the rest pointless."""
     yield from _files(link)
     try:
         version = link.ask("version", CONNECT_TIMEOUT_S, ends_on_timeout=True)["ray"]
@@ -106,7 +106,7 @@ def check_node(
     software: Software = NO_SOFTWARE,
     emulated: bool = False,
 ) -> Iterator[Finding]:
-    """Of one node: what Ray declares of it, and what it says of itself."""
+    """For one node: Ray's declarations, and the node's own data."""
     began = time.monotonic()
     row, info = nodes_of(link.ask("nodes", wish.timeout_s / 2, ends_on_timeout=True)).get(wish.node, (None, None))
     if row is None or info is None:
@@ -121,7 +121,7 @@ def check_node(
     found = _probe(*place, software, not emulated, left_s, only=str(row["id"]))
     for finding in found:
         subject = finding.subject.removeprefix(prefix).removeprefix(": ") or "answer"
-        bare = subject == "PyTorch" and not finding.ok  # it runs commands
+        bare = subject == "PyTorch" and not finding.ok  # commands do not need it
         yield replace(finding, subject=subject, ok=finding.ok or bare, known=not bare)
 
 
@@ -166,8 +166,8 @@ def _probe(
 
 
 def _of_reach(said: Row) -> Finding:
-    """Where Ray has no GPUs no job is placed, as on the portal's machine; a program can start tasks of Ray's there all
-    the same, and nothing keeps it from that."""
+    """Where Ray has no GPUs no job is placed, for example on the portal's machine; a program can still start Ray tasks
+    there, and nothing prevents that."""
     found = reach_finding(str(said["name"]), said["reached"])
     found = replace(found, subject=f"node {said['name']}: {found.subject}")
     if found.ok or gpu_count(said):
@@ -186,7 +186,7 @@ def _driver(said: Row, module: str) -> Finding:
 
 
 def of_node(said: Row, nonce: str, own: Path) -> Iterator[Finding]:
-    """What a node said of itself (`Calls.probe`); of one without GPUs only what concerns all."""
+    """The node's own data (`Calls.probe`); for one without GPUs only the general part."""
     name = f"node {said['name']}"
     if "problem" in said:
         fix = f"{evenkeel.__name__} must be importable there: pip install the client package into Ray's environment"

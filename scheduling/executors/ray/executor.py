@@ -1,7 +1,7 @@
 """Runs jobs on an existing Ray cluster (docs/executors.md).
 
-What is known lies in files that portal and nodes share, as the local executor's does, and in Ray's own tables; this
-object keeps nothing. All that is asked of Ray goes through a process of its own (`link`), with a time limit each.
+State is in files that portal and nodes share, as for the local executor, and in Ray's own tables; this object has none.
+All calls to Ray go through a separate process (`link`), each with a time limit.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ from scheduling.executors.ray.verdict import Sight, is_of_a_dead_host, judge, of
 
 log = logging.getLogger(__name__)
 
-ASK_TIMEOUT_S = 20.0  # the first of an agent waits for its connection, 2 to 5 s
+ASK_TIMEOUT_S = 20.0  # an agent's first call waits for its connection, 2 to 5 s
 LAUNCH_TIMEOUT_S = 90.0
 END_TIMEOUT_S = 60.0
 WHOLE = 100
 LEASE_S = 600.0
-#: A run that still reaches the portal, which then tells it to stop, has ended so long after its node was lost.
+#: A run that still reaches the portal, which then orders it to stop, has ended this long after its node was lost.
 END_OF_STOP_S = 120.0
 _ACCOUNT = Account(None)
 
 
 class RayExecutor(SiteSoftware):
     """`shared_dir` (None: `data_dir`) is one directory under one path on this machine and all nodes; the files of jobs
-    are below it. `lease_s`: a run that has not reached the portal for so long checkpoints and stops; None: never.
-    `fence_s`: how long after a node was lost what ran there may go on unseen; GPUs and checkpoints are not given to
-    others before. None: until its runner has left word, or its lease is over for certain. `emulated`: GPUs are only
-    declared, and jobs train on processors. `store_module`: what nodes must have for their checkpoint store."""
+    are below it. `lease_s`: a run that has not reached the portal for this long checkpoints and stops; None: never.
+    `fence_s`: how long processes may continue unseen after their node was lost; GPUs and checkpoints are not reused
+    before. None: until its runner has reported its end, or its lease has certainly expired. `emulated`: GPUs are only
+    declared, and jobs train on CPUs. `store_module`: the module that nodes need for their checkpoint store."""
 
     name = "ray"
     supports_multi_node = True
@@ -77,7 +77,7 @@ class RayExecutor(SiteSoftware):
     supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
     supports_sharing = False
     isolation_problem: str | None = None
-    single_trust_mode = True  # everything runs as whoever started Ray's daemons
+    single_trust_mode = True  # everything runs under the account that started Ray's daemons
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class RayExecutor(SiteSoftware):
     def inventory(self) -> Sequence[NodeInfo]:
         return [info for _, info in self._nodes().values()]
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         return False
 
     def launch(self, request: LaunchRequest) -> None:
@@ -152,8 +152,8 @@ class RayExecutor(SiteSoftware):
                 raise ExecutorError(f"cannot stop the run: {error}", permanent=False) from error
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when the processes are gone, where a node is lost when everything that can be reached is, or early
-        while the program has its grace: a call KILL_AFTER_S after the first ends it for certain."""
+        """Returns when the processes are gone, for a lost node when all reachable ones are, or early while the program
+        has its grace period: a call KILL_AFTER_S after the first kills it."""
         with self._layout.locked(run_id):
             record, places = self._layout.record(run_id), self._records.places(run_id, epoch)
             if record is None or not places:
@@ -168,7 +168,7 @@ class RayExecutor(SiteSoftware):
                 self._end(record, epoch, places, killed)
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
-        now = time.time()  # until then renewals are known
+        now = time.time()  # renewals are known until then
         unheard_s = {launch: now - at for launch, at in renewed_at.items()}
         hosts: dict[str, str | None] = {}
         for run_id, epoch in known:
@@ -188,10 +188,10 @@ class RayExecutor(SiteSoftware):
         preparing.discard_all(self._layout, _ACCOUNT, paths)
 
     def hand_over(self, project_key: str, job_id: str) -> None:
-        """All files are one account's."""
+        """All files belong to one account."""
 
     def warm_up(self, project_keys: Iterable[str]) -> None:
-        """Starts are cold."""
+        """Starts are always cold."""
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         known, reaped = set(known_live), []
@@ -206,7 +206,7 @@ class RayExecutor(SiteSoftware):
     # Beyond the contract
 
     def disconnect(self) -> None:
-        """Ends the process that speaks to Ray; what runs goes on."""
+        """End the process that talks to Ray; running jobs continue."""
         self._link.end()
 
     def examine(self, api_url: str, kept: Kept = NOTHING_KEPT) -> Iterable[Finding]:
@@ -217,7 +217,7 @@ class RayExecutor(SiteSoftware):
         return [*found, storage.free_space(self._layout.jobs, wish.min_free_mib)]
 
     def _settings(self) -> tuple[str, str, Software, bool]:
-        """What examinations go by."""
+        """Settings that are checked."""
         return self._store_module, self._data_cache_dir, self._software, self._emulated
 
     # Launching
@@ -227,7 +227,7 @@ class RayExecutor(SiteSoftware):
         return nodes_of(table, emulated=self._emulated)
 
     def _may_launch(self, record: RunRecord, epoch: int) -> bool:
-        """False when this epoch was launched or called off before; an older epoch than the newest is refused."""
+        """False if this epoch was launched or cancelled before; an epoch older than the newest is refused."""
         if self._layout.called_off(record.run_id, epoch) or self._records.ended(record.run_id, epoch):
             return False
         newest = max(self._layout.epochs(record), default=epoch)
@@ -256,14 +256,14 @@ class RayExecutor(SiteSoftware):
             "nodes": [place.for_agent() for place in places],
         }
 
-    # Looking and ending
+    # Observing and ending
 
     def _hosts_to_ask(self, run_id: str, epoch: int) -> dict[str, str | None]:
         try:
             if self._records.ended(run_id, epoch):
                 return {}
             places = self._records.places(run_id, epoch)
-        except Exception:  # `_observe_one` says it
+        except Exception:  # `_observe_one` reports it
             return {}
         return {_host_name(run_id, epoch, place): place.actor_id for place in places}
 
@@ -286,7 +286,7 @@ class RayExecutor(SiteSoftware):
         except Exception as error:
             if _is_no_name(run_id):
                 return Fact(run_id, epoch, "absent", now)
-            # Not certain that they are gone: the GPUs stay held until a later look.
+            # it is not certain that they are gone: the GPUs stay occupied until a later observation
             log_apart("observing", run_id, epoch, error)
             return Fact(run_id, epoch, "alive", now)
 
@@ -325,7 +325,7 @@ class RayExecutor(SiteSoftware):
         return Fact(run_id, epoch, "exited", now, exit=ended, spooled=is_spooled(epoch_dir))
 
     def _cluster(self) -> str:
-        """As Ray calls it; a head that is started again with what it knew has kept the name."""
+        """Ray's id of the cluster; a head that was restarted with its state keeps it."""
         return str(self._link.ask("version", ASK_TIMEOUT_S, ends_on_timeout=True).get("cluster") or "")
 
     def _is_anew(self, run_id: str, epoch: int) -> bool:
@@ -335,8 +335,7 @@ class RayExecutor(SiteSoftware):
     def _learn(
         self, record: RunRecord, epoch: int, places: Sequence[Place], seen: Mapping[str, dict[str, Any]]
     ) -> None:
-        """The actors' ids, where whoever launched them did not live to write them down: of dead ones Ray tells nothing
-        by name."""
+        """The actors' ids, if the launching process died before it stored them: Ray finds dead actors only by id."""
         names = {place: _host_name(record.run_id, epoch, place) for place in places}
         told = [
             replace(place, actor_id=place.actor_id or seen.get(names[place], {}).get("actor_id")) for place in places
@@ -354,8 +353,8 @@ class RayExecutor(SiteSoftware):
         by_engine: bool = False,
         unheard_s: float | None = None,
     ) -> bool:
-        """True once no process of the epoch exists and Ray has its GPUs back; False while a node that was lost
-        may still run it. Leaves `info` as its exit record where it has none of its own. The launch lock is ours."""
+        """True once no process of the epoch exists and Ray has its GPUs back; False while a lost node may still run it.
+        Writes `info` as its exit record if it has none. We hold the launch lock."""
         lost = self._link.ask("end", END_TIMEOUT_S, **self._of(record, epoch, places))
         if lost and self._may_run_unseen(record, epoch, places, lost, unheard_s):
             return False
@@ -363,23 +362,23 @@ class RayExecutor(SiteSoftware):
         _remove_secrets(epoch_dir)
         told = facts.read_exit(epoch_dir)
         if info and (told is None or (by_engine and is_of_a_dead_host(told))):
-            self._leave_exit(record, epoch, epoch_dir, info)
+            self._write_exit_record(record, epoch, epoch_dir, info)
         self._records.end(record.run_id, epoch)
         return True
 
     def _may_run_unseen(
         self, record: RunRecord, epoch: int, places: Sequence[Place], lost: Sequence[int], unheard_s: float | None
     ) -> bool:
-        """On a node that is lost. Ray's daemon there, and what it started, may take minutes to notice. A runner that
-        still sees the shared directory stops at once, and says there when all has ended on its node. Of several nodes
-        the first one's runner has the lease, and the others end when they hear of it no more."""
+        """On a lost node. Ray's daemon there, and its processes, may take minutes to notice. A runner that still sees
+        the shared directory stops at once, and reports there when all processes on its node have ended. Of several
+        nodes the first one's runner has the lease, and the others end when they lose contact with it."""
         epoch_dir, run_id = self._layout.epoch_dir(record, epoch), record.run_id
         if all(_left_word(epoch_dir, place) for place in places if place.rank in lost):
             return False
         with contextlib.suppress(OSError):  # the job may have closed or removed its directory
             (epoch_dir / "stop").touch(mode=0o600)
         lost_s, silent_s = self._records.lost_for_s(run_id, epoch), self._records.silent_for_s(run_id, epoch)
-        if unheard_s is not None:  # the portal may hear of it when Ray does not
+        if unheard_s is not None:  # the portal may receive its reports when Ray does not reach it
             silent_s = min(silent_s, unheard_s)
         if self._fence_s is not None:
             return lost_s < self._fence_s
@@ -387,10 +386,10 @@ class RayExecutor(SiteSoftware):
         return lost_s < END_OF_STOP_S or silent_s < lease_s
 
     @staticmethod
-    def _leave_exit(record: RunRecord, epoch: int, epoch_dir: Path, info: ExitInfo) -> None:
+    def _write_exit_record(record: RunRecord, epoch: int, epoch_dir: Path, info: ExitInfo) -> None:
         try:
             more = {"signal": info.signal, "exit_code": info.exit_code, "alleged": info.alleged}
-            facts.leave_exit(record, epoch, epoch_dir, info.reason, info.message, **more)
+            facts.write_exit_record(record, epoch, epoch_dir, info.reason, info.message, **more)
         except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
 
@@ -403,7 +402,7 @@ def _remove_secrets(epoch_dir: Path) -> None:
 
 
 def _left_word(epoch_dir: Path, place: Place) -> bool:
-    """Whether the place's runner has said that nothing of the run is left on its node, or the witness of its end."""
+    """Whether the node's runner has reported that nothing of the run is left there, or the witness has."""
     if place.rank == 0:
         return facts.read_exit(epoch_dir) is not None or exists(epoch_dir / ENDED_FILE)
     return exists(epoch_dir / f"node-{place.name}" / ENDED_FILE)

@@ -1,8 +1,8 @@
 """Ray's table of nodes as nodes and accelerators.
 
-The type of a node's GPUs is the label `ray.io/accelerator-type` (Ray sets it where it finds GPUs, `ray start --labels`
-where it is to be declared), else a resource `accelerator_type:NAME`. `evenkeel.io/gpu-memory-mib` says how much
-memory each has, which Ray does not know.
+The type of a node's GPUs is the label `ray.io/accelerator-type` (Ray sets it if it finds GPUs, `ray start --labels`
+declares it), else a resource `accelerator_type:NAME`. `evenkeel.io/gpu-memory-mib` is the memory of each, which Ray
+does not know.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 def nodes_of(
     table: Sequence[Mapping[str, Any]], *, emulated: bool = False
 ) -> dict[str, tuple[Mapping[str, Any], NodeInfo]]:
-    """Living nodes with GPUs by our name: (Ray's row, node). Two of one name, or of one that cannot be part of a
-    file's name, are named by their addresses."""
+    """Living nodes with GPUs by our name: (Ray's row, node). Nodes with equal names, or names that cannot be part of a
+    file name, are named by their addresses."""
     living = [row for row in table if row["alive"] and gpu_count(row) > 0]
     often = Counter(str(row["name"]) for row in living)
     found: dict[str, tuple[Mapping[str, Any], NodeInfo]] = {}
@@ -54,7 +54,7 @@ def _node(name: str, row: Mapping[str, Any], emulated: bool) -> NodeInfo:
 
 
 def accelerator_type(row: Mapping[str, Any]) -> str:
-    """As we name it: `NVIDIA-TITAN-Xp` is `titan_xp`; `gpu` where neither label nor resource says."""
+    """Our name: `NVIDIA-TITAN-Xp` is `titan_xp`; `gpu` if neither label nor resource tells."""
     named = row["labels"].get(TYPE_LABEL) or next(
         (key[len(_TYPE_RESOURCE) :] for key in sorted(row["resources"]) if key.startswith(_TYPE_RESOURCE)), ""
     )

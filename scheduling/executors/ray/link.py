@@ -1,8 +1,8 @@
-"""The way to the agent, a process of ours that holds the connection to Ray (docs/decisions: "A process of its own
-for Ray"). It is started when first needed, shared by all processes of the portal on this machine, and ended when it
-does not answer: the next call starts another.
+"""The connection to the agent, a separate process that holds the connection to Ray (docs/decisions: "A process of its
+own for Ray"). It is started on demand, shared by all processes of the portal on this machine, and killed if it does not
+answer: the next call starts another.
 
-The socket lies in a directory that only we can enter. Requests and answers are one line of JSON each.
+The socket is in a directory that only we can access. Requests and answers are one line of JSON each.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ START_TIMEOUT_S = 15.0  # until it listens; it connects to Ray afterwards
 SEND_TIMEOUT_S = 5.0
 MAX_ANSWER = 64 << 20
 SOCKET, LOCK, LOG = "agent.sock", "agent.lock", "agent.log"
-#: Variables of the agent that come from settings, not from whoever starts it.
+#: Variables of the agent that come from settings, not from the process that starts it.
 _OWN_VARIABLES = (
     "RAY_USE_TLS",
     "RAY_TLS_SERVER_CERT",
@@ -50,7 +50,7 @@ _OWN_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Which Ray cluster. Certificates, key and token are files; their contents go nowhere but to Ray."""
+    """Identifies a Ray cluster. Certificates, key and token are files; their contents are sent to Ray only."""
 
     address: str
     namespace: str
@@ -75,8 +75,8 @@ class Link:
         self._dir, self.connection = directory, connection
 
     def ask(self, call: str, timeout_s: float, *, ends_on_timeout: bool = False, **arguments: Any) -> Any:
-        """What the agent answers. ExecutorError where it says so, or does not answer in time; with `ends_on_timeout`
-        it is then ended, since such a call takes that long only where the connection hangs."""
+        """The agent's answer. ExecutorError for errors and timeouts; with `ends_on_timeout` the agent is then killed,
+        since such a call takes that long only if the connection hangs."""
         request = {"call": call, "arguments": arguments, "timeout_s": timeout_s, "connection": asdict(self.connection)}
         with self._connected() as connection:
             try:
@@ -97,7 +97,7 @@ class Link:
         return answer["result"]
 
     def end(self) -> None:
-        """Ends the agent, if there is one; runs go on."""
+        """End the agent, if there is one; runs continue."""
         with contextlib.suppress(OSError), self._connect() as connection:
             _end_peer(connection)
 
@@ -111,7 +111,7 @@ class Link:
             yield connection
 
     def _connect(self) -> socket.socket:
-        """By way of the directory's descriptor: paths of sockets may have about 100 characters only."""
+        """Through the directory's descriptor: paths of sockets are limited to about 100 characters."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         directory = os.open(self._dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -128,7 +128,7 @@ class Link:
         with (self._dir / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with contextlib.suppress(OSError):
-                return self._connect()  # somebody else was faster
+                return self._connect()  # another process was faster
             self._spawn()
             give_up_at = time.monotonic() + START_TIMEOUT_S
             while time.monotonic() < give_up_at:
@@ -183,7 +183,7 @@ def _read_line(connection: socket.socket, timeout_s: float) -> dict[str, Any]:
 
 
 def _end_peer(connection: socket.socket) -> None:
-    """The process that listens at the other end, as the kernel names it."""
+    """The process that listens at the other end, from the kernel."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", data)
     if pid > 1 and uid == os.geteuid() and pid != os.getpid():
@@ -194,6 +194,6 @@ def _end_peer(connection: socket.socket) -> None:
                 signal.pidfd_send_signal(ended, signal.SIGKILL)
                 gone = select.poll()
                 gone.register(ended, select.POLLIN)
-                gone.poll(SEND_TIMEOUT_S * 1_000)  # whoever asks next must not reach it any more
+                gone.poll(SEND_TIMEOUT_S * 1_000)  # later callers must not reach it any more
             finally:
                 os.close(ended)

@@ -1,4 +1,4 @@
-"""What a launch on Ray's nodes is to be: which nodes and how many GPUs, and the files that the runners find there."""
+"""Plans a launch on Ray's nodes: which nodes and how many GPUs, and the files for the runners."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Nodes = Mapping[str, tuple[Mapping[str, Any], NodeInfo]]
 
 
 def planned(request: LaunchRequest, nodes: Nodes) -> list[Place]:
-    """Where each part of the launch goes, as the cluster is now; ExecutorError where it cannot."""
+    """The place of each part of the launch, on the cluster as it is now; ExecutorError if there is none."""
     places = []
     for rank, (name, indexes) in enumerate(sorted(request.placement.items())):
         if name not in nodes:
@@ -48,7 +48,7 @@ def write_plan(
     lease_s: float | None,
     software: Software,
 ) -> None:
-    """Everything that hosts and runners read; the first host makes `launch.json` of the plan."""
+    """Everything that hosts and runners read; the first host makes `launch.json` from the plan."""
     devices = [nodes[place.name][1].accelerators[index] for place in places for index in request.placement[place.name]]
     try:
         launching.make_job_dir(layout, request.job_id, Account(None))
@@ -66,7 +66,7 @@ def write_plan(
 def _beyond_one_machine(
     places: Sequence[Place], devices: Sequence[AcceleratorInfo], lease_s: float | None
 ) -> dict[str, Any]:
-    """What the runners of several nodes know beside what one would (`LaunchSpec`)."""
+    """Additional values of `LaunchSpec` for runners on several nodes."""
     nodes = [{"name": place.name, "address": place.address, "workers": place.gpus} for place in places]
     return {
         "workers": places[0].gpus,
@@ -78,7 +78,7 @@ def _beyond_one_machine(
 
 
 def _amended(content: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Emulated devices meet by loopback, unless they are on several machines."""
+    """Emulated devices rendezvous by loopback, unless they are on several machines."""
     environment = dict(content["environment"])
     if any(not node["address"].startswith("127.") for node in more["nodes"]):
         environment.pop("GLOO_SOCKET_IFNAME", None)

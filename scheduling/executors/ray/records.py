@@ -1,9 +1,8 @@
-"""What the executor remembers of an epoch, where its job cannot reach: below DATA/run/ray/ (see `Layout`).
+"""The executor's records of an epoch, inaccessible to its job: below DATA/run/ray/ (see `Layout`).
 
 `RUN.EPOCH.runner`: its nodes, written before anything starts, and the ids of its actors as soon as they are known.
-`RUN.EPOCH.lost`: since when a node of it is known to be lost. `RUN.EPOCH.silent`: since when one does not answer.
-`RUN.EPOCH.forgotten`: Ray's head was started anew without what it knew. `RUN.EPOCH.ended`: nothing of it is left for
-certain.
+`RUN.EPOCH.lost`: since when one of its nodes is known to be lost. `RUN.EPOCH.silent`: since when one does not answer.
+`RUN.EPOCH.forgotten`: Ray's head was restarted without its state. `RUN.EPOCH.ended`: certainly nothing of it is left.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from scheduling.executors.local.layout import Layout, checked_name
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One node of an epoch: `rank` is its number in the epoch, `node_id` Ray's name of it."""
+    """One node of an epoch: `rank` is its index in the epoch, `node_id` Ray's id."""
 
     rank: int
     name: str
@@ -45,18 +44,18 @@ class Records:
         self._own = layout.own
 
     def places(self, run_id: str, epoch: int) -> list[Place]:
-        """Empty: it was never begun."""
+        """Empty: it was never started."""
         content = read_object(self._file(run_id, epoch, "runner")) or {}
         return [Place(**row) for row in content.get("places", [])]
 
     def remember(self, run_id: str, epoch: int, places: Sequence[Place], cluster: str | None = None) -> None:
-        """`cluster`: as Ray calls it; None: as it was noted before."""
+        """`cluster`: Ray's id of it; None: as recorded before."""
         cluster = self.cluster(run_id, epoch) if cluster is None else cluster
         rows = [asdict(place) for place in places]
         write_atomically(self._file(run_id, epoch, "runner"), {"places": rows, "cluster": cluster})
 
     def cluster(self, run_id: str, epoch: int) -> str:
-        """In which it was begun; empty: not known."""
+        """The cluster in which it was started; empty: unknown."""
         return str((read_object(self._file(run_id, epoch, "runner")) or {}).get("cluster") or "")
 
     def forget(self, run_id: str, epoch: int) -> None:
@@ -66,11 +65,11 @@ class Records:
         return self._file(run_id, epoch, "forgotten").exists()
 
     def lost_for_s(self, run_id: str, epoch: int) -> float:
-        """Seconds since a node of it was first seen to be lost; 0 the first time."""
+        """Seconds since one of its nodes was first seen to be lost; 0 the first time."""
         return _age_s(self._file(run_id, epoch, "lost"))
 
     def silent_for_s(self, run_id: str, epoch: int) -> float:
-        """Seconds since a node of it was asked in vain for the first time, after which none answered."""
+        """Seconds since the first unanswered question to one of its nodes, with no answer since."""
         return _age_s(self._file(run_id, epoch, "silent"))
 
     def note_silence(self, run_id: str, epoch: int, silent: bool) -> None:
@@ -86,7 +85,7 @@ class Records:
         self._file(run_id, epoch, "ended").touch(mode=0o600)
 
     def age_s(self, run_id: str, epoch: int) -> float:
-        """Since its launch was begun; minus infinity where it was not."""
+        """Since its launch was started; minus infinity if it was not."""
         try:
             return time.time() - self._file(run_id, epoch, "runner").stat().st_mtime
         except FileNotFoundError:
@@ -97,7 +96,7 @@ class Records:
 
 
 def _age_s(path: Path) -> float:
-    """Of a mark, which is made where it is not there."""
+    """Of a mark, which is created if missing."""
     if not path.exists():
         path.touch(mode=0o600)
     return max(0.0, time.time() - path.stat().st_mtime)

@@ -1,4 +1,4 @@
-"""What the hosts of an epoch say together: does it go on, and if not, how did it end?"""
+"""Combines the states of an epoch's hosts: does it continue, and if not, how did it end?"""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from scheduling.executors.base import ExitInfo
 FORGOTTEN = (
     "Ray's head was started anew and knew nothing of what ran: it has no fault tolerance, or lost what it had stored"
 )
-#: Of several hosts that died the first of these says why: the others went with it.
+#: If several hosts died, the first of these is the cause: the others died with it.
 _ORDER = ("memory", "node", "init", "unplaced", "killed", "process")
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the agent saw of the host on one node (`Calls.look`)."""
+    """The agent's observation of the host on one node (`Calls.look`)."""
 
     node: str
     seen: Mapping[str, Any]
@@ -34,18 +34,18 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`exit` None, where it does not go on: it never started."""
+    """`exit` None, if it does not continue: it never started."""
 
     goes_on: bool
     exit: ExitInfo | None = None
-    by_engine: bool = False  # a host died, and with it went what its runner, or another node's, made of that
+    by_engine: bool = False  # a host died, and with it its runner's or another node's knowledge of the end
     usage: Mapping[str, float] = field(default_factory=dict)
     missing: bool = False  # Ray does not know all of its hosts
 
 
 def judge(sights: Sequence[Sight], *, begun: bool) -> Verdict:
-    """`begun`: a runner has been there. A host that does not answer may live: then the epoch goes on until Ray has
-    given it up. One that is dead ends it for all."""
+    """`begun`: a runner was there. A host that does not answer may live: then the epoch continues until Ray gives it
+    up. A dead one ends it for all."""
     dead = [sight for sight in sights if sight.state == "dead"]
     missing = [sight for sight in sights if sight.state == "absent"]
     if not dead and not missing and any(sight.running for sight in sights):
@@ -61,7 +61,7 @@ def judge(sights: Sequence[Sight], *, begun: bool) -> Verdict:
 
 
 def of_forgotten(ended: ExitInfo) -> ExitInfo:
-    """How a run has ended that went with what Ray's head knew: no fault of its nodes, nor of its job."""
+    """The end of a run that was lost with the state of Ray's head: neither its nodes' fault, nor its job's."""
     if ended.reason == "stopped":
         return replace(ended, message=FORGOTTEN)
     if not is_of_a_dead_host(ended):
@@ -70,7 +70,8 @@ def of_forgotten(ended: ExitInfo) -> ExitInfo:
 
 
 def is_of_a_dead_host(told: ExitInfo) -> bool:
-    """What a runner says where a host died: another node's is lost, or a worker was killed. The engine knows more."""
+    """A runner's report after the death of a host: another node's is lost, or a worker was killed. The engine knows
+    more."""
     return told.reason == "runner_lost" or (told.reason == "signal" and told.signal == signal.SIGKILL)
 
 

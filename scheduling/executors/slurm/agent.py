@@ -1,7 +1,7 @@
-"""The executor with the rights of one person: what evenkeel-run-as runs once it has become the account.
+"""The executor with the rights of one person: run by evenkeel-run-as after it has switched to the account.
 
 It reads one request a line from standard input and answers each with one line, until the portal closes the pipe or
-asks nothing for ten minutes. It keeps nothing but the notes in its account's directory of state.
+sends nothing for ten minutes. It has no state except the notes in its account's state directory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PATH = re.compile(r"jobs/[A-Za-z0-9-]{1,64}/.+", re.DOTALL)
 
 
 class PersonsExecutor(SlurmExecutor):
-    """Its notes lie in `state`, a directory of the account's own; what Slurm has may come from the portal's look."""
+    """Its notes are in `state`, the account's own directory; Slurm's data may come from the portal's observation."""
 
     def __init__(self, shared_dir: Path, state: Path, options: Mapping[str, Any]) -> None:
         super().__init__(shared_dir, **options)
@@ -61,7 +61,7 @@ class PersonsExecutor(SlurmExecutor):
         self.beside = frozenset[int]()
 
     def _our_jobs(self) -> set[int]:
-        """And other persons' launches of the same portal."""
+        """Including other persons' launches of the same portal."""
         return super()._our_jobs() | self.beside
 
     def _see(self, commands: Commands | None = None) -> Seen:
@@ -115,7 +115,7 @@ class Agent:
         return self._made
 
     def hello(self, options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-        """Settings of the portal's, and those variables of its environment that jobs get of it."""
+        """Settings of the portal, and those variables of its environment that jobs inherit."""
         os.environ.update({name: str(value) for name, value in environment.items() if name in _TAKEN})
         settings = {"software": NO_SOFTWARE} | dict(options)
         if isinstance(settings["software"], dict):
@@ -127,7 +127,7 @@ class Agent:
         return {"version": VERSION, "uid": os.getuid(), "groups": groups, "home": self._account.pw_dir}
 
     def launch(self, request: Mapping[str, Any], ours: list[int]) -> int | None:
-        """`ours`: numbers of the portal's launches in Slurm, of all people: jobs of others have none of them."""
+        """`ours`: Slurm ids of the portal's launches, of all people: other jobs have none of them."""
         wanted = LAUNCH.validate_python(request)
         self._note(f"launches run {wanted.run_id} epoch {wanted.epoch}")
         self._own_directory(wanted.job_id)
@@ -162,7 +162,7 @@ class Agent:
         return asdict(found) if found else None
 
     def prepare(self, preparation: Mapping[str, Any], has_source: bool) -> Any:
-        """None where the source is to be sent first."""
+        """None if the source must be sent first."""
         wanted = PREPARATION.validate_python(preparation)
         self._own_directory(wanted.job_id)
         staged = self._staged(wanted.kind, wanted.key)
@@ -175,7 +175,7 @@ class Agent:
         return asdict(found)
 
     def stage(self, kind: str, key: str, size: int) -> None:
-        """The file that `prepare` is to unpack: so many bytes follow the request."""
+        """The file that `prepare` unpacks: this many bytes follow the request."""
         try:
             self._take(self._staged(kind, key), size)
         except (OSError, ExecutorError) as error:
@@ -212,11 +212,11 @@ class Agent:
         return reaped
 
     def trial(self) -> Any:
-        """A job of a second, as this account: what it says of itself."""
+        """A one-second job under this account: its report on itself."""
         return self._executor.trial()
 
     def _own_directory(self, job_id: str) -> None:
-        """The job's, made by its person. Whatever else has its name is another's, and nothing is done in it."""
+        """The job's directory, created by its person. Another owner's directory with its name is not touched."""
         path = self._executor.directory_of(job_id)
         try:
             path.mkdir(mode=0o750)
@@ -234,7 +234,7 @@ class Agent:
 
 
 def with_own_caches(request: LaunchRequest, account: str) -> LaunchRequest:
-    """Caches of nodes are kept by one account each: another's files could be neither used nor removed."""
+    """Each account has its own caches on nodes: another's files could be neither used nor removed."""
     store, data = request.checkpoint_store, request.data
     if store and store.cache_dir:
         request = replace(request, checkpoint_store=replace(store, cache_dir=f"{store.cache_dir}/{account}"))
@@ -257,9 +257,9 @@ def serve(agent: Agent, source: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _next_line(source: Any) -> bytes:
-    """Empty at the end, after too long a silence, and for more than a line may be."""
+    """Empty at the end, after a long silence, and for lines that are too long."""
     ready, _, _ = select.select([source], [], [], IDLE_S)
-    if not ready:  # nothing is left in the buffer: the portal asks once it has been answered
+    if not ready:  # the buffer is empty: the portal sends a request only after an answer
         return b""
     line: bytes = source.readline(MAX_LINE + 1)
     return line if line.endswith(b"\n") else b""
@@ -269,10 +269,10 @@ def main() -> None:
     """`sys.argv`: the tree, the shared directory, the directory of state."""
     if os.getuid() == 0 or os.geteuid() == 0:
         sys.exit("the agent does not run as root")
-    prctl(PR_SET_DUMPABLE, 0)  # programs of the same person may not look into it
+    prctl(PR_SET_DUMPABLE, 0)  # programs of the same person must not be able to trace it
     syslog.openlog("evenkeel-agent", syslog.LOG_PID, syslog.LOG_AUTHPRIV)
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints spoils no answer
+    os.dup2(2, 1)  # prints must not corrupt answers
     source = os.fdopen(os.dup(0), "rb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

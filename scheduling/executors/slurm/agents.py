@@ -1,6 +1,6 @@
-"""The portal's side of agents: one process per account, started through sudo and the helper when it is first needed.
+"""The portal's side of agents: one process per account, started on demand through sudo and the helper.
 
-Each process of the portal has its own, and ends them with itself: an agent leaves when its pipe is closed.
+Each process of the portal has its own, which end with it: an agent exits when its pipe is closed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ SUDO = "sudo"
 START_S = 30.0
 CHUNK = 1 << 16
 WAIT_S = 2.0
-#: Agents that have been left alone and have not ended yet.
+#: Abandoned agents that have not ended yet.
 _leaving: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True, slots=True)
 class RunAs:
-    """How this cluster's jobs become their person's: where the helper is, and which section of its configuration holds
-    here."""
+    """How this cluster's jobs run as their person: the helper's path, and the section of its configuration."""
 
     helper: str = HELPER
     section: str = "default"
@@ -48,7 +47,7 @@ class RunAs:
         return [self.sudo, "-n", "--", self.helper, *words]
 
     def ask(self, *words: str, timeout_s: float = 10.0) -> str:
-        """What the helper printed; ExecutorError with its words where it refused."""
+        """The helper's output; ExecutorError with its message if it refused."""
         try:
             result = subprocess.run(
                 self.command(*words), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
@@ -75,7 +74,7 @@ class _Process:
 
 
 class Link:
-    """To the agent of one account. One request at a time; one that is not answered in time ends the agent."""
+    """Connection to the agent of one account. One request at a time; a timeout ends the agent."""
 
     def __init__(self, account: str, run_as: RunAs, settings: Mapping[str, Any]) -> None:
         if not ACCOUNT_NAME.fullmatch(account):
@@ -85,7 +84,7 @@ class Link:
         self._process: _Process | None = None
 
     def ask(self, call: str, timeout_s: float, *, source: Path | None = None, **arguments: Any) -> Any:
-        """`source`: a file that follows the request. Each request may be sent again: an agent that has left since the
+        """`source`: a file that follows the request. Each request may be repeated: an agent that has exited since the
         last one is replaced."""
         if not self._lock.acquire(timeout=timeout_s):
             raise ExecutorError(f"the agent of {self.account} is busy", permanent=False)
@@ -107,7 +106,7 @@ class Link:
             self._lock.release()
 
     def close(self) -> None:
-        """The agent leaves; the next request starts another."""
+        """End the agent; the next request starts another."""
         with self._lock:
             self._end()
 
@@ -193,15 +192,15 @@ class Link:
         if process is not None:
             if process.owner == os.getpid():
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.popen.wait(WAIT_S)  # it may be about to say why
+                    process.popen.wait(WAIT_S)  # it may be about to print the reason
             process.errors.seek(0)
             said = _last_line(process.errors.read(4_000).decode(errors="replace"))
             self._end()
         return ExecutorError(said or f"the agent of {self.account} ended", permanent=False)
 
     def _end(self) -> None:
-        """Closes the pipes, which ends it once it has answered: it is another account's process, and sudo's before
-        that, so that a signal of ours may not reach it."""
+        """Close the pipes, which ends it once it has answered: as it runs under another account, after sudo, our
+        signals may not reach it."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""What travels between the portal and an agent: typed, and checked by the side that did not write it."""
+"""Messages between the portal and an agent: typed, and validated by the receiver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduling.executors.local.facts import REASONS, UNPRINTABLE
 from scheduling.executors.local.spooling import cleaned
 from scheduling.executors.slurm.commands import SlurmJob
 
-#: Of a UNIX account, as the helper takes it.
+#: Format of a Unix account that the helper accepts.
 ACCOUNT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 VERSION = 2
 #: Of one line, either way.
@@ -33,7 +33,7 @@ _PROGRESS: TypeAdapter[Progress] = TypeAdapter(Progress)
 
 
 def facts_of(answer: Any, asked: Sequence[tuple[str, int]]) -> list[Fact]:
-    """One for each launch that was asked about, in that order; of anything else nothing is believed."""
+    """One for each requested launch, in that order; everything else is rejected."""
     try:
         found = _FACTS.validate_python(answer)
     except ValidationError:
@@ -44,7 +44,7 @@ def facts_of(answer: Any, asked: Sequence[tuple[str, int]]) -> list[Fact]:
 
 
 def _clean(fact: Fact) -> Fact:
-    # When it ran decides what it costs: that is for Slurm to say, not for an account's own files.
+    # Its times determine its cost: Slurm must report them, not an account's own files.
     shown = replace(fact, usage={}, waits=words_of(fact.waits), strays="", began_at=None, ended_at=None)
     if fact.exit is None:
         return shown

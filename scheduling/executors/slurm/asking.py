@@ -1,4 +1,4 @@
-"""What of sbatch's options a launch asks for beside its nodes: those of the site, of its project, of its job file."""
+"""Options of sbatch that a launch uses besides its nodes: those of the site, of its project, of its job file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MOST_CHARACTERS = 200
 
 
 def option_words(site: Mapping[str, str], wish: Mapping[str, str], *, first: bool) -> list[str]:
-    """`site`: what holds where the wish names nothing else. Nothing passes but known options, each a word of its own,
-    in which no value can begin another; the comment is said with the portal's."""
+    """`site`: defaults for missing options. Only known options are accepted, each as a separate word, whose value
+    cannot contain another; the comment is combined with the portal's."""
     asked = {**site, **wish}
     if unknown := asked.keys() - {*_ONCE, *_EACH, "comment"}:
         raise ExecutorError(f"a job may not ask sbatch for --{sorted(unknown)[0]}", permanent=True)

@@ -1,8 +1,8 @@
-"""Slurm's commands, each with a timeout, never through a shell; what they print becomes typed values.
+"""Slurm's commands, each with a timeout, never through a shell; their output becomes typed values.
 
-`squeue` is asked for lines: with `--json` 22.05 ignores filters, so that the controller would send the jobs of the
-whole cluster at each look; `--me` has it send ours alone. The JSON of `sacct` differs between versions: a state is a
-word (22.05) or a list of them (23.11), a number is itself or {"set", "infinite", "number"}.
+`squeue` prints lines: with `--json` 22.05 ignores filters, so the controller would send the jobs of the whole cluster
+each time; `--me` limits them to ours. The JSON of `sacct` differs between versions: a state is a word (22.05) or a list
+of them (23.11), a number is itself or {"set", "infinite", "number"}.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.slurm.names import PREFIX, launch_of
 from scheduling.executors.slurm.refusals import judge
 
-#: Commands try for minutes to reach a controller that is gone.
+#: Commands try for minutes to reach an unreachable controller.
 TIMEOUT_S = 20.0
 MAX_WORDS = 300
-#: Number (of a heterogeneous job as `22+1`), state, nodes, start, end, time limit, reason, comment, and last the name,
-#: which may hold anything.
+#: Id (of a heterogeneous job as `22+1`), state, nodes, start, end, time limit, reason, comment, and last the name,
+#: which may contain anything.
 QUEUE_FORMAT = "%A|%i|%T|%N|%S|%e|%l|%r|%k|%j"
-#: A comment that was changed may hold the end of a line, and take the name with it.
+#: A comment that was changed may contain a line end, and swallow the name.
 _QUEUED = re.compile(r"([0-9]+)\|([^|]*)\|([A-Z_+ ]+)\|" + r"([^|]*)\|" * 5 + r"(?:([^|]*)\|)?(.*)")
 _LIMIT = re.compile(r"(?:(?:(?P<days>[0-9]+)-)?(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)")
-#: Slurm looks now and then: it may ask a job to end so much earlier than it was told.
+#: Slurm checks periodically: it may ask a job to end this much earlier than configured.
 _EARLY_S = 60.0
 #: States in which a job has processes, or is about to have; a flag beside a state counts too.
 FINAL = frozenset(
@@ -46,17 +46,17 @@ class SlurmJob:
     states: frozenset[str]
     nodes: str
     ended_at: float | None
-    #: Why it waits, in Slurm's word, as far as it does.
+    #: Slurm's reason for waiting, if it waits.
     reason: str = ""
     started_at: float | None = None
     limit_s: float | None = None
-    #: Of a heterogeneous job's components that of the first; otherwise its own.
+    #: For a heterogeneous job's components the id of the first; otherwise its own.
     leading_id: int = 0
-    #: Which launch it is, as far as it says so itself.
+    #: Its launch, if it names one.
     launch: str = ""
 
     def ended_by_limit(self, end_signal_s: float) -> bool:
-        """It ended at its time limit, or when it was asked to, so long before."""
+        """It ended at its time limit, or when it was asked to, some time before."""
         if self.ended("TIMEOUT") or self.ended("DEADLINE"):
             return True
         if self.limit_s is None or self.started_at is None or self.ended_at is None:
@@ -65,7 +65,7 @@ class SlurmJob:
 
     @property
     def over(self) -> bool:
-        """Nothing of it runs any more: it has ended, and its nodes have said so (not COMPLETING)."""
+        """Nothing of it runs any more: it has ended, and its nodes have confirmed it (not COMPLETING)."""
         return bool(self.states & FINAL) and "COMPLETING" not in self.states
 
     @property
@@ -76,8 +76,8 @@ class SlurmJob:
         return state in self.states
 
 
-def said_plainly(text: str, command: str) -> str:
-    """What a command said in one line, without what each of its lines begins with."""
+def plain_message(text: str, command: str) -> str:
+    """A command's message in one line, without the prefix of each line."""
     lines = (line.removeprefix(f"{command}: ").removeprefix("error: ").strip() for line in text.splitlines())
     plain = (line.removeprefix("Batch job submission failed: ") for line in lines)
     return "; ".join(dict.fromkeys(" ".join(line.split()) for line in plain if line))[-MAX_WORDS:]
@@ -92,26 +92,26 @@ def _refused(command: str, words: str) -> ExecutorError:
 
 
 class Commands:
-    #: When the oldest of their answers was asked for; None: each is of the moment.
+    #: When the oldest of their answers was requested; None: all are current.
     asked_at: float | None = None
 
     def __init__(self, conf: str = "", timeout_s: float = TIMEOUT_S) -> None:
         self._conf, self._timeout_s = conf, timeout_s
 
     def recalling(self, oldest_s: float | None = None) -> Commands:
-        """The same; what they say may be so old (None: as old as in quiet times), where somebody remembers it."""
+        """The same commands; their answers may be this old (None: as old as in quiet times), if they are cached."""
         return self
 
     def recalling_settings(self) -> Commands:
-        """The same, for what is configured."""
+        """The same, for configuration."""
         return self
 
     def forget(self) -> bool:
-        """What was said more than a moment ago is asked anew; whether there was any such thing."""
+        """Discard answers older than a moment; returns whether there were any."""
         return False
 
     def run(self, *command: str, timeout_s: float | None = None) -> str:
-        """What the command printed; ExecutorError where it failed or did not answer in time."""
+        """The command's output; ExecutorError if it failed or timed out."""
         timeout_s = timeout_s or self._timeout_s
         try:
             result = subprocess.run(
@@ -124,13 +124,13 @@ class Commands:
         except OSError as error:
             raise ExecutorError(f"{command[0]} cannot be run: {error}", permanent=True) from error
         if result.returncode != 0:
-            words = said_plainly(result.stderr or result.stdout, command[0])
+            words = plain_message(result.stderr or result.stdout, command[0])
             raise _refused(command[0], words or f"code {result.returncode}")
         return result.stdout
 
     def _environment(self, command: str) -> dict[str, str]:
-        """Ours without what would change the commands' options or the form of what they print. sacct cannot read its
-        own times where they are to be printed as seconds."""
+        """Ours without variables that would change the commands' options or output format. sacct cannot read its own
+        times if they are printed as seconds."""
         prefixes = ("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SRUN_", "EVENKEEL_", "DJANGO_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
         conf = self._conf or os.environ.get("SLURM_CONF", "")
@@ -138,23 +138,23 @@ class Commands:
         return kept | {"LC_ALL": "C"} | times | ({"SLURM_CONF": conf} if conf else {})
 
     def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
-        """Jobs of our account whose launch begins so, by launch (see names.py; "" where it is not known), those
-        included that ended within Slurm's MinJobAge. `--local` saves a request, for the state of a federation."""
+        """Jobs of our account whose launch begins like this, by launch (see names.py; "" if unknown), including those
+        that ended within Slurm's MinJobAge. `--local` saves a request for the state of a federation."""
         words = ("squeue", "--noheader", "--local", "--states=all", "--me", f"--format={QUEUE_FORMAT}")
         return jobs_in(self.run(*words), prefix)
 
     def past_jobs(self, name: str) -> list[SlurmJob] | None:
-        """Jobs of that name in accounting; None where Slurm keeps none."""
+        """Jobs of that name in accounting; None if Slurm has no accounting."""
         found = self._accounted(f"--name={name}", "--starttime=now-30days")
         return found if found is None else [job for job in found if job.name == name]
 
     def past_job(self, job_id: int) -> list[SlurmJob] | None:
-        """A job in accounting, with its components; None where Slurm keeps none."""
+        """A job in accounting, with its components; None if Slurm has no accounting."""
         return self._accounted(f"--jobs={job_id}")
 
     def first_part(self, job_id: int) -> tuple[float | None, float | None]:
-        """From when to when a job ran before Slurm queued it again, as accounting has it; None where it does not say.
-        Later parts leave at once: the launch is claimed."""
+        """Start and end of a job before Slurm requeued it, from accounting; None if unknown. Later parts exit at once:
+        the launch is claimed."""
         found = self._accounted("--duplicates", f"--jobs={job_id}") or ()
         parts = [job for job in found if job.job_id == job_id and job.started_at and job.ended_at]
         first = min(parts, key=lambda job: job.started_at or 0.0, default=None)
@@ -191,7 +191,7 @@ class Commands:
             raise ExecutorError(f"sbatch named no job: {printed[-1:]}", permanent=False) from None
 
     def cancel(self, jobs: Sequence[int], *options: str) -> None:
-        """What has ended meanwhile is no error."""
+        """An ended job is no error."""
         if not jobs:
             return
         try:
@@ -201,21 +201,21 @@ class Commands:
                 raise
 
     def partitions(self) -> tuple[str, str]:
-        """All of them, and the configuration, of which some limits hold in each."""
+        """All of them, and the configuration, which contains some limits for each."""
         return self.run("scontrol", "--oneliner", "show", "partition"), self.run("scontrol", "show", "config")
 
     def nodes(self) -> str:
         return self.run("scontrol", "--details", "--oneliner", "show", "node")
 
     def running_on(self, nodes: Sequence[str], states: str, columns: str) -> str:
-        """Everybody's jobs that have something of these nodes."""
+        """All users' jobs on these nodes."""
         return self.run(
             "squeue", "--noheader", f"--states={states}", f"--nodelist={','.join(nodes)}", f"--Format={columns}"
         )
 
 
 def jobs_in(text: str, prefix: str) -> dict[str, list[SlurmJob]]:
-    """Of what squeue printed, the jobs whose launch begins so, by launch, and those that name none under ""."""
+    """From squeue's output, the jobs whose launch begins like this, by launch, and those that name none under ""."""
     lines = [_QUEUED.fullmatch(line) for line in text.splitlines()]
     if lines and not any(lines):
         raise ExecutorError(f"squeue printed no jobs: {text[:100]!r}", permanent=False)
@@ -224,7 +224,7 @@ def jobs_in(text: str, prefix: str) -> dict[str, list[SlurmJob]]:
         if line is None:
             continue
         launch = launch_of(line[9] or "", line[10])
-        # One that does not say which it is may be any of ours: by its number it is known.
+        # A job that does not name its launch may be any of ours: its id identifies it.
         if launch.startswith(prefix) or (not launch and prefix == PREFIX):
             found.setdefault(launch, []).append(_queued(line))
     return found
@@ -241,7 +241,7 @@ def _object(text: str, command: str) -> Mapping[str, Any]:
 
 
 def number(value: Any) -> int | None:
-    """Of either form; None where it is not set."""
+    """Of either form; None if it is not set."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) and not value.get("infinite") else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -270,7 +270,7 @@ def _queued(line: re.Match[str]) -> SlurmJob:
 
 
 def limit_seconds(text: str) -> float | None:
-    """Of `1-02:03:04`, `2:03:04` or `3:04`; None where there is no limit."""
+    """Of `1-02:03:04`, `2:03:04` or `3:04`; None if there is no limit."""
     found = _LIMIT.fullmatch(text)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""How an epoch under Slurm ended, where its runner left no word of its own."""
+"""How an epoch under Slurm ended, if its runner left no exit record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Ending:
     alleged: bool = False
 
 
-#: States, reason, text, and whether it is the node's fault (None: as the reason says); the first that fits counts.
+#: States, reason, text, and whether it is the node's fault (None: as the reason implies); the first match counts.
 _ENDINGS: Sequence[tuple[frozenset[str], str, str, bool | None]] = (
     (frozenset({"OUT_OF_MEMORY"}), "out_of_memory", "{where} used more memory than it was given", None),
     (frozenset({"TIMEOUT", "DEADLINE"}), "time_limit", "{where} reached its time limit in Slurm", None),
@@ -36,7 +36,7 @@ _ENDINGS: Sequence[tuple[frozenset[str], str, str, bool | None]] = (
 
 
 def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool, requeued: bool = False) -> Ending:
-    """`job` None: Slurm does not remember it any more. `requeued`: Slurm ended it and queued it again."""
+    """`job` None: Slurm no longer has it. `requeued`: Slurm ended it and queued it again."""
     started = exists(epoch_dir / "claim" / "job")
     if job is None:
         text = "Slurm does not know the job any more, and its runner left no record"
@@ -59,7 +59,7 @@ def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool, requeued: 
 
 
 def brought_about(job: SlurmJob, *, by_limit: bool) -> str:
-    """What Slurm did to a job whose runner then stopped in good order; empty where nothing is known of that."""
+    """What Slurm did to a job whose runner then stopped in an orderly way; empty if unknown."""
     where = f"Slurm job {job.job_id}"
     if by_limit:
         return f"{where} reached its time limit in Slurm"

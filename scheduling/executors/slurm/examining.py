@@ -1,4 +1,4 @@
-"""What an administrator has to put right before jobs can run in this Slurm: for `manage.py doctor`."""
+"""What an administrator must fix before jobs can run in this Slurm: for `manage.py doctor`."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from scheduling.executors.slurm.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.options import Options
 from scheduling.executors.slurm.site import examine_partition
 
-#: Versions under which the tests were run; what lies between was read in Slurm's documentation.
+#: Versions with which the tests were run; those between were checked in Slurm's documentation.
 RUN = ((22, 5), (24, 11))
 NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "srun")
 CHECK_NAME = "evenkeel-doctor"  # of its jobs
 PROBE_WAIT_S = 20
 PROBE_TIMEOUT_S = 90.0
-PROBE_MIB, REAL_PROBE_MIB = 64, 256  # NVML in a process of its own beside it
+PROBE_MIB, REAL_PROBE_MIB = 64, 256  # NVML in a separate process beside it
 MAX_NODES = 64
 _ANY_NODE = "%n"
-#: What srun says where others have the processors or the memory that it would need.
+#: srun's message if others have the CPUs or the memory that it would need.
 BUSY = ("nodes are busy", "immediate execution impossible", "resources are temporarily unavailable")
 FIX_PYTHON = "install the client package for this interpreter on every node, or set EVENKEEL_SLURM_PYTHON to one"
 FIX_STORE = "install fsspec and the driver of EVENKEEL_CHECKPOINT_URL for the nodes' interpreter (requirements-s3.lock)"
-#: Runs on each node, by the interpreter that jobs will have.
+#: Runs on each node, with the interpreter of jobs.
 PROBE = """
 import importlib.util, json, os, sys, time, urllib.request
 found = {"node": os.environ.get("SLURMD_NODENAME"), "time": time.time(), "python": sys.version.split()[0]}
@@ -88,7 +88,7 @@ print("PROBE " + json.dumps(found))
 def examine(
     commands: Commands, options: Options, shared: Path, api_url: str, kept: Kept = NOTHING_KEPT
 ) -> Iterator[Finding]:
-    """One finding after another; the first that makes the rest pointless ends it."""
+    """Yields findings; stops at the first one that makes the rest pointless."""
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
         yield Finding("commands", False, f"{', '.join(missing)} not found", "install Slurm's client commands here")
@@ -121,7 +121,7 @@ def examine(
 
 
 def check_node(commands: Commands, options: Options, shared: Path, wish: NodeCheck) -> Iterator[Finding]:
-    """Of one node: what Slurm says of it, and what a probe there does."""
+    """For one node: Slurm's state of it, and the result of a probe there."""
     began = time.monotonic()
     nodes = parse_nodes(commands.nodes(), options.partition, reservation=options.reservation)
     node = next((node for node in nodes if node.info.name == wish.node), None)
@@ -148,13 +148,13 @@ def check_node(commands: Commands, options: Options, shared: Path, wish: NodeChe
 
 
 def _of_one(finding: Finding) -> Finding:
-    """One without PyTorch runs commands."""
+    """A node without PyTorch can run commands."""
     found = _unless_busy(finding)
     return replace(found, ok=True, known=False) if found.subject == "pytorch" and not found.ok else found
 
 
 def _unless_busy(finding: Finding) -> Finding:
-    """A node whose every processor is taken cannot be probed."""
+    """A node whose CPUs are all taken cannot be probed."""
     if finding.subject == "probe" and any(words in finding.seen.lower() for words in BUSY):
         return replace(finding, ok=True, known=False, seen=f"not known, jobs take all of it: {finding.seen}")
     return finding
@@ -181,7 +181,7 @@ def _partition(commands: Commands, options: Options) -> Finding:
 
 
 def _site(commands: Commands, options: Options, nodes_text: str) -> Iterator[Finding]:
-    with contextlib.suppress(ExecutorError):  # said already
+    with contextlib.suppress(ExecutorError):  # reported already
         yield from examine_partition(commands.run("scontrol", "--oneliner", "show", "partition"), nodes_text, options)
 
 
@@ -310,7 +310,7 @@ def _judge(
 
 
 def _of_reach(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """A line for the nodes that can reach the same, or else one for all."""
+    """One line for the nodes with the same access, or else one for all."""
     said: dict[Finding, list[str]] = {}
     for one in found:
         said.setdefault(reach_finding(_ANY_NODE, one["reached"]), []).append(str(one["node"]))
@@ -322,8 +322,8 @@ def _of_reach(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
 
 
 def _of_devices(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """What nodes said of their GPUs: of one in its own words, of several those with a fault or else with nothing to
-    say are named."""
+    """Nodes' reports on their GPUs: a single one in its own words; of several, those with a fault, or else those
+    without a report, are named."""
     if len(found) == 1:
         yield from (Finding(**row) for row in found[0]["devices"])
         return

@@ -1,4 +1,4 @@
-"""What `doctor` says where jobs run as their person: the helper, the shared directory, and one real account."""
+"""Checks of `doctor` where jobs run as their person: the helper, the shared directory, and one real account."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scheduling.executors.slurm.run_as_helper import CONFIGURATION
 from scheduling.executors.slurm.run_as_helper import VERSION as HELPER_VERSION
 
 TREE = Path(__file__).resolve().parents[3]
-TRIED = 3  # accounts, until one may be used
+TRIED = 3  # accounts tried until one may be used
 ASK_S = 60.0
 DOCS = "docs/executors.md, Jobs as the person"
 
@@ -66,7 +66,7 @@ def _roots_alone(path: Path) -> Finding:
 
 
 def _same_places(found: Mapping[str, Any], shared: Path) -> Finding:
-    """Its configuration names what this portal uses, and people's accounts can reach that."""
+    """Its configuration names the paths that this portal uses, and people's accounts can access them."""
     theirs = Path(str(found.get("shared_dir")))
     if theirs.resolve() != shared:
         return Finding(
@@ -92,7 +92,7 @@ def _shared(layout: Layout) -> Finding:
 
 
 def _trial(run_as: RunAs, found: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding:
-    """A job of one of the accounts that may be used."""
+    """A job under one of the accounts that may be used."""
     subject, refused = "a person's job", "the group has no members that could be tried"
     try:
         members = grp.getgrnam(str(found.get("group"))).gr_mem

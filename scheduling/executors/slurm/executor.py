@@ -57,9 +57,9 @@ from scheduling.executors.slurm.seeing import (
     as_executor_error,
     close,
     decisive,
-    look_afresh,
     node_names,
     past_jobs,
+    refresh_directory,
     silent,
     waits_in_words,
 )
@@ -69,22 +69,22 @@ from scheduling.executors.slurm.waking import Waking
 
 log = logging.getLogger(__name__)
 
-KILL_GRACE_S = 3.0  # most programs end at once when asked; the others are looked at again
-GONE_S = 45.0  # from scancel until the nodes have said that nothing is left
+KILL_GRACE_S = 3.0  # most programs end at once when asked; the others are checked again
+GONE_S = 45.0  # from scancel until the nodes have confirmed that nothing is left
 LOOK_S, LONGEST_LOOK_S = 0.25, 2.0
-CLOCK_S = 1.0  # squeue is asked after `Seen.at`; a job noted since, or just before, may be missing from what it says
+CLOCK_S = 1.0  # squeue is called after `Seen.at`; a job recorded since, or just before, may be missing from its output
 OURS = Account(None)
 
 
 class SlurmExecutor(SiteSoftware):
-    """`shared_dir` lies under the same path on the portal's machine and on every node. `options`: see Options."""
+    """`shared_dir` has the same path on the portal's machine and on every node. `options`: see Options."""
 
     name = "slurm"
     supports_warm_start = supports_sharing = False
     supports_multi_node = True
     supports_git = supports_bundles = supports_environments = supports_secrets = supports_artifacts = True
     isolation_problem: str | None = None
-    single_trust_mode = True  # every job is the portal's own user's
+    single_trust_mode = True  # every job runs as the portal's own user
 
     def __init__(self, shared_dir: str | Path, **options: Any) -> None:
         self._layout = Layout(Path(shared_dir).resolve(), "slurm")
@@ -105,7 +105,7 @@ class SlurmExecutor(SiteSoftware):
         nodes = self._waking.timed(self._shared_nodes(self._commands.recalling()))
         return tuple(within(node, partition) for node in nodes)
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         return self._commands.forget()
 
     def limits(self) -> EngineLimits:
@@ -144,11 +144,11 @@ class SlurmExecutor(SiteSoftware):
                 return
             (self._layout.epoch_dir(record, epoch) / "stop").touch(mode=0o600)
             if waiting := [job.job_id for job in self._live(run_id, epoch) if job.pending]:
-                self._commands.cancel(waiting, "--state=PENDING")  # what has begun meanwhile finds the file
+                self._commands.cancel(waiting, "--state=PENDING")  # a job that has started meanwhile finds the file
 
     def kill(self, run_id: str, epoch: int) -> None:
-        """Returns when Slurm says that the processes are gone, or early while the program has its grace: the next call
-        then looks again, and has Slurm end the job once KILL_AFTER_S have passed since the first."""
+        """Returns when Slurm reports that the processes are gone, or early while the program has its grace period: the
+        next call checks again, and has Slurm end the job once KILL_AFTER_S have passed since the first."""
         with self._layout.locked(run_id), as_executor_error("kill"):
             record = self._layout.record(run_id)
             if record is None or not self._layout.begun(run_id, epoch):
@@ -165,7 +165,7 @@ class SlurmExecutor(SiteSoftware):
             if live:
                 self._commands.cancel([job.job_id for job in live])
                 self._await_end(run_id, epoch, GONE_S)
-            self._observe_one(run_id, epoch, self._see())  # how it ended is kept before Slurm forgets it
+            self._observe_one(run_id, epoch, self._see())  # its end is recorded before Slurm forgets it
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: Renewals = NO_RENEWALS) -> Sequence[Fact]:
         if not known:
@@ -185,7 +185,7 @@ class SlurmExecutor(SiteSoftware):
         preparing.discard_all(self._layout, OURS, paths)
 
     def hand_over(self, project_key: str, job_id: str) -> None:
-        """All files are of one user."""
+        """All files belong to one user."""
 
     def warm_up(self, project_keys: Iterable[str]) -> None:
         """Nothing: workers start cold."""
@@ -198,7 +198,7 @@ class SlurmExecutor(SiteSoftware):
         return [*found, storage.free_space(self._layout.jobs, wish.min_free_mib)]
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
-        """Ends jobs of runs that are remembered here and that nobody knows; another portal's are left alone."""
+        """End jobs of our recorded runs that the portal does not know; another portal's are left alone."""
         known, reaped, seen = set(known_live), [], self._see(self._commands.recalling())
         for record, epoch in each_epoch(self._layout, self._layout.records()):
             with apart("reaping", record.run_id, epoch):
@@ -227,28 +227,28 @@ class SlurmExecutor(SiteSoftware):
         return {node.info.name: node for node in found}
 
     def _shared_nodes(self, commands: Commands | None = None) -> dict[str, SlurmNode]:
-        """With what others hold of them."""
+        """With the use by other jobs."""
         return self._watch.with_taken(self._nodes(commands), self._our_jobs)
 
     def _our_jobs(self) -> set[int]:
-        """As Slurm numbers those of runs that this portal has begun. A portal beside it is another."""
+        """Slurm's ids of runs started by this portal. Another portal on the cluster is not included."""
         return self._begun_here(self._see().jobs)
 
     def _begun_here(self, queue: Mapping[str, Sequence[SlurmJob]]) -> set[int]:
-        """Those that do not say which launch they are (checks of nodes, a comment that was changed) count as ours."""
+        """Jobs that do not name their launch (checks of nodes, a changed comment) count as ours."""
         found = set[int]()
         for name, jobs in queue.items():
             launch = parse_launch(name)
             if not name:
                 found |= {job.job_id for job in jobs if job.name.startswith(PREFIX)}
             elif launch is not None and self._layout.begun(*launch):
-                # Anybody can give a job another's comment: where the launch's number is known, that counts.
+                # Anybody can give a job another's comment: if the launch's id is known, the id counts.
                 number = self._notes.job_id(*launch)
                 found |= {job.job_id for job in jobs if number in (None, job.leading_id or job.job_id)}
         return found
 
     def _may_launch(self, record: RunRecord, epoch: int) -> bool:
-        """False when this epoch was sent or called off before; an older epoch than the newest is refused."""
+        """False if this epoch was sent or cancelled before; an epoch older than the newest is refused."""
         if self._layout.called_off(record.run_id, epoch):
             return False
         newest = max(self._layout.epochs(record), default=epoch)
@@ -258,7 +258,7 @@ class SlurmExecutor(SiteSoftware):
             return True
         if self._notes.job_id(record.run_id, epoch) is not None:
             return False
-        # It was sent, perhaps, and nobody learnt as which job.
+        # it may have been sent, but its job id was lost
         if found := self._known_to_slurm(record, epoch):
             self._notes.write(record.run_id, epoch, min(job.job_id for job in found))  # the leading one
             return False
@@ -285,7 +285,7 @@ class SlurmExecutor(SiteSoftware):
         for other, older in earlier:
             if live := seen.live(other.run_id, older):
                 self._commands.cancel([job.job_id for job in live])
-                unseen = self._ended_out_of_sight(live, self._layout.epoch_dir(other, older))
+                unseen = self._ended_unseen(live, self._layout.epoch_dir(other, older))
                 if not unseen and self._await_end(other.run_id, older, GONE_S):
                     raise ExecutorError(f"epoch {older} of run {other.run_id} is still ending", permanent=False)
             fact = self._observe_one(other.run_id, older, self._see() if live else seen)
@@ -298,10 +298,10 @@ class SlurmExecutor(SiteSoftware):
     def _see(self, commands: Commands | None = None) -> Seen:
         at, commands = time.time(), commands or self._commands.recalling(0.0)
         jobs = commands.jobs(PREFIX)
-        return Seen(commands.asked_at or at, jobs, self._notes)  # what was sent since may be missing
+        return Seen(commands.asked_at or at, jobs, self._notes)  # jobs sent since may be missing
 
     def _see_for(self, known: Sequence[tuple[str, int]]) -> Seen:
-        """In quiet times what Slurm said last will do."""
+        """In quiet times Slurm's last answer suffices."""
         places = [(launch, place) for launch in known if (place := self._place_of(*launch))]
         if any(is_in_motion(self._notes, place, *launch) for launch, place in places):
             return self._see()
@@ -332,7 +332,7 @@ class SlurmExecutor(SiteSoftware):
             wait_s = min(2 * wait_s, LONGEST_LOOK_S)
         return live
 
-    # Looking
+    # Observing
 
     def _observe_one(self, run_id: str, epoch: int, seen: Seen, renewed_at: float | None = None) -> Fact:
         now = time.time()
@@ -342,7 +342,7 @@ class SlurmExecutor(SiteSoftware):
                 return Fact(run_id, epoch, "absent", now)
             return self._look(record, epoch, now, seen, renewed_at)
         except Exception as error:
-            # Not certain that they are gone: the GPUs stay held until a later look.
+            # it is not certain that they are gone: the GPUs stay occupied until a later observation
             if not isinstance(error, ExecutorError) or "cannot name" not in str(error):
                 log_apart("observing", run_id, epoch, error)
                 return Fact(run_id, epoch, "alive", now)
@@ -352,9 +352,9 @@ class SlurmExecutor(SiteSoftware):
         run_id, epoch_dir = record.run_id, self._layout.epoch_dir(record, epoch)
         mine = seen.of(run_id, epoch)
         live = [job for job in mine if not job.over]
-        if live and not self._ended_out_of_sight(mine, epoch_dir):
+        if live and not self._ended_unseen(mine, epoch_dir):
             if all(job.pending for job in live) and exists(epoch_dir / "claim" / "job"):
-                # It has begun before: Slurm has ended it and queued it again. A next launch is ours to make.
+                # It has started before: Slurm has ended it and queued it again. The portal makes the next launch.
                 self._notes.requeue_mark(run_id, epoch).touch(mode=0o600)
                 self._commands.cancel([job.job_id for job in live], "--state=PENDING")
             return Fact(run_id, epoch, "alive", now, waits=self._waits(live))
@@ -362,14 +362,14 @@ class SlurmExecutor(SiteSoftware):
             return self._look_unnoted(record, epoch, now)
         if not mine and self._notes.at(run_id, epoch) >= seen.at - CLOCK_S:
             return Fact(run_id, epoch, "alive", now)
-        look_afresh(epoch_dir)
+        refresh_directory(epoch_dir)
         job = decisive(mine or self._past(record, epoch) or (), epoch_dir)
         left = facts.read_exit(epoch_dir)
-        # As of the moment we looked: until then `renewed_at` is known.
+        # as of the moment of observation: `renewed_at` is known until then
         if self._may_run_on(record, epoch, job, left, renewed_at, min(now, seen.at)):
             return Fact(run_id, epoch, "alive", now)
         close(epoch_dir)
-        ended = left or self._leave_exit(record, epoch, epoch_dir, job)
+        ended = left or self._write_exit_record(record, epoch, epoch_dir, job)
         if job is not None and job.ended("OUT_OF_MEMORY") and ended.reason in ("signal", "user_error"):
             ended = replace(ended, reason="out_of_memory", message=f"{ended.message}: out of memory in Slurm's eyes")
         asked = exists(epoch_dir / "stop")
@@ -379,7 +379,7 @@ class SlurmExecutor(SiteSoftware):
             ended = replace(ended, engine_limit=by_limit, message=said or ended.message)
         self._clean(epoch_dir)
         began_at, ended_at = (job.started_at, job.ended_at) if job is not None else (None, None)
-        if self._notes.requeue_mark(run_id, epoch).exists():  # Slurm's times are of the last part of it
+        if self._notes.requeue_mark(run_id, epoch).exists():  # Slurm's times are those of its last part
             began_at, ended_at = self._first_part(run_id, epoch)
         spooled = is_spooled(epoch_dir)
         return Fact(run_id, epoch, "exited", now, exit=ended, spooled=spooled, began_at=began_at, ended_at=ended_at)
@@ -395,8 +395,8 @@ class SlurmExecutor(SiteSoftware):
             return None, None
 
     def _look_unnoted(self, record: RunRecord, epoch: int, now: float) -> Fact:
-        """A launch under way, or one that broke off. Before it counts as absent it is closed: should Slurm have
-        taken the job all the same, it finds its epoch claimed and leaves."""
+        """A launch under way, or one that was interrupted. Before it counts as absent it is closed: if Slurm has
+        accepted the job after all, the job finds its epoch claimed and exits."""
         run_id = record.run_id
         if not self._layout.lock_is_free(run_id):
             return Fact(run_id, epoch, "alive", now)
@@ -420,8 +420,9 @@ class SlurmExecutor(SiteSoftware):
         now: float,
     ) -> bool:
         """Slurm has given the job up because a node does not answer, or has forgotten it (`job` None) before we looked:
-        until its runners have left word, or its lease is over for certain, it may go on there. Without the first, which
-        has the lease, the others end by themselves. Who still sees the shared directory is asked to stop."""
+        until its runners have reported, or its lease has certainly expired, it may continue there. Without the first
+        one, which has the lease, the others end by themselves. Runners that still see the shared directory are asked to
+        stop."""
         epoch_dir = self._layout.epoch_dir(record, epoch)
         if not exists(epoch_dir / "claim" / "job"):
             return False
@@ -434,14 +435,14 @@ class SlurmExecutor(SiteSoftware):
         since = self._notes.unseen_since(record.run_id, epoch, (job and job.ended_at) or now)
         if left is not None:
             return now < since + END_OF_LEASE_S + self._options.skew_s
-        # Slurm's clock may differ from ours, by which its lease was renewed.
+        # Slurm's clock may differ from ours, by which its lease was renewed
         begun_at = since + self._options.skew_s if renewed_at is None else renewed_at
         return now < begun_at + self._options.lease_s + END_OF_LEASE_S
 
-    def _ended_out_of_sight(self, jobs: Sequence[SlurmJob], epoch_dir: Path) -> bool:
-        """On nodes some of which do not answer, so that Slurm takes it for running until it gives them up: the runner
-        of each has left word that all has ended there."""
-        if facts.read_exit(epoch_dir) is None or silent(epoch_dir):  # first: looks at files, the others are commands
+    def _ended_unseen(self, jobs: Sequence[SlurmJob], epoch_dir: Path) -> bool:
+        """On nodes of which some do not answer, so that Slurm counts it as running until it gives them up: the runner
+        of each has reported the end there."""
+        if facts.read_exit(epoch_dir) is None or silent(epoch_dir):  # first: it reads files, the others run commands
             return False
         return any(self._on_lost_node(job) for job in jobs)
 
@@ -460,7 +461,7 @@ class SlurmExecutor(SiteSoftware):
         return f"{POWERING_UP} ({self._waking.in_words(waking)})" if waking else waits_in_words(live)
 
     def _behind(self, live: Sequence[SlurmJob]) -> str:
-        """How many jobs of others Slurm has before one that waits for nodes."""
+        """How many jobs of others precede one that waits for nodes."""
         if not any(job.pending and job.reason in ("Resources", "Priority") for job in live):
             return ""
         nodes = self._nodes(self._commands.recalling(MOMENT_S))
@@ -470,13 +471,13 @@ class SlurmExecutor(SiteSoftware):
         nodes = self._nodes(self._commands.recalling(MOMENT_S))  # once for all runs of a round
         return {name for name, node in nodes.items() if node.silent}
 
-    def _leave_exit(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
+    def _write_exit_record(self, record: RunRecord, epoch: int, epoch_dir: Path, job: SlurmJob | None) -> ExitInfo:
         killed = self._notes.kill_mark(record.run_id, epoch).exists()
         requeued = self._notes.requeue_mark(record.run_id, epoch).exists()
         ending = ending_of(job, epoch_dir, killed=killed, requeued=requeued)
         try:
             more = {"signal": ending.signal, "alleged": ending.alleged}
-            left = facts.leave_exit(record, epoch, epoch_dir, ending.reason, ending.message, **more)
+            left = facts.write_exit_record(record, epoch, epoch_dir, ending.reason, ending.message, **more)
             return replace(left, nodes_fault=ending.nodes_fault)
         except Exception as error:
             log.warning("run %s epoch %s: no exit record: %s", record.run_id, epoch, error)
@@ -490,7 +491,7 @@ class SlurmExecutor(SiteSoftware):
 
     @staticmethod
     def _clean(epoch_dir: Path) -> None:
-        """Secrets of a runner that was killed."""
+        """Secrets of a killed runner."""
         nodes = (epoch_dir / f"node-{name}" for name in node_names(epoch_dir))
         for path in (epoch_dir / SECRETS_FILE, epoch_dir / "secrets", *(node / "secrets" for node in nodes)):
             try:

@@ -1,4 +1,4 @@
-"""What is the same of many nodes is said once: `gpu[1-64]: ...`."""
+"""Merges equal lines about many nodes: `gpu[1-64]: ...`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"[0-9][0-9,]*")
 
 
 def fold_names(names: Iterable[str]) -> str:
-    """As Slurm writes lists of hosts."""
+    """In Slurm's format of host lists."""
     numbers: dict[str, list[int]] = {}
     others = []
     for name in sorted(set(names)):
@@ -38,10 +38,10 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def fold_findings(said: Mapping[str, Sequence[Finding]]) -> Iterator[Finding]:
-    """`said`: of each node, in the order in which it is shown.
+    """`said`: for each node, in display order.
 
-    Where only numbers differ the least is shown. A node's own name is no difference, and stands as `%n` where
-    several nodes share a line: `/scratch/%n`.
+    If only numbers differ, the least is shown. A node's own name is no difference, and appears as `%n` if several nodes
+    share a line: `/scratch/%n`.
     """
     groups: dict[Finding, list[tuple[list[int], str, Finding]]] = {}
     for node, findings in said.items():

@@ -16,7 +16,7 @@ _GPU = re.compile(
     r"(?:\([^)]*\))?$"
 )
 MAX_GPUS = 4_096  # of one node
-#: Final: Slurm has given the node up, and ends what ran there.
+#: Final: Slurm has given the node up, and ends its jobs.
 _DOWN = frozenset({"DOWN", "ERROR"})
 #: Its base states in which it is up.
 _UP = frozenset({"IDLE", "ALLOCATED", "ALLOC", "MIXED", "MIX", "COMPLETING", "PLANNED", "RESERVED"})
@@ -29,10 +29,10 @@ _UNCLEAR = frozenset(
     }
 )  # fmt: skip
 _SILENT = frozenset({"UNKNOWN", "NOT_RESPONDING", "NO_RESPOND"})
-#: Slurm wakes it for a job. Until its slurmd has registered it does not respond, which is no fault; where it does not
-#: come, Slurm calls it DOWN after its ResumeTimeout.
+#: Slurm wakes it for a job. Until its slurmd has registered it does not respond, which is no fault; if it never does,
+#: Slurm calls it DOWN after its ResumeTimeout.
 _WAKING = frozenset({"POWERED_DOWN", "POWERING_UP", "POWER_UP"})
-#: What runs there goes on, nothing new begins.
+#: Running jobs continue, none starts.
 _CLOSED = frozenset(
     {
         "DRAIN", "DRAINING", "DRAINED", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "RESERVED", "INVAL", "INVALID_REG",
@@ -49,7 +49,7 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What jobs have of a node, ours and those of others."""
+    """What jobs use of a node, ours and others."""
 
     gpus: int = 0
     cpus: int = 0
@@ -58,8 +58,8 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """A node as Slurm has it. `gpu_types`: of each index, as --gres names it ("" where it has none). `state`: in
-    Slurm's words, with the reason that it gives."""
+    """A node in Slurm. `gpu_types`: of each index, as in --gres ("" if it has none). `state`: in Slurm's words, with
+    its reason."""
 
     info: NodeInfo
     address: str
@@ -71,17 +71,17 @@ class SlurmNode:
 
     @property
     def usable(self) -> bool:
-        """New jobs may begin there, as far as Slurm can say."""
+        """New jobs may start there, as far as Slurm knows."""
         return self.info.reachable and not self.info.unclear and self.info.drain_reason is None
 
     @property
     def wakes(self) -> bool:
-        """It is powered down, or on its way up, for the job that is to run there."""
+        """It is powered down, or on its way up, for the job that will run there."""
         return bool(_states(self.state.partition(":")[0]) & _WAKING)
 
     @property
     def is_waking(self) -> bool:
-        """Slurm has a job for it, or has begun to power it up."""
+        """Slurm has a job for it, or has started to power it up."""
         words = _states(self.state.partition(":")[0])
         return bool(words & _WAKING) and bool(words & {"POWERING_UP", "POWER_UP", "ALLOCATED", "ALLOC", "MIXED", "MIX"})
 
@@ -91,15 +91,15 @@ class SlurmNode:
 
     @property
     def silent(self) -> bool:
-        """Its slurmd says nothing, as far as Slurm knows: what its runners leave in files counts."""
+        """Its slurmd does not respond, as far as Slurm knows: its runners' files count."""
         return not self.info.reachable or self.info.unclear in _SILENT
 
 
 def parse_nodes(
     text: str, partition: str = "", *, reservation: str = "", emulated: bool = False, memory_mib: int = 0
 ) -> list[SlurmNode]:
-    """Those of the partition (all where none is named) that have GPUs. Where jobs go into a reservation, nodes that
-    are reserved are not closed to them."""
+    """Those of the partition (of all if none is named) with GPUs. If jobs go into a reservation, reserved nodes are not
+    closed to them."""
     if reservation:
         text = text.replace("+RESERVED", "")
     found = (parse_node(line, emulated, memory_mib) for line in text.splitlines() if "NodeName=" in line)
@@ -119,7 +119,7 @@ def parse_node(line: str, emulated: bool, memory_mib: int) -> tuple[SlurmNode, f
         name,
         accelerators,
         cpus=_integer(fields, "CPUEfctv") or _integer(fields, "CPUTot"),
-        # Slurm keeps the rest for itself, and refuses a job that asks for it.
+        # Slurm reserves the rest, and refuses a job that asks for it
         memory_mib=max(0, _integer(fields, "RealMemory") - _integer(fields, "MemSpecLimit")),
         reachable=not states & _DOWN,
         unclear=_unclear(states),
@@ -143,7 +143,7 @@ def features_of(nodes: Iterable[SlurmNode]) -> dict[str, list[str]]:
 
 
 def _unclear(states: frozenset[str]) -> str:
-    """A word of a newer Slurm that is not known here changes nothing either."""
+    """An unknown word of a newer Slurm changes nothing."""
     if states & _DOWN:
         return ""
     if states & _WAKING:
@@ -163,16 +163,16 @@ def _reason(fields: Mapping[str, str]) -> str:
 
 
 def _fields(line: str) -> Iterator[tuple[str, str]]:
-    """Values may hold spaces: one ends where the next key begins."""
+    """Values may contain spaces: a value ends where the next key begins."""
     marks = list(_KEY.finditer(line))
     for mark, following in zip(marks, [*marks[1:], None], strict=True):
         yield mark[1], line[mark.end() : following.start() if following else len(line)].strip()
 
 
 def _states(text: str) -> frozenset[str]:
-    """`IDLE+DRAIN`, `DOWN*`: a mark behind the word says more. `*` does not answer, `%` and `!` are about to be powered
-    down, `^` reboots, `@` shall, `$` is maintained. One that is powered down (`~`) or comes up (`#`) is used like any
-    other: Slurm wakes it for a job."""
+    """`IDLE+DRAIN`, `DOWN*`: the marks behind the word have a meaning. `*` does not respond, `%` and `!` are about to
+    be powered down, `^` reboots, `@` is about to, `$` is in maintenance. A powered-down node (`~`) or one that comes up
+    (`#`) is used like any other: Slurm wakes it for a job."""
     found = set()
     for word in text.split("+"):
         found.add(word.rstrip("*~#!%$@^-"))

@@ -1,4 +1,4 @@
-"""A launch as Slurm is asked for it: what goes into `launch.json`, and the words of `sbatch`."""
+"""A launch as a request to Slurm: the contents of `launch.json`, and the arguments of `sbatch`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STANDARD_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a launch takes of one node."""
+    """The part of a launch on one node."""
 
     node: SlurmNode
     indexes: tuple[int, ...]
@@ -42,7 +42,7 @@ class Part:
 
     @property
     def gres(self) -> str:
-        """By type; a node with GPUs of several types gives what the plan counts of each."""
+        """By type; a node with GPUs of several types provides the planned count of each."""
         types = [self.node.gpu_types[index] for index in self.indexes]
         named = (
             f"gpu:{kind}:{types.count(kind)}" if kind else f"gpu:{types.count(kind)}" for kind in dict.fromkeys(types)
@@ -50,7 +50,7 @@ class Part:
         return ",".join(named)
 
     def cpus(self, request: LaunchRequest) -> int:
-        """As the job asks, of each node; otherwise what falls to its GPUs."""
+        """For each node, as requested by the job; otherwise the share of its GPUs."""
         there = within(self.node.info, self.partition).cpus
         return request.cpus or max(1, there * self.workers // len(self.node.gpu_types))
 
@@ -94,7 +94,7 @@ def prepare(
     epoch_dir: Path,
     nodes: Mapping[str, SlurmNode],
 ) -> None:
-    """`nodes`: all that Slurm may choose from, where it does."""
+    """`nodes`: all that Slurm may choose from, if it does."""
     addresses = {name: node.address for name, node in nodes.items()} if options.placement == "delegate" else {}
     parts = [part for group in groups for part in group]
     devices = [device for part in parts for device in part.devices]
@@ -126,14 +126,14 @@ def _amended(
         "engine_picks_devices": not options.emulated,
         "lease_s": options.lease_s,
         "container_tool": options.software.container_tool,
-        # Processes are counted per account, and on the nodes that is everybody's.
+        # processes are limited per account, which all jobs on the nodes share
         "limits": {name: value for name, value in content["limits"].items() if name != "nproc"},
         "limits_in_words": "",
     }
 
 
 def _of_person(account: str, request: LaunchRequest) -> dict[str, str]:
-    """Under an account of the person's own: its home and its name, unless the job says otherwise."""
+    """Under a person's own account: its home and its name, unless the job sets others."""
     if not account:
         return {}
     home = request.env.get("HOME", pwd.getpwnam(account).pw_dir)
@@ -158,10 +158,10 @@ def arguments(
     epoch_dir: Path,
     partition: Partition = NO_LIMITS,
 ) -> list[str]:
-    """Of sbatch. Nothing of them is a secret: everybody on the cluster can read a job's command line."""
+    """Of sbatch. They contain no secrets: everybody on the cluster can read a job's command line."""
     named = [f"--job-name={job_name(request.job_number, request.job_name)}",
              f"--comment={_comment(request)}"]  # fmt: skip
-    # By its directory accounting finds a launch whose number nobody learnt; the script leaves it at once.
+    # the directory identifies a launch in accounting if its id was lost; the script leaves it at once
     words = [*named, "--no-requeue", "--export=NONE", f"--chdir={os.fspath(epoch_dir)}",
              f"--output={os.fspath(epoch_dir / 'logs' / 'slurm.log')}", "--open-mode=append",
              f"--signal=B:TERM@{options.end_signal_s}"]  # fmt: skip
@@ -173,5 +173,5 @@ def arguments(
         words += [f"--cpus-per-task={group[0].cpus(request)}", f"--mem={group[0].memory_mib(request)}M"]
         if options.placement == "nodes":
             words.append("--nodelist=" + ",".join(part.node.info.name for part in group))
-    shared = ["027"] if options.person else []  # the umask: the portal, of another account, reads logs and artifacts
+    shared = ["027"] if options.person else []  # the umask: the portal, under another account, reads logs and artifacts
     return [*words, os.fspath(SCRIPT), os.fspath(epoch_dir), options.python, options.placement, *shared]

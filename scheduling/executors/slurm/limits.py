@@ -1,7 +1,7 @@
-"""GPUs, nodes and jobs that Slurm's QOS, associations and partitions leave (scheduling.capacity.engine_bounds).
+"""GPUs, nodes and jobs that Slurm's QOS, associations and partitions allow (scheduling.capacity.engine_bounds).
 
-`scontrol show assoc_mgr` says what slurmctld holds to and what is used of it, but of limits for each user or account
-of a QOS only where somebody has something; those are slurmdbd's to say (`sacctmgr show qos`).
+`scontrol show assoc_mgr` has the limits that slurmctld enforces and their use, but limits for each user or account of a
+QOS only if they are in use; slurmdbd has those (`sacctmgr show qos`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from scheduling.executors.slurm.partitions import Partition, chosen, configured
 
 MOST_RECORDS = 20_000
 _KNOWN_FOR_S = 120.0
-#: `gres/gpu=8(2)`: the limit (N: none), and what is used; without the second where it is of one job.
+#: `gres/gpu=8(2)`: the limit (N: none), and its use; without use if it is per job.
 _AMOUNT = re.compile(r"(?:^|,)(node|gres/gpu(?::[\w.-]+)?)=(N|[0-9]{1,9})(?:\(([0-9]{1,9})\))?(?=,|$)")
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _USER = re.compile(r"(.*?)\([0-9]+\)$")
 _QOS = re.compile(r"QOS=(.+?)\([0-9]+\)\s*$")
 
-#: `7(2)`: how many jobs, and how many there are.
+#: `7(2)`: the maximum number of jobs, and the present one.
 _COUNT = re.compile(r"([0-9]{1,9})\(([0-9]{1,9})\)$")
-#: What Slurm calls jobs that run, and jobs that it has at all, by level.
+#: Slurm's names for running jobs, and for all jobs, by level.
 _GRP_JOBS = (("jobs", "GrpJobs"), ("submits", "GrpSubmitJobs"))
 _OWN_JOBS = (("own_jobs", "MaxJobs"), ("own_submits", "MaxSubmitJobs"))
 _BOUNDS = frozenset({"gpus", "each", "each_node", "jobs", "submits"})
@@ -39,12 +39,12 @@ _BOUNDS = frozenset({"gpus", "each", "each_node", "jobs", "submits"})
 Amounts = dict[str, list[int]]
 
 
-# The table: JSON, as it is kept ---------------------------------------------------------------------
+# The table: JSON, as it is stored -------------------------------------------------------------------
 
 
 def parse_table(shown: str, qos: str, partitions: Iterable[Partition], associations: str = "") -> dict[str, Any]:
-    """`shown`: by assoc_mgr, empty where limits are not enforced; `qos` and `associations`: by sacctmgr, see
-    `QOS_COMMAND`. Only what bounds GPUs, nodes or jobs is kept."""
+    """`shown`: by assoc_mgr, empty if limits are not enforced; `qos` and `associations`: by sacctmgr, see
+    `QOS_COMMAND`. Only limits of GPUs, nodes and jobs are kept."""
     accounts, users, defaults = _associations(shown)
     names = {
         one.name: {"max_nodes": one.max_nodes, "min_nodes": one.min_nodes, "qos": one.qos}
@@ -62,7 +62,7 @@ def parse_table(shown: str, qos: str, partitions: Iterable[Partition], associati
 
 
 def _associations(shown: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
-    """Of accounts, of users in accounts ("alice@vision"), and each user's account where none is named."""
+    """Of accounts, of users in accounts ("alice@vision"), and each user's default account."""
     accounts: dict[str, Any] = {}
     users: dict[str, Any] = {}
     defaults: dict[str, str] = {}
@@ -76,7 +76,7 @@ def _associations(shown: str) -> tuple[dict[str, Any], dict[str, Any], dict[str,
         if fields.get("DefAssoc") == "Yes":
             defaults[user] = account
         for each in ("each", "each_node"):
-            if found.get(each) == accounts.get(account, {}).get(each):  # which it has from there
+            if found.get(each) == accounts.get(account, {}).get(each):  # which it inherits from there
                 found.pop(each, None)
         if found and not fields.get("Partition"):
             users[f"{user}@{account}"] = found
@@ -94,7 +94,7 @@ def _binds(one: Mapping[str, Any]) -> bool:
 
 
 def _bounds(fields: Mapping[str, str], *counts: tuple[str, str]) -> dict[str, Any]:
-    """Of a QOS or an association. `counts`: of jobs, beside those of its group."""
+    """Of a QOS or an association. `counts`: of jobs, besides those of its group."""
     found: dict[str, Any] = {}
     if gpus := _limited(fields.get("GrpTRES", "")):
         found["gpus"] = gpus
@@ -152,8 +152,8 @@ def _is_count(text: str) -> bool:
 
 
 def _used_by(text: str, name: str) -> dict[str, dict[str, int]]:
-    """What each has of a QOS by type, and "jobs" and "submits"; a user stands there as `alice(1000)`, or as `1000`.
-    `name`: what their limits end with."""
+    """Use of a QOS by type, and "jobs" and "submits"; a user appears as `alice(1000)`, or as `1000`. `name`: suffix of
+    the limits' names."""
     found, who = dict[str, dict[str, int]](), ""
     for line in text.splitlines():
         words = line.strip()
@@ -184,7 +184,7 @@ def _records(text: str, begins: str) -> Iterator[str]:
 
 
 def _limited(text: str, *, nodes: bool = False) -> Amounts:
-    """By accelerator type, "nodes" where they are asked for: those that have a limit."""
+    """By accelerator type, and "nodes" on request: those with a limit."""
     found: Amounts = {}
     for name, most, used in _AMOUNT.findall(text):
         kind = "nodes" if name == "node" and nodes else _kind(name)
@@ -194,7 +194,7 @@ def _limited(text: str, *, nodes: bool = False) -> Amounts:
 
 
 def _kind(name: str) -> str | None:
-    """The accelerator type as nodes have it; empty: of any."""
+    """The accelerator type as nodes name it; empty: any."""
     if name == "node":
         return None
     _, _, kind = name.partition("gpu:")
@@ -202,7 +202,7 @@ def _kind(name: str) -> str | None:
 
 
 def _named(who: str) -> str:
-    """22.05 says a user's number alone."""
+    """22.05 prints only a user's uid."""
     if not who.isdecimal():
         return _plain(who)
     try:
@@ -216,7 +216,7 @@ def _plain(name: str) -> str:
     return found[1] if found else name
 
 
-# Asking ---------------------------------------------------------------------------------------------
+# Reading ----------------------------------------------------------------------------------------
 
 SHOW = ("scontrol", "show", "assoc_mgr", "flags=users,assoc,qos")
 QOS_COMMAND = (
@@ -233,13 +233,13 @@ ASSOC_COMMAND = (
 
 
 class KnownLimits:
-    """Asked for now and then."""
+    """Read now and then."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands, self._until, self._known = commands, float("-inf"), dict[str, Any]()
 
     def table(self, partitions: Sequence[Partition], config: str, given: Mapping[str, str]) -> dict[str, Any]:
-        """Empty where nothing bounds anybody. `given`: what sbatch is asked for every job."""
+        """Empty if nothing is limited. `given`: sbatch options of every job."""
         if time.monotonic() < self._until:
             return self._known
         commands, shown, static, associations = self._commands.recalling_settings(), "", "", ""
@@ -260,7 +260,7 @@ class KnownLimits:
 
 
 def _asked(commands: Commands, command: Sequence[str]) -> str:
-    """Without slurmdbd what is used by nobody is not known: Slurm itself goes on with what it has."""
+    """Without slurmdbd, limits that are not in use are unknown: Slurm itself continues with its own copy."""
     try:
         return commands.run(*command)
     except ExecutorError:

@@ -1,4 +1,4 @@
-"""What a site says of its Slurm."""
+"""A site's settings of its Slurm."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TIME = re.compile(r"[0-9]+(-[0-9]+(:[0-9]+){0,2})?|[0-9]+(:[0-9]+){1,2}|")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`placement`: "nodes", Slurm starts a run where the plan has it, or "delegate", anywhere with as many GPUs.
-    `python`: the interpreter on the nodes, which has the client package and what jobs import. `lease_s`: how long a
-    runner trains on without an answer of the portal; `skew_s`: by how much clocks may differ. `end_signal_s`: how long
-    before its end a job is asked for a checkpoint. `emulated`: the GPUs are none, jobs train on processors."""
+    """`placement`: "nodes", Slurm starts a run on the planned nodes, or "delegate", on any nodes with as many GPUs.
+    `python`: the interpreter on the nodes, with the client package and what jobs import. `lease_s`: how long a runner
+    trains without an answer of the portal; `skew_s`: the largest difference of clocks. `end_signal_s`: how long before
+    its end a job is asked for a checkpoint. `emulated`: there are no real GPUs, jobs train on CPUs."""
 
     partition: str = ""
     account: str = ""
@@ -28,19 +28,19 @@ class Options:
     reservation: str = ""
     time_limit: str = ""
     placement: str = "nodes"
-    person: str = ""  # whose account the jobs have; empty: the portal's
+    person: str = ""  # account of the jobs; empty: the portal's
     python: str = field(default_factory=lambda: sys.executable)
     conf: str = ""
     emulated: bool = False
-    store_module: str = ""  # which nodes must have for their checkpoint store; empty: none beside the client
-    data_cache_dir: str = ""  # where nodes keep data of URLs, with `%n`; empty: nowhere
+    store_module: str = ""  # module that nodes need for their checkpoint store; empty: none besides the client
+    data_cache_dir: str = ""  # nodes' cache for data of URLs, with `%n`; empty: none
     software: Software = NO_SOFTWARE
     gpu_memory_mib: int = 0
     lease_s: float = 600.0
     skew_s: float = 30.0
     end_signal_s: int = 120
     command_timeout_s: float = 20.0
-    look_s: float = 15.0  # so old may be what Slurm said, in quiet times
+    look_s: float = 15.0  # maximum age of Slurm's answers in quiet times
 
     def __post_init__(self) -> None:
         if self.placement not in PLACEMENTS:
@@ -56,7 +56,7 @@ class Options:
 
     @property
     def given(self) -> dict[str, str]:
-        """What sbatch is asked for every job, unless its project has another."""
+        """sbatch options of every job, unless its project has others."""
         return {
             name: value for name in ("partition", "account", "qos", "reservation") if (value := getattr(self, name))
         }

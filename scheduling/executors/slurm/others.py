@@ -1,7 +1,7 @@
-"""What Slurm jobs that are not ours hold of our nodes, and until when: from one `squeue` of those that run there.
+"""Use of our nodes by other Slurm jobs, and until when: from one `squeue` of those that run there.
 
-squeue says what a job asked for, not what it has of each node. Where that is not clear (`--gpus` over several nodes;
-`--exclusive`, where Slurm does not account for GPUs), it is what the node has given away beyond all that is clear.
+squeue prints a job's request, not its use of each node. If that is ambiguous (`--gpus` over several nodes;
+`--exclusive`, where Slurm does not account for GPUs), it is the node's allocation minus all unambiguous ones.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from scheduling.executors.base import Taken
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.inventory import SlurmNode, Used
 
-#: Only what has something: a queue may be long.
+#: Only jobs with an allocation: a queue may be long.
 STATES = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING,STAGE_OUT,SIGNALING,RESIZING,STOPPED"
 _COLUMNS = {
     "jobid": 20, "state": 20, "endtime": 24, "numcpus": 12, "tres-alloc": 300, "tres-per-node": 100,
     "tres-per-job": 100, "tres-per-task": 100, "nodelist": 2_000,
 }  # fmt: skip
-#: Each column right-justified, and a mark behind it: what is longer is cut, and then not believed.
+#: Each column right-justified, followed by a mark: longer values are cut, and then rejected.
 FORMAT = ",".join(f"{name}:.{size}|" for name, size in _COLUMNS.items())
 MAX_LINES, MAX_NODES = 20_000, 10_000
-#: While no node is used otherwise, so long the same is believed: a job's limit may be changed.
+#: While the use of nodes is unchanged, the result is reused for this long: a job's limit may be changed.
 KEPT_S = 60.0
-#: Of one node; what ends later counts as if it ended with the last of them.
+#: Jobs of one node; further ones count as if they ended with the last of them.
 MOST_ENDS = 32
-#: Slurm's word for a job without a limit is an end a year after its start.
+#: Slurm prints an end a year after its start for a job without a limit.
 _ENDLESS_S = 300 * 86_400.0
-#: Beside others a job gets by with this part of the processors and the memory that fall to its GPUs.
+#: Beside others a job can run with this fraction of the CPUs and memory that belong to its GPUs.
 LEAST_PART = 0.5
 _GPU = re.compile(r"(?:gres[:/])?gpu(?::[A-Za-z][\w.-]*)?(?::([0-9]{1,6}))?(?:\([^)]*\))?")
 _ALLOCATED = re.compile(r"gres/gpu(?P<type>:[^=,]*)?=(?P<count>[0-9]{1,6})")
@@ -45,8 +45,8 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job that has something of nodes; its figures are of each of them. `gpus`: None where that is not clear.
-    `names_gpus`: it asked for some, or was given some."""
+    """A job with an allocation; its figures are for each of its nodes. `gpus`: None if ambiguous. `names_gpus`: it
+    asked for some, or got some."""
 
     job_id: int
     nodes: tuple[str, ...]
@@ -58,7 +58,7 @@ class RunningJob:
 
 
 def parse_jobs(text: str, now: float) -> list[RunningJob]:
-    """Lines that cannot be read are passed over; ExecutorError where there is no other."""
+    """Unreadable lines are skipped; ExecutorError if there is no other."""
     lines, accounted = text.splitlines(), _ALLOCATED.search(text) is not None
     found = [job for line in islice(lines, MAX_LINES) if (job := _job(line, now, accounted)) is not None]
     if lines and not found:
@@ -85,7 +85,7 @@ def _job(line: str, now: float, accounted: bool) -> RunningJob | None:
 
 
 def _gpus(given: Mapping[str, str], nodes: int, accounted: bool) -> tuple[int | None, bool]:
-    """Of each node, and whether it names any. `accounted`: Slurm says of each job how many it was given."""
+    """Of each node, and whether it names any. `accounted`: Slurm reports the GPUs of each job."""
     each = _asked(given["tres-per-node"])
     if each is not None:
         return each, True
@@ -99,7 +99,7 @@ def _gpus(given: Mapping[str, str], nodes: int, accounted: bool) -> tuple[int | 
 
 
 def asked_gpus(given: Mapping[str, str], nodes: int) -> int:
-    """Of a job that waits, of all its nodes together; 0 where that is not clear."""
+    """Of a waiting job, on all its nodes together; 0 if ambiguous."""
     each = _asked(given["tres-per-node"])
     if each is not None:
         return each * nodes
@@ -108,7 +108,7 @@ def asked_gpus(given: Mapping[str, str], nodes: int) -> int:
 
 
 def _asked(text: str) -> int | None:
-    """None where GPUs are not named."""
+    """None if GPUs are not named."""
     parts = [_GPU.fullmatch(part.strip()) for part in re.split(r",(?![^(]*\))", text)]
     counts = [int(part[1] or 1) for part in parts if part is not None]
     return sum(counts) if counts else None
@@ -119,7 +119,7 @@ def _count(text: str) -> int | None:
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Names of `gpu[1-2,05],x[1-2]n[1-2]`; none where it cannot be read or is too long."""
+    """Names of `gpu[1-2,05],x[1-2]n[1-2]`; none if it is unreadable or too long."""
     names: list[str] = []
     for part in re.split(r",(?![^\[]*\])", text) if text else ():
         pieces = [list(_piece(match)) for match in _PART.finditer(part) if match[0]]
@@ -151,7 +151,7 @@ def _piece(match: re.Match[str]) -> Iterator[str]:
 def beside(
     nodes: Mapping[str, SlurmNode], jobs: Sequence[RunningJob], ours: Collection[int]
 ) -> dict[str, tuple[Taken, ...]]:
-    """What others hold of each node, those first that end first; nodes of which they hold nothing are left out."""
+    """Use of each node by other jobs, in order of their ends; unused nodes are left out."""
     there: dict[str, list[RunningJob]] = {}
     for job in jobs:
         for name in job.nodes:
@@ -168,7 +168,7 @@ def _on_node(node: SlurmNode, jobs: Sequence[RunningJob], ours: Collection[int])
     for job in sorted(jobs, key=_end):
         if job.job_id in ours:
             continue
-        # What a node does not count (memory, as it may be set up) nobody takes.
+        # resources that a node does not count (memory, depending on its setup) are not used by anybody
         own = min(gpus, unclear.get(job.job_id, 0) if job.gpus is None else job.gpus)
         part = Taken(own, min(cpus, job.cpus), min(memory, job.memory_mib), job.until)
         gpus, cpus, memory = gpus - part.gpus, cpus - part.cpus, memory - part.memory_mib
@@ -178,8 +178,8 @@ def _on_node(node: SlurmNode, jobs: Sequence[RunningJob], ours: Collection[int])
 
 
 def _unclear_gpus(node: SlurmNode, jobs: Sequence[RunningJob]) -> dict[int, int]:
-    """What the node has given away beyond what is clear, by job: of those that name GPUs the one that ends last has
-    it, or else of the others."""
+    """The node's allocation beyond unambiguous ones, by job: it is assigned to the job that names GPUs and ends last,
+    or else to one of the others."""
     left = node.used.gpus - sum(job.gpus or 0 for job in jobs)
     unclear = sorted((job for job in jobs if job.gpus is None), key=lambda job: (job.names_gpus, _end(job)))
     return {unclear[-1].job_id: max(0, left)} if unclear else {}
@@ -190,7 +190,7 @@ def _end(job: RunningJob) -> float:
 
 
 def _add(taken: list[Taken], part: Taken) -> None:
-    """To those that end with it."""
+    """To those with the same end."""
     if taken and (taken[-1].until == part.until or len(taken) >= MOST_ENDS):
         last = taken.pop()
         sums = last.gpus + part.gpus, last.cpus + part.cpus, last.memory_mib + part.memory_mib
@@ -199,8 +199,8 @@ def _add(taken: list[Taken], part: Taken) -> None:
 
 
 def _with_blocks(node: SlurmNode, taken: Sequence[Taken]) -> tuple[Taken, ...]:
-    """With the GPUs that nobody can be given until they end: those that they hold, and those for which there are too
-    few processors or too little memory beside them."""
+    """With the GPUs that cannot be assigned until their end: those that they hold, and those for which they leave too
+    few CPUs or too little memory."""
     gpus, cpus, memory = _free(node)
     blocked = [len(node.gpu_types) - _usable(node, gpus, cpus, memory)]
     for one in taken:
@@ -211,7 +211,7 @@ def _with_blocks(node: SlurmNode, taken: Sequence[Taken]) -> tuple[Taken, ...]:
 
 
 def _free(node: SlurmNode) -> tuple[int, int, int]:
-    """GPUs, processors and memory that nobody has, we included."""
+    """Free GPUs, CPUs and memory, after all jobs including ours."""
     info, used = node.info, node.used
     free = len(node.gpu_types) - used.gpus, info.cpus - used.cpus, info.memory_mib - used.memory_mib
     return max(0, free[0]), max(0, free[1]), max(0, free[2])
@@ -227,8 +227,8 @@ def _usable(node: SlurmNode, gpus: int, cpus: int, memory_mib: int) -> int:
 
 
 def as_left(nodes: Mapping[str, SlurmNode], names: Collection[str]) -> dict[str, SlurmNode]:
-    """As a launch on these nodes sees them: with the processors and memory of which its GPUs get their part beside
-    others. Nodes of one shape are given the same, so that they stay one job of Slurm."""
+    """The nodes as a launch may use them: with the CPUs and memory that its GPUs get beside others. Nodes of one shape
+    get the same, so that they stay one component."""
     found = dict(nodes)
     shapes: dict[tuple[int, int, int], list[SlurmNode]] = {}
     for node in (nodes[name] for name in names if name in nodes):
@@ -256,7 +256,7 @@ def _parts(node: SlurmNode, gpus: int, cpus: int, memory_mib: int) -> tuple[int,
 
 
 class Watch:
-    """Asks anew where nodes are used otherwise than before, and now and then."""
+    """Reads again if the use of nodes has changed, and now and then."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
@@ -265,8 +265,8 @@ class Watch:
         self._taken: Mapping[str, tuple[Taken, ...]] = {}
 
     def with_taken(self, nodes: Mapping[str, SlurmNode], ours: Callable[[], Collection[int]]) -> dict[str, SlurmNode]:
-        """`ours`: numbers of our jobs in Slurm, those included that have just ended; asked last, so that none of them
-        counts as another's."""
+        """`ours`: Slurm ids of our jobs, including those that have just ended; read last, so that none of them counts
+        as another's."""
         usage = {name: node.used for name, node in nodes.items()}
         if not any(used != Used() for used in usage.values()):
             return dict(nodes)
@@ -284,7 +284,7 @@ class Watch:
     def _handed_on(
         self, taken: Mapping[str, tuple[Taken, ...]], nodes: Mapping[str, SlurmNode], ours: Collection[int]
     ) -> Mapping[str, tuple[Taken, ...]]:
-        """Where others wait for what others have."""
+        """If others wait for GPUs of running other jobs."""
         return taken
 
 

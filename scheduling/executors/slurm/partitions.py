@@ -1,4 +1,4 @@
-"""Limits of partitions, from `scontrol show partition` and, for those that hold everywhere, `scontrol show config`."""
+"""Limits of partitions, from `scontrol show partition` and, for cluster-wide ones, `scontrol show config`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIELD = re.compile(r"(\w+)=(\S*)")
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """None: there is no such limit. Memory in MiB; `cpus_per_node` is of all jobs of the partition together."""
+    """None: no such limit. Memory in MiB; `cpus_per_node` is for all jobs of the partition together."""
 
     name: str = ""
     is_default: bool = False
@@ -37,7 +37,7 @@ NO_LIMITS = Partition()
 
 
 def parse_partitions(text: str, config: str = "") -> list[Partition]:
-    """`config`: where a partition says nothing of memory, the whole cluster's limit holds."""
+    """`config`: if a partition has no memory limit, the cluster's applies."""
     whole = {name: _count(configured(config, name)) for name in ("MaxMemPerNode", "MaxMemPerCPU")}
     lines = (dict(_FIELD.findall(line)) for line in text.splitlines() if "PartitionName=" in line)
     return [_partition(fields, whole) for fields in lines]
@@ -62,7 +62,8 @@ def _partition(fields: Mapping[str, str], whole: Mapping[str, int | None]) -> Pa
 
 
 def chosen(partitions: Iterable[Partition], names: str) -> Partition:
-    """That of this name, or the default one. Of several, of which Slurm takes one, whatever one of them allows."""
+    """The one with this name, or the default one. For several, of which Slurm uses one, anything that one of them
+    allows."""
     wanted = names.split(",") if names else []
     found = [one for one in partitions if (one.name in wanted if wanted else one.is_default)]
     if len(found) < 2:
@@ -85,7 +86,7 @@ def _most(values: Iterable[T | None]) -> T | None:
 
 
 class KnownPartitions:
-    """Asked for now and then."""
+    """Read now and then."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands, self._until, self._known = commands, float("-inf"), list[Partition]()
@@ -104,21 +105,21 @@ class KnownPartitions:
 
 
 def within(node: NodeInfo, partition: Partition) -> NodeInfo:
-    """The node as jobs of the partition have it together."""
+    """The part of the node that jobs of the partition have together."""
     if partition.cpus_per_node is None or partition.cpus_per_node >= node.cpus:
         return node
     return replace(node, cpus=partition.cpus_per_node)
 
 
 def most_memory_mib(share_mib: int, cpus: int, partition: Partition) -> int:
-    """What a job that names no memory is given of a node."""
+    """The memory of a node for a job that requests none."""
     per_cpu = partition.memory_per_cpu_mib
     bounds = (partition.memory_per_node_mib, None if per_cpu is None else per_cpu * cpus)
     return min([share_mib, *(bound for bound in bounds if bound is not None)])
 
 
 def check_nodes(count: int, partition: Partition) -> None:
-    """Raises ExecutorError where Slurm would leave the job waiting for ever."""
+    """Raises ExecutorError if the job would wait in Slurm forever."""
     if partition.max_nodes is not None and count > partition.max_nodes:
         text = (
             f"its GPUs are on {count} nodes, and Slurm's partition {partition.name} gives a job {partition.max_nodes}"
@@ -130,7 +131,7 @@ def check_nodes(count: int, partition: Partition) -> None:
 
 
 def _count(text: str) -> int | None:
-    """UNLIMITED, and 0 of a whole cluster, are no limit."""
+    """UNLIMITED, and 0 for a whole cluster, mean no limit."""
     return int(text) if text.isascii() and text.isdecimal() and int(text) else None
 
 

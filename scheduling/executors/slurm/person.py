@@ -1,4 +1,4 @@
-"""Runs each job in Slurm as the account of the person who submitted it (docs/decisions/0030)."""
+"""Runs each job in Slurm under the account of the person who submitted it (docs/decisions/0030)."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ from scheduling.executors.slurm.seeing import Seen
 
 log = logging.getLogger(__name__)
 
-#: One more than what the agent's own commands may take.
+#: One more than the time limit of the agent's own commands.
 ASK_S, LAUNCH_S, KILL_S = 45.0, 150.0, 75.0
 STAGE_S = 600.0
 MOST_AT_ONCE = 8
 MAX_JOB_NUMBER = 2**32
-PRIVATE_S = 600.0  # for which Slurm's PrivateData is remembered
+PRIVATE_S = 600.0  # how long Slurm's PrivateData is cached
 FORGOTTEN_S = 86_400.0
 MARK_BYTES = 16
-#: Files of jobs may go without a word.
+#: Files of jobs may disappear without notice.
 IN_USE_S = 60.0
 #: Jobs by account and name.
 Queues = Mapping[str, Mapping[str, Sequence[SlurmJob]]]
@@ -74,10 +74,11 @@ NO_ENVIRONMENTS = (
 
 
 class PersonSlurmExecutor(SlurmExecutor):
-    """Nodes, and which run is whose, are known here; all that touches a job is done by the agent of its account."""
+    """Nodes, and the owners of runs, are known here; everything that touches a job is done by the agent of its
+    account."""
 
     single_trust_mode = False
-    supports_environments = False  # what one person built would run as another
+    supports_environments = False  # an environment built by one person would run as another
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class PersonSlurmExecutor(SlurmExecutor):
 
     def checkpoint_and_stop(self, run_id: str, epoch: int) -> None:
         if link := self._begun(run_id, epoch):
-            self._notes.kill_mark(run_id, epoch).touch(mode=0o600)  # it is looked at each round from now on
+            self._notes.kill_mark(run_id, epoch).touch(mode=0o600)  # it is observed in each round from now on
             link.ask("stop", ASK_S, run_id=run_id, epoch=epoch)
 
     def kill(self, run_id: str, epoch: int) -> None:
@@ -180,7 +181,7 @@ class PersonSlurmExecutor(SlurmExecutor):
         return progress_of(answer)
 
     def discard(self, project_key: str, paths: Iterable[str]) -> None:
-        """Environments are not built here; files of jobs go as their owner."""
+        """Environments are not built here; files of jobs are removed under their owner's account."""
         of_account: dict[str, list[str]] = {}
         for path in paths:
             top, _, rest = path.partition("/")
@@ -201,21 +202,21 @@ class PersonSlurmExecutor(SlurmExecutor):
         return reaped
 
     def examine(self, api_url: str, kept: Kept = NOTHING_KEPT) -> Iterable[Finding]:
-        """No person's job has the portal's account, so none is asked whether it reaches what is `kept`."""
+        """No person's job has the portal's account, so access to `kept` is not checked."""
         yield from super().examine(api_url)
         yield from examining_people.examine(self._run_as, self._layout, self._settings)
 
     # Accounts
 
     def _accounts_in_use(self) -> list[str]:
-        """Of runs that have files: looked up where something was noted since, and now and then."""
+        """Of runs with files: looked up after changes, and now and then."""
         noted_at = self._layout.own.stat().st_mtime_ns
         if self._in_use is None or self._in_use[0] != noted_at or time.monotonic() > self._in_use[1]:
             self._in_use = noted_at, time.monotonic() + IN_USE_S, self._look_up_accounts()
         return self._in_use[2]
 
     def _look_up_accounts(self) -> list[str]:
-        """A run that has no files for a day is forgotten: a launch may be under way."""
+        """A run without files for a day is forgotten: a launch may be under way."""
         names = set()
         for path in self._layout.own.glob("*.json"):
             with contextlib.suppress(ExecutorError, OSError, ValueError, KeyError):
@@ -246,7 +247,7 @@ class PersonSlurmExecutor(SlurmExecutor):
         return self._links.setdefault(account, Link(account, self._run_as, self._settings))
 
     def _owner(self, job_id: str) -> str | None:
-        """Whose the job's files are: only that account can have made its directory."""
+        """The owner of the job's files: only that account can have created its directory."""
         try:
             found = os.lstat(self._layout.job_dir(job_id))
         except (FileNotFoundError, NotADirectoryError):
@@ -267,22 +268,22 @@ class PersonSlurmExecutor(SlurmExecutor):
         return self._link(name) if name else None
 
     def _begun(self, run_id: str, epoch: int) -> Link | None:
-        """None where the launch has not come yet: then it shall not come any more."""
+        """None if the launch has not arrived yet: then it must not happen any more."""
         with self._layout.locked(run_id):
             if not self._layout.begun(run_id, epoch):
                 self._layout.call_off(run_id, epoch)
                 return None
         return self._link_of(run_id)
 
-    # Looking
+    # Observing
 
     def _moves(self, known: Sequence[tuple[str, int]]) -> bool:
-        """Something of these was launched or asked to end a short while ago: what Slurm said last will not do."""
+        """One of these was launched or asked to end recently: Slurm's last answer does not suffice."""
         places = ((launch, self._place_of(*launch)) for launch in known)
         return any(place is None or is_in_motion(self._notes, place, *launch) for launch, place in places)
 
     def _mark(self) -> str:
-        """What nobody can know, and all processes of the portal do, so that they share looks."""
+        """Unguessable, and equal in all processes of the portal, so that they share answers."""
         file = self._layout.own / "queue.mark"
         if not self._known_mark:
             known = (read_object(file) or {}).get("mark")
@@ -293,7 +294,7 @@ class PersonSlurmExecutor(SlurmExecutor):
         return self._known_mark
 
     def _queues(self, accounts: Iterable[str], commands: Commands) -> Queues | None:
-        """All our jobs by account, of one look; None where Slurm shows each account its own alone, so that agents look
+        """All our jobs by account, in one call; None if Slurm shows each account only its own, so that agents call it
         themselves."""
         if not (names := ",".join(sorted(accounts))):
             return {}
@@ -302,8 +303,8 @@ class PersonSlurmExecutor(SlurmExecutor):
         return self._ask(names, commands)
 
     def _ask(self, names: str, commands: Commands | None = None) -> dict[str, dict[str, list[SlurmJob]]]:
-        """By account and launch. A name may hold the end of a line: what does not begin with a word that nobody can
-        know is none."""
+        """By account and launch. A name may contain a line end: only lines that begin with an unguessable word are
+        accepted."""
         mark = self._mark()
         words = ("squeue", "--noheader", "--states=all", f"--user={names}", f"--format={mark}|%u|{QUEUE_FORMAT}")
         lines: dict[str, list[str]] = {}
@@ -322,7 +323,7 @@ class PersonSlurmExecutor(SlurmExecutor):
         return found
 
     def _may_be(self, name: str, account: str) -> bool:
-        """A launch of another person's is none, whatever a job says that it is."""
+        """Another person's job is never one of these launches, whatever it claims."""
         launch = parse_launch(name)
         return launch is None or self._name_of(launch[0]) == account
 
@@ -341,7 +342,7 @@ class PersonSlurmExecutor(SlurmExecutor):
         queue: Mapping[str, Sequence[SlurmJob]] | None,
         at: float,
     ) -> dict[tuple[str, int], Fact]:
-        """Where the agent cannot be asked they count as running: nothing is certain."""
+        """If the agent cannot be asked they count as running: nothing is certain."""
         wanted: dict[str, Any] = {"known": pairs, "renewed": [renewed_at.get(pair) for pair in pairs]}
         try:
             plain = None if queue is None else plain_queue(queue)
@@ -354,14 +355,14 @@ class PersonSlurmExecutor(SlurmExecutor):
         return {(fact.run_id, fact.epoch): self._believed(fact, seen) for fact in facts}
 
     def _jobs_of(self, fact: Fact, seen: Seen) -> Sequence[SlurmJob]:
-        """By the launch's number, whatever its owner has made of comment and name since; else by what they say."""
+        """By the launch's id, even if its owner has changed comment and name; otherwise by these."""
         number = self._notes.job_id(fact.run_id, fact.epoch)
         noted = [job for jobs in seen.jobs.values() for job in jobs if job.leading_id == number]
         return noted or seen.of(fact.run_id, fact.epoch)
 
     def _believed(self, fact: Fact, seen: Seen) -> Fact:
-        """Not the end of what Slurm has running on nodes that answer: GPUs that it holds are not free. When it ran is
-        for Slurm to say."""
+        """Rejects the end of a job that Slurm reports as running on responding nodes: its GPUs are not free. Its times
+        come from Slurm."""
         if fact.kind == "alive":
             return fact
         jobs = self._jobs_of(fact, seen)
@@ -374,7 +375,7 @@ class PersonSlurmExecutor(SlurmExecutor):
         if not (began and ended):
             return fact
         times = min(began), max(ended)
-        if times[1] - times[0] < 1.0:  # as of one that Slurm queued again, and that was cancelled before its next part
+        if times[1] - times[0] < 1.0:  # like a job that Slurm queued again, and that was cancelled before its next part
             first = self._first_part(fact.run_id, fact.epoch)
             times = (first[0], first[1]) if first[0] is not None and first[1] is not None else times
         return replace(fact, began_at=times[0], ended_at=times[1])
@@ -390,8 +391,8 @@ def _name(uid: int | None) -> str | None:
 
 
 def open_to_people(jobs: Path) -> None:
-    """Each account makes the directories of its own jobs there, and lists no others'. They inherit our group, or the
-    directory's default ACL where it has one: so we can read what they hold, and nobody else."""
+    """Each account creates the directories of its own jobs there, and cannot list others'. They inherit our group, or
+    the directory's default ACL if it has one: so only we can read their contents."""
     try:
         by_acl = "system.posix_acl_default" in os.listxattr(jobs)
     except OSError:

@@ -1,5 +1,5 @@
-"""What Slurm's commands say when they do not do what they are asked: whether that will change by itself, and what to do
-where it will not. The words are those of 22.05 to 25.11 (slurm_errno.c), in lower case."""
+"""Error messages of Slurm's commands: whether they are temporary, and what to do if they are not. The messages are
+those of 22.05 to 25.11 (slurm_errno.c), in lower case."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SITE = "Have an administrator look at the project's settings in Slurm (`evenkee
 _FILE = "Change `slurm` in the job file, and submit it again"
 _LIMITS = "Ask for fewer GPUs or less time, or have an administrator raise the limit, and submit it again"
 
-#: Of sbatch: no later launch of the job fares better until somebody changes something.
+#: Of sbatch: every later launch of the job fails until somebody changes something.
 LASTING: tuple[tuple[str, str], ...] = (
     ("invalid account", _ACCOUNTS),
     ("not permitted to use this partition", _ACCOUNTS),  # user's group, job's account, job's qos
@@ -39,7 +39,7 @@ LASTING: tuple[tuple[str, str], ...] = (
     ("access/permission denied", _ACCOUNTS),
     ("invalid user id", _ACCOUNTS),
 )
-#: Of all commands: it passes by itself.
+#: Of all commands: temporary.
 PASSING = (
     "socket timed out", "unable to contact slurm controller", "temporarily unable", "temporarily unavailable",
     "zero bytes were transmitted", "communication connection failure", "communication shutdown failure",
@@ -49,7 +49,7 @@ PASSING = (
     "had no answer from slurm", "slurmctld is currently", "try again", "protocol authentication error",
     "submitjob", "please retry",
 )  # fmt: skip
-#: Requests that would be refused again, though another launch of the job may fare better.
+#: Requests that would be refused again, though another launch of the job may succeed.
 _AGAIN = (
     "invalid node name", "requested node configuration is not available", "permission denied",
     "invalid job id specified",
@@ -58,8 +58,8 @@ _AGAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`permanent`: the same request fails again. `by_engine`: with `permanent`, so does each later launch of the job;
-    without, it is nobody's fault. `advice`: what to do."""
+    """`permanent`: the same request fails again. `by_engine`: with `permanent`, every later launch of the job fails,
+    too; without, it is not counted against the job. `advice`: what to do."""
 
     permanent: bool
     by_engine: bool

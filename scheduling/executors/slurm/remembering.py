@@ -1,7 +1,8 @@
-"""What Slurm said last, for all processes of the portal: in quiet times it is asked every `look_s` seconds only.
+"""A cache of Slurm's answers, shared by all processes of the portal: in quiet times Slurm is asked only every `look_s`
+seconds.
 
-Each `squeue` and each `scontrol show node` is two requests to slurmctld. What runs tells the portal itself that it has
-begun or ended, so rounds between two looks can do with the last one.
+Each `squeue` and each `scontrol show node` is two requests to slurmctld. Runs report their own start and end to the
+portal, so rounds between two calls can use the last answer.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.seeing import Notes
 
-#: For so long after something of ours was launched, asked to stop or has ended, each look asks.
+#: For this long after a launch, a stop or an end of ours, Slurm is always asked.
 QUICK_S = 120.0
-#: So old may be what a plan that moves something is built on.
+#: Maximum age of answers for a plan that moves something.
 MOMENT_S = 2.0
 MAX_BYTES = 64 << 20
-#: What an administrator has configured is asked for so seldom.
+#: Maximum age of an administrator's configuration.
 SETTINGS_S = 120.0
 
 
 class RememberingCommands(Commands):
-    """Keeps what commands that only ask have printed in files below `own`, a directory of the portal's alone."""
+    """Caches the output of read-only commands in files below `own`, a private directory of the portal."""
 
     def __init__(self, conf: str, timeout_s: float, own: Path, look_s: float) -> None:
         super().__init__(conf, timeout_s)
         self._looks, self._look_s = own / "looks", look_s
-        self._settings = self._looks / "settings"  # apart: nothing that moves is planned on news of them
+        self._settings = self._looks / "settings"  # separate: plans with moves never use these
 
     def recalling(self, oldest_s: float | None = None) -> Commands:
         return _Recalling(self, self._looks, self._look_s if oldest_s is None else min(oldest_s, self._look_s))
@@ -66,9 +67,9 @@ class _Recalling(Commands):
         try:
             text = self._real.run(*command, timeout_s=timeout_s)
         except ExecutorError:
-            file.unlink(missing_ok=True)  # nobody may believe that it still answers
+            file.unlink(missing_ok=True)  # its answers must no longer be trusted
             raise
-        with contextlib.suppress(OSError):  # without it the next look asks
+        with contextlib.suppress(OSError):  # without it Slurm is asked the next time
             for folder in (self._looks.parent, self._looks):
                 folder.mkdir(mode=0o700, exist_ok=True)
             write_atomically(file, {"at": now, "text": text}, durable=False)
@@ -76,13 +77,13 @@ class _Recalling(Commands):
 
 
 def is_in_motion(notes: Notes, epoch_dir: Path, run_id: str, epoch: int) -> bool:
-    """It was launched, asked to stop or has ended a short while ago, or it is not known that it was launched."""
+    """It was launched, asked to stop or has ended recently, or its launch is not confirmed."""
     marks = (notes.file(run_id, epoch), notes.kill_mark(run_id, epoch), epoch_dir / "stop", epoch_dir / "exit.json")
     return not marks[0].exists() or any(map(_is_recent, marks))
 
 
 def _is_recent(path: Path) -> bool:
-    """By whichever clock."""
+    """By either clock."""
     try:
         return abs(time.time() - path.stat().st_mtime) < QUICK_S
     except OSError:

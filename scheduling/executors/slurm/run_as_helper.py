@@ -32,14 +32,14 @@ CONFIGURATION = "/etc/evenkeel/run-as.conf"
 MAX_CONFIGURATION = 65536
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 SECTION = re.compile(r"[a-z][a-z0-9-]{0,39}")
-#: No account below this is a person's, whatever the configuration says.
+#: Accounts with lower uids are never a person's, whatever the configuration says.
 LOWEST_UID = 100
 NEEDED = ("portal", "group", "shared_dir", "state_dir", "python", "tree")
-#: What Linux and NFS call those whom they do not know.
+#: Names of Linux and NFS for unknown users.
 NOBODY = (65_534, 65_535, 2**32 - 2)
 DEFAULTS = {"min_uid": "1000", "max_uid": "2000000", "slurm_conf": "", "path": "/usr/local/bin:/usr/bin:/bin"}
-#: In words of their own, so that the tree need not be installed for the interpreter.
-#: PR_SET_DUMPABLE (4) first: programs of the same account could look into it while it imports.
+#: As separate words, so that the interpreter need not have the tree installed. PR_SET_DUMPABLE (4) first: programs of
+#: the same account could trace it while it imports.
 AGENT = (
     "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); import sys; sys.path.insert(0, sys.argv[1]); "
     "from scheduling.executors.slurm.agent import main; main()"
@@ -48,7 +48,7 @@ PR_SET_NO_NEW_PRIVS = 38
 
 
 class Refused(Exception):
-    """In words for the caller and for syslog."""
+    """With words for the caller and for syslog."""
 
 
 def main(words: list[str]) -> None:
@@ -108,7 +108,7 @@ def read_settings(section: str) -> dict[str, str]:
 
 
 def check_roots_alone(path: str) -> None:
-    """Nobody but root can change it, or put something else in its place."""
+    """Only root can change it, or replace it."""
     current = path
     while True:
         try:
@@ -127,7 +127,7 @@ def check_roots_alone(path: str) -> None:
 
 
 def check_caller(settings: dict[str, str]) -> None:
-    """By sudo's word. Without sudo nobody but root gets here."""
+    """From sudo's variable. Without sudo only root gets here."""
     caller = os.environ.get("SUDO_UID")
     if caller is None:
         return
@@ -198,7 +198,7 @@ def described(settings: dict[str, str], account: pwd.struct_passwd | None) -> di
     return found
 
 
-# Becoming the account
+# Switching to the account
 
 
 def serve(settings: dict[str, str], account: pwd.struct_passwd) -> NoReturn:
@@ -230,7 +230,7 @@ def serve(settings: dict[str, str], account: pwd.struct_passwd) -> NoReturn:
 
 
 def make_state(above: str, account: pwd.struct_passwd) -> str:
-    """A directory of the account's own for what the agent notes, where only root could have put something else."""
+    """A private directory of the account for the agent's notes, which only root could have replaced."""
     path = os.path.join(above, account.pw_name)
     try:
         os.mkdir(path, 0o700)
@@ -246,7 +246,7 @@ def make_state(above: str, account: pwd.struct_passwd) -> str:
 
 
 def become(account: pwd.struct_passwd, groups: list[int]) -> None:
-    """For good: all three ids, no way back, and no program that gives rights."""
+    """Irrevocably: all three ids, and no programs that grant rights."""
     os.setgroups(groups)
     os.setresgid(account.pw_gid, account.pw_gid, account.pw_gid)
     os.setresuid(account.pw_uid, account.pw_uid, account.pw_uid)

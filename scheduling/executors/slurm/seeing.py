@@ -1,4 +1,4 @@
-"""What is known of launches: what was noted here, and what Slurm had at one moment."""
+"""What is known about launches: our records, and Slurm's state at one moment."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ MAX_NODES = 5_000
 
 
 class Notes:
-    """`<run>.<epoch>.slurm`: as which job it was sent, and when; `<run>.<epoch>.named`: what it is called in Slurm,
-    before it is sent; `<run>.<epoch>.killed`: that it shall be killed;
-    `<run>.<epoch>.requeued`: that Slurm has queued it again after it had begun; `<run>.<epoch>.unseen`: since when it
-    may run where Slurm does not see it."""
+    """`<run>.<epoch>.slurm`: its job id, and when it was sent; `<run>.<epoch>.named`: its name in Slurm, before it is
+    sent; `<run>.<epoch>.killed`: that it must be killed; `<run>.<epoch>.requeued`: that Slurm has queued it again after
+    its start; `<run>.<epoch>.unseen`: since when it may run unseen by Slurm."""
 
     def __init__(self, own: Path) -> None:
         self._own = own
@@ -51,7 +50,7 @@ class Notes:
         write_atomically(self.file(run_id, epoch), {"job_id": job_id, "at": time.time()})
 
     def unseen_since(self, run_id: str, epoch: int, at: float) -> float:
-        """`at`, where nothing was noted before."""
+        """`at`, if nothing was recorded before."""
         file = self._own / f"{checked_name(run_id)}.{int(epoch)}.unseen"
         noted = (read_object(file) or {}).get("at")
         if isinstance(noted, int | float):
@@ -73,8 +72,8 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Jobs by launch, as they were at one moment. One that does not say which launch it is (its comment was changed)
-    is known by the number that was noted when it was sent."""
+    """Jobs by launch, at one moment. A job that does not name its launch (its comment was changed) is identified by the
+    recorded id."""
 
     at: float
     jobs: Mapping[str, Sequence[SlurmJob]]
@@ -91,8 +90,8 @@ class Seen:
 
 
 def past_jobs(commands: Commands, notes: Notes, run_id: str, epoch: int, epoch_dir: Path) -> Sequence[SlurmJob] | None:
-    """What accounting has of a launch, by the number that was noted, or by its name and directory; None where Slurm
-    keeps none."""
+    """Accounting's rows of a launch, by the recorded id, or by its name and directory; None if Slurm has no
+    accounting."""
     numbers = [number] if (number := notes.job_id(run_id, epoch)) is not None else []
     if not numbers:
         if not (name := notes.named(run_id, epoch)):
@@ -112,7 +111,7 @@ def decisive(jobs: Sequence[SlurmJob], epoch_dir: Path) -> SlurmJob | None:
 
 
 def waits_in_words(live: Sequence[SlurmJob]) -> str:
-    """Why the first component of a job has not begun, or stands still; empty where it runs or ends."""
+    """Why the first component of a job has not started, or is suspended; empty if it runs or ends."""
     job = min(live, key=lambda one: one.job_id)
     reason = f" ({job.reason})" if job.reason else ""
     if job.states & {"SUSPENDED", "STOPPED"}:
@@ -125,12 +124,12 @@ def waits_in_words(live: Sequence[SlurmJob]) -> str:
 
 
 def silent(epoch_dir: Path) -> set[str]:
-    """Nodes beside the first whose runner has not said that nothing of the run is left there."""
+    """Nodes other than the first whose runner has not reported that nothing of the run is left there."""
     return {name for name in node_names(epoch_dir) if not exists(epoch_dir / f"node-{name}" / ENDED_FILE)}
 
 
 def node_names(epoch_dir: Path) -> list[str]:
-    """Of those beside the first that have a directory: a job has one for each node, unless it makes more."""
+    """Those other than the first that have a directory: a job has one for each node, unless it creates more."""
     try:
         with os.scandir(epoch_dir) as entries:
             names = [entry.name for entry in islice(entries, MAX_NODES)]
@@ -140,14 +139,14 @@ def node_names(epoch_dir: Path) -> list[str]:
 
 
 def close(epoch_dir: Path) -> None:
-    """All has ended, whoever could not say so: whoever looks again finds that."""
+    """Everything has ended, even if it could not be reported: later observations find that."""
     for node in silent(epoch_dir):
         with contextlib.suppress(OSError):
             (epoch_dir / f"node-{node}" / ENDED_FILE).touch(mode=0o600)
 
 
-def look_afresh(directory: Path) -> None:
-    """Shared file systems remember for a while that a file is not there, unless we change its directory."""
+def refresh_directory(directory: Path) -> None:
+    """Shared file systems cache that a file is missing, unless we change its directory."""
     with contextlib.suppress(OSError):
         draft = directory / ".looking"
         draft.touch(mode=0o600)

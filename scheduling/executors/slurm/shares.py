@@ -1,4 +1,4 @@
-"""The site's own fair share: what `sshare` says of users in accounts."""
+"""The site's own fair share: `sshare` for users in accounts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ MOST_LINES = 100_000
 
 
 def read_shares(text: str) -> dict[tuple[str, str], float]:
-    """By account and user, from 0 to 1. Accounts stand alone in lines without a user; a line that cannot be read is
-    left out."""
+    """By account and user, from 0 to 1. Accounts have lines without a user; an unreadable line is skipped."""
     found = {}
     for line in islice(text.splitlines(), MOST_LINES):
         account, _, rest = line.strip().partition("|")

@@ -1,4 +1,4 @@
-"""What a site's partition and nodes mean for the portal's jobs: for `doctor`, from what scontrol shows."""
+"""What a site's partition and nodes mean for the portal's jobs: for `doctor`, from scontrol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduling.executors.base import Finding
 from scheduling.executors.slurm.commands import limit_seconds
 from scheduling.executors.slurm.folding import fold_names
 from scheduling.executors.slurm.options import Options
-from scheduling.executors.slurm.times import asked_seconds
+from scheduling.executors.slurm.times import requested_seconds
 
 _FIELD = re.compile(r"(\S+?)=(\S*)")
 _NODE = re.compile(r"^NodeName=(\S+)(.*)$", re.MULTILINE)
@@ -50,9 +50,9 @@ def _partitions(rest: str) -> list[str]:
 
 
 def _times(partition: Mapping[str, str], options: Options) -> Finding:
-    """Launches ask for what they need, whatever the partition's default is, and never for more than it allows."""
+    """Launches request the time they need, whatever the partition's default is, and never more than it allows."""
     name, longest = partition["PartitionName"], partition.get("MaxTime", "UNLIMITED")
-    most_s, wanted_s = limit_seconds(longest), asked_seconds(wanted := options.time_limit)
+    most_s, wanted_s = limit_seconds(longest), requested_seconds(wanted := options.time_limit)
     if most_s is not None and wanted_s is not None and wanted_s > most_s:
         seen = f"EVENKEEL_SLURM_TIME={wanted} is more than {name} allows ({longest}), which is what launches ask for"
         return Finding("time limits", True, seen, f"set it to at most {longest}, or leave it out", warning=True)

@@ -1,4 +1,4 @@
-"""The time limit that a launch is sent with: the shorter, the sooner Slurm's backfill finds room for it."""
+"""The time limit of a launch: the shorter it is, the sooner Slurm's backfill finds room for it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from scheduling.executors.base import EngineLimits, LaunchRequest
 from scheduling.executors.slurm.options import Options
 from scheduling.executors.slurm.partitions import Partition
 
-#: Starting, loading, checkpoints, ending, and moments that nobody thought of.
+#: Time for start, loading, checkpoints, end, and a reserve.
 SLACK_S = 900.0
-#: No forecast is trusted with less.
+#: Shorter forecasts are not trusted.
 LEAST_S = 3_600.0
 _ASKED = re.compile(r"(?:(?P<days>[0-9]+)-)?(?P<first>[0-9]+)(?::(?P<second>[0-9]+))?(?::(?P<third>[0-9]+))?")
 
 
-def asked_seconds(text: str) -> float | None:
-    """As sbatch reads --time: `60` are minutes, `1:30` minutes and seconds, `1-2` and `1-2:30` a day and hours."""
+def requested_seconds(text: str) -> float | None:
+    """In sbatch's format of --time: `60` are minutes, `1:30` minutes and seconds, `1-2` and `1-2:30` a day and
+    hours."""
     found = _ASKED.fullmatch(text)
     if found is None:
         return None
@@ -33,8 +34,8 @@ def asked_seconds(text: str) -> float | None:
 
 
 def time_word(request: LaunchRequest, options: Options, partition: Partition) -> str:
-    """What --time is given; empty: nothing. At most what the site and the partition allow; less where the job says
-    when it ends, or where it is expected to and can go on after less."""
+    """The value of --time; empty: none. At most what the site and the partition allow; less if the job states its end,
+    or if it is expected to end and can resume after less."""
     most_s = _most_s(options, partition)
     wanted_s = _wanted_s(request, options)
     if wanted_s < most_s:
@@ -54,7 +55,7 @@ def engine_limits(
 
 
 def _most_s(options: Options, partition: Partition) -> float:
-    site = asked_seconds(options.time_limit) if options.time_limit else None
+    site = requested_seconds(options.time_limit) if options.time_limit else None
     return min((one for one in (site, partition.max_time_s) if one is not None), default=math.inf)
 
 

@@ -1,7 +1,7 @@
-"""Jobs of others that wait in Slurm for nodes like ours: what comes free first is theirs, and ours wait behind them.
+"""Other users' jobs that wait in Slurm for nodes like ours: they get the first free ones, and ours wait behind them.
 
-The simplest sound rule: as many GPUs as eligible jobs of others wait for (`Resources`, `Priority`) are handed on as
-they come free, those first that come free first, and nobody knows until when. So no forecast promises these.
+The simplest safe rule: as many GPUs as eligible other jobs wait for (`Resources`, `Priority`) go to them as they become
+free, in that order, for an unknown time. So no forecast includes these.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _COLUMNS = {
 }  # fmt: skip
 FORMAT = ",".join(f"{name}:.{size}|" for name, size in _COLUMNS.items())
 COMMAND = ("squeue", "--noheader", "--states=PENDING", f"--Format={FORMAT}")
-#: A long queue is read seldom.
+#: A long queue is read rarely.
 WAITING_S = 30.0
-#: Others wait for something else than nodes, and take none meanwhile.
+#: Other jobs wait for something else than nodes, and take none meanwhile.
 _ELIGIBLE = frozenset({"Resources", "Priority", "None"})
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """`gpus`: of all its nodes together."""
+    """`gpus`: on all its nodes together."""
 
     job_id: int
     priority: int
@@ -41,7 +41,7 @@ class WaitingJob:
 
 
 def parse_waiting(text: str) -> list[WaitingJob]:
-    """Those that wait for nodes; lines that cannot be read are passed over."""
+    """Those that wait for nodes; unreadable lines are skipped."""
     return [job for line in islice(text.splitlines(), MAX_LINES) if (job := _job(line)) is not None]
 
 
@@ -59,12 +59,12 @@ def _job(line: str) -> WaitingJob | None:
 
 
 def of_others(jobs: Iterable[WaitingJob], ours: Collection[int], partitions: Collection[str]) -> list[WaitingJob]:
-    """Those that may be given nodes of these partitions."""
+    """Those that may get nodes of these partitions."""
     return [job for job in jobs if job.job_id not in ours and not job.partitions.isdisjoint(partitions)]
 
 
 def ahead_of(job_ids: Collection[int], jobs: Sequence[WaitingJob], theirs: Sequence[WaitingJob]) -> int:
-    """How many of others come before ours, by priority, then by number; all, where ours is not among `jobs` yet."""
+    """How many other jobs precede ours, by priority, then by id; all, if ours is not in `jobs` yet."""
     mine = next((job for job in jobs if job.job_id in job_ids), None)
     if mine is None:
         return len(theirs)
@@ -72,7 +72,7 @@ def ahead_of(job_ids: Collection[int], jobs: Sequence[WaitingJob], theirs: Seque
 
 
 def handed_on(taken: Mapping[str, Sequence[Taken]], gpus: int) -> dict[str, tuple[Taken, ...]]:
-    """What others hold, where `gpus` of it go to others that wait."""
+    """Use by others, if `gpus` of it go to other waiting jobs."""
     found = {name: list(some) for name, some in taken.items()}
     order = sorted(
         ((math.inf if one.until is None else one.until, name, at) for name, some in taken.items()
@@ -84,7 +84,7 @@ def handed_on(taken: Mapping[str, Sequence[Taken]], gpus: int) -> dict[str, tupl
         one = found[name][at]
         gpus -= max(one.blocks, one.gpus)
         found[name][at] = replace(one, until=None)
-    # Those first that end first.
+    # in order of their ends
     return {name: tuple(sorted(some, key=lambda one: math.inf if one.until is None else one.until))
             for name, some in found.items()}  # fmt: skip
 
@@ -99,14 +99,14 @@ class Watch(others.Watch):
         self._queue: tuple[float, list[WaitingJob]] = (-math.inf, [])
 
     def queue(self) -> list[WaitingJob]:
-        """All that wait in Slurm for nodes, ours among them."""
+        """All jobs that wait in Slurm for nodes, including ours."""
         if time.monotonic() - self._queue[0] >= WAITING_S:
             text = self._commands.recalling_settings().run(*COMMAND)
             self._queue = time.monotonic(), parse_waiting(text)
         return self._queue[1]
 
     def behind(self, job_ids: Collection[int], ours: Collection[int], nodes: Iterable[SlurmNode]) -> str:
-        """Of a launch that waits for nodes: how many jobs of others come before it, in words."""
+        """For a launch that waits for nodes: how many other jobs precede it, in words."""
         jobs = self.queue()
         return behind_words(ahead_of(job_ids, jobs, of_others(jobs, ours, _partitions(nodes))))
 

@@ -1,7 +1,7 @@
-"""Nodes that power saving has switched off: how long it takes until they are up.
+"""Nodes that power saving has switched off: how long they take to come up.
 
-What the last wake-up took is kept for all processes, for each node; before there was one, Slurm's ResumeTimeout counts,
-after which it gives a node up.
+The duration of the last wake-up of each node is stored for all processes; before the first one, Slurm's ResumeTimeout
+is used, after which it gives a node up.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from scheduling.executors.slurm.partitions import configured
 
 #: Slurm's own default of ResumeTimeout.
 DEFAULT_S = 60.0
-#: One that takes longer than it was said to is expected at any moment.
+#: One that takes longer than expected is expected at any moment.
 LEAST_S = 1.0
 
 
 class Waking:
-    """`since`: when each that is on its way was first seen to be; `took`: what its last wake-up took."""
+    """`since`: when each waking node was first seen waking; `took`: the duration of its last wake-up."""
 
     def __init__(self, own: Path, commands: Commands) -> None:
         self._file, self._commands = own / "nodes.waking", commands  # not .json: those are runs
 
     def timed(self, nodes: Mapping[str, SlurmNode]) -> list[NodeInfo]:
-        """The nodes, with how long those that are powered down need; what is seen of them is kept."""
+        """The nodes, with the time that powered-down ones need; observations are stored."""
         content = read_object(self._file) or {}
         since, took = _seconds(content.get("since")), _seconds(content.get("took"))
         if not since and not any(node.wakes for node in nodes.values()):
@@ -58,7 +58,7 @@ class Waking:
         ]
 
     def in_words(self, names: Iterable[str]) -> str:
-        """`names`: of nodes on their way."""
+        """`names`: of waking nodes."""
         names, took = list(names), _seconds((read_object(self._file) or {}).get("took"))
         if any(name not in took for name in names):
             return f"{fold_names(names)}, for which Slurm has {self._timeout_s():.0f} s"

@@ -1,10 +1,9 @@
 """F-scheduling: elastic GPU counts under a bound on the variance of relative throughput.
 
-Objective: the largest sum of S (or of steps/s) over the jobs that hold GPUs. Constraints: variance of
-S < v_bound where that is possible, every job between its minimum and maximum on one accelerator type,
-capacity per type; jobs that run never fall out. Greedy, one GPU at a time: Listing 1 of "A Methodology
-for Efficient Scheduling on GPU-enabled Clusters" (thesis, Seoul National University, 2020), extended
-to several types.
+Objective: the largest sum of S (or of steps/s) over the jobs that hold GPUs. Constraints: variance of S < v_bound where
+that is possible, every job between its minimum and maximum on one accelerator type, capacity per type; running jobs are
+never preempted. Greedy, one GPU at a time: Listing 1 of "A Methodology for Efficient Scheduling on GPU-enabled
+Clusters" (thesis, Seoul National University, 2020), extended to several types.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.elastic.reasons import explain
 from scheduling.policies.elastic.variance_greedy import LARGEST_VARIANCE, NEVER, UNITS, GangChoice, Greedy, JobKind, at
 
-#: Steps of the greedy that a settings form may wait for.
+#: Most steps of the greedy for which a settings form waits.
 _HINT_STEPS = 40_000
 
 
@@ -67,24 +66,24 @@ class Parameters(BaseParameters):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The greedy's input: who is in the plan, on which first gang, and how free GPUs are counted."""
+    """Input of the greedy: the jobs in the plan, their first gangs, and how free GPUs are counted."""
 
     jobs: tuple[Job, ...]
     kinds: tuple[JobKind, ...]
     seats: tuple[GangChoice, ...]
     free: tuple[int, ...]
-    others: tuple[int, ...]  # S of the jobs that hold GPUs and take no part
+    others: tuple[int, ...]  # S of the jobs that hold GPUs and are not candidates
     types: tuple[str, ...]
-    rooms: tuple[int, ...]  # GPUs that may still be added under each limit
+    headroom: tuple[int, ...]  # GPUs that each limit still allows
     left_out: tuple[Job, ...]  # minimum does not fit
 
 
 @dataclass(frozen=True, slots=True)
 class BoundHint:
-    """At which bounds the present mix is affected."""
+    """From which bounds on the present mix of jobs is affected."""
 
     affected_up_to: float  # a v_bound at or below this changes the plan
-    unbounded_variance: float  # variance of the plan that no bound restricts
+    unbounded_variance: float  # variance of the plan without a bound
     never_binds_above: float = LARGEST_VARIANCE
 
 
@@ -107,21 +106,21 @@ class FScheduling:
 
 
 def pose(snapshot: Snapshot, field: RoundView, objective: str) -> Problem:
-    """Step 1 of Listing 1: minimums in queue order. Those of running jobs are set aside first."""
+    """Step 1 of Listing 1: minimums in queue order. Minimums of running jobs are reserved first."""
     free = [field.free[name] for name in field.types]
-    rooms = QuotaHeadroom(field)
+    headroom = QuotaHeadroom(field)
     counted = [key for key in field.allowance if field.limits[key].kind != "running_jobs"]
     groups = {key: index for index, key in enumerate(counted)}
     kinds, seats, left_out = dict[str, JobKind](), dict[str, GangChoice](), list[Job]()
     for job in (*field.running, *field.queued):
         kind = make_kind(field, job, objective, groups)
-        seat = _first_seat(field, job, kind, free, rooms)
+        seat = _first_seat(field, job, kind, free, headroom)
         if seat is None:
             left_out.append(job)
             continue
         free[seat[0]] -= seat[1]
         if job.limits:
-            rooms.book(job, Gang(field.types[seat[0]], seat[1]))
+            headroom.book(job, Gang(field.types[seat[0]], seat[1]))
         kinds[job.id], seats[job.id] = kind, seat
     jobs = tuple(job for job in field.candidates if job.id in seats)
     types = cluster_index(snapshot.nodes).every_type
@@ -133,7 +132,7 @@ def pose(snapshot: Snapshot, field: RoundView, objective: str) -> Problem:
         free=tuple(free),
         others=tuple(to_units(field.relative(job, gang)) for job, gang in holding),
         types=field.types,
-        rooms=tuple(rooms.left[key] for key in counted),
+        headroom=tuple(headroom.left[key] for key in counted),
         left_out=tuple(left_out),
     )
 
@@ -147,7 +146,7 @@ _NO_SPAN = SizeRange(1, 0, (0.0,))
 
 def make_kind(field: RoundView, job: Job, objective: str, groups: Mapping[str, int]) -> JobKind:
     spans = field.spans(job)
-    # A running job stays on its type until all others are served; see `solve`.
+    # A running job stays on its type until all other jobs have GPUs; see `solve`.
     hurdle = float("inf") if job.gpu_ids else 1.0
     mine = [key for key in job.limits if key in groups] if groups else ()
     bounds: tuple[tuple[int, ...], ...] = ()
@@ -181,8 +180,10 @@ def _in_units(steps_per_s: tuple[float, ...], of: float) -> tuple[int, ...]:
     return tuple(to_units(value / of) for value in steps_per_s) if of else (0,)
 
 
-def _first_seat(field: RoundView, job: Job, kind: JobKind, free: list[int], rooms: QuotaHeadroom) -> GangChoice | None:
-    """The minimum gang: on the present type for a running job, else on the type where it is worth most."""
+def _first_seat(
+    field: RoundView, job: Job, kind: JobKind, free: list[int], headroom: QuotaHeadroom
+) -> GangChoice | None:
+    """The minimum gang: on the present type for a running job, else on the type where its throughput is worth most."""
     if job.gang is not None and job.gang.type in field.types:
         t = field.types.index(job.gang.type)
         if kind.low[t] <= kind.high[t]:
@@ -191,31 +192,31 @@ def _first_seat(field: RoundView, job: Job, kind: JobKind, free: list[int], room
         (t, low)
         for t, low in enumerate(kind.low)
         if low <= min(free[t], kind.high[t])
-        and (job.gpu_ids or not job.limits or rooms.over(job, Gang(field.types[t], low)) is None)
+        and (job.gpu_ids or not job.limits or headroom.over(job, Gang(field.types[t], low)) is None)
     ]
     return max(fits, key=lambda seat: (at(kind.value[seat[0]], seat[1]), -seat[0]), default=None)
 
 
 def solve(snapshot: Snapshot, field: RoundView, problem: Problem, bound: float) -> tuple[list[GangChoice], float]:
-    """Step 2 of Listing 1; with several types, then once more with changes of type allowed."""
-    greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, bound, problem.rooms)
+    """Step 2 of Listing 1; with several types, repeated with changes of type allowed."""
+    greedy = Greedy(problem.kinds, problem.seats, problem.free, problem.others, bound, problem.headroom)
     seats = greedy.run()
     if len(problem.types) > 1 and field.running and any(greedy.free):
         free = greedy.free
-        if _somebody_finds_faster(snapshot, problem, seats, free):
+        if _any_job_finds_faster(snapshot, problem, seats, free):
             hurdles = [_hurdle(snapshot, job, kind) for job, kind in zip(problem.jobs, problem.kinds, strict=True)]
             kinds = [
                 kind if hurdle == kind.hurdle else replace(kind, hurdle=hurdle)
                 for kind, hurdle in zip(problem.kinds, hurdles, strict=True)
             ]
-            rooms = greedy.rooms[:-1]
-            greedy = Greedy(kinds, seats, free, problem.others, bound, rooms)
+            headroom = greedy.headroom[:-1]
+            greedy = Greedy(kinds, seats, free, problem.others, bound, headroom)
             seats = greedy.run()
     return seats, greedy.variance
 
 
 def _hurdle(snapshot: Snapshot, job: Job, kind: JobKind) -> float:
-    """A change of type must win back, before the next expected event, the steps its restart costs."""
+    """A change of type must win back the steps of its restart before the next expected event."""
     if kind.hurdle != float("inf"):
         return kind.hurdle
     seconds = horizon_s(snapshot, job)
@@ -223,8 +224,8 @@ def _hurdle(snapshot: Snapshot, job: Job, kind: JobKind) -> float:
     return seconds / left if left > 0 else float("inf")
 
 
-def _somebody_finds_faster(snapshot: Snapshot, problem: Problem, seats: list[GangChoice], free: list[int]) -> bool:
-    """Of those that stayed on their type so far."""
+def _any_job_finds_faster(snapshot: Snapshot, problem: Problem, seats: list[GangChoice], free: list[int]) -> bool:
+    """Whether some job that has stayed on its type would be faster on another."""
     spare = [(t, count) for t, count in enumerate(free) if count]
     for job, kind, seat in zip(problem.jobs, problem.kinds, seats, strict=True):
         if kind.hurdle != float("inf"):
@@ -233,19 +234,19 @@ def _somebody_finds_faster(snapshot: Snapshot, problem: Problem, seats: list[Gan
         if needs is None:
             needs = kind.faster[seat] = _faster(kind, 1.0, seat)
         if not any(count >= needs[t] for t, count in spare):
-            continue  # what a restart costs only adds to what would be needed
+            continue  # restart costs would only raise the threshold
         if _finds_faster(kind, _hurdle(snapshot, job, kind), seat, free):
             return True
     return False
 
 
 def _finds_faster(kind: JobKind, hurdle: float, seat: GangChoice, free: list[int]) -> bool:
-    """Whether another type has free what would be faster; without any such job nothing is left to do."""
+    """Whether another type has enough free GPUs to be faster; if no such job exists, nothing is left to do."""
     return hurdle != float("inf") and any(map(int.__ge__, free, _faster(kind, hurdle, seat)))
 
 
 def _faster(kind: JobKind, hurdle: float, seat: GangChoice) -> tuple[int, ...]:
-    """Of each other type the smallest gang that is worth more than `hurdle` times the present one; NEVER where none."""
+    """For each other type the smallest gang worth more than `hurdle` times the present one; NEVER if there is none."""
     value, needs = int(at(kind.value[seat[0]], seat[1]) * hurdle), [NEVER] * len(kind.value)
     for t, values in enumerate(kind.value):
         if t != seat[0] and (found := bisect_right(values, value)) < len(values):
@@ -255,14 +256,14 @@ def _faster(kind: JobKind, hurdle: float, seat: GangChoice) -> tuple[int, ...]:
 
 
 def horizon_s(snapshot: Snapshot, job: Job) -> float:
-    """How long a gang is expected to last: to the next event, at most to the job's own end."""
+    """How long a gang is expected to last: to the next event, at most to the job's end."""
     speed = job.curves[job.gang.type].at(job.gang.count) if job.gang and job.gang.type in job.curves else 0.0
     ends = job.remaining_steps / speed if speed > 0 and job.remaining_steps > 0 else 3600.0
     return ends if snapshot.next_event_s is None else min(ends, snapshot.next_event_s)
 
 
 def useful(problem: Problem, index: int, seat: GangChoice) -> GangChoice:
-    """Give back trailing GPUs that bring nothing, but none that the job holds already."""
+    """Remove trailing GPUs that add no throughput, except those that the job holds already."""
     job, kind, (t, count) = problem.jobs[index], problem.kinds[index], seat
     held = job.gang.count if job.gang and job.gang.type == problem.types[t] else 0
     least = max(kind.low[t], min(held, count))
@@ -304,17 +305,17 @@ def answer(
 
 
 def bound_hint(snapshot: Snapshot, parameters: Parameters | None = None) -> BoundHint:
-    """At which v_bound the present job mix starts to be affected. Pure; the settings form shows it.
+    """The v_bound from which on the present job mix is affected. Pure; the settings form shows it.
 
-    A bound changes a plan only where a step of the greedy passes it, so the variances passed through
-    are tried from the largest down; a bound may be passed without another candidate being better.
+    A bound changes a plan only if a step of the greedy exceeds it, so the variances of all steps are tried, the largest
+    first. Exceeding a bound need not change the plan, as no other candidate may be better.
     """
     field = view(snapshot)
     problem = pose(snapshot, field, (parameters or Parameters()).objective)
-    free = Greedy(problem.kinds, problem.seats, problem.free, problem.others, 1.0, problem.rooms)
+    free = Greedy(problem.kinds, problem.seats, problem.free, problem.others, 1.0, problem.headroom)
     plan, peak = list(free.run()), free.peak_variance
     for _ in range(max(1, min(24, _HINT_STEPS // max(1, sum(problem.free))))):
-        bounded = Greedy(problem.kinds, problem.seats, problem.free, problem.others, peak, problem.rooms)
+        bounded = Greedy(problem.kinds, problem.seats, problem.free, problem.others, peak, problem.headroom)
         if peak <= 0.0 or bounded.run() != plan:
             break
         peak = bounded.peak_below(peak)

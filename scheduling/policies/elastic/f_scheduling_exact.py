@@ -1,10 +1,10 @@
-"""F-scheduling with the best plan instead of the greedy one.
+"""F-scheduling with an optimal plan instead of the greedy one.
 
-Objective: the largest sum of S (or of steps/s). Constraints: those of `f_scheduling`, variance of
-S < v_bound among them. The jobs in the plan are those of Listing 1's first step; only their counts are
-chosen here, by integer programming: variance < v is not convex, but with the mean m of S in [l, h] it
-follows from the linear sum s^2 <= v J + (l + h) sum s - l h J, exact at the ends; intervals are split
-where a solution breaks the bound (spatial branch and bound). Ours (spec, "Where the paper stops").
+Objective: the largest sum of S (or of steps/s). Constraints: those of `f_scheduling`, variance of S < v_bound among
+them. The jobs in the plan are those of Listing 1's first step; only their counts are chosen here, by integer
+programming: variance < v is not convex, but with the mean m of S in [l, h] it follows from the linear sum s^2 <= v J +
+(l + h) sum s - l h J, exact at the ends; intervals are split where a solution breaks the bound (spatial branch and
+bound). Ours (spec, "Where the paper stops").
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class FSchedulingExact:
             seats = best_plan(problem, greedy, settings.v_bound, work)
         except SolverError as error:
             return self._greedy_instead(snapshot, figures | {"solver_failed": 1.0}, str(error))
-        if seats is None:  # nothing is fair enough: the least unfair plan known is the greedy one
+        if seats is None:  # no plan meets the bound: the least unfair plan known is the greedy one
             return self._greedy_instead(snapshot, figures, "no plan keeps the variance under its bound")
         figures |= {"variance": _variance(problem, seats), "exact_sum": _sum(problem, seats), "exact": 1.0}
         if figures["greedy_sum"] > 0 and variance < settings.v_bound:

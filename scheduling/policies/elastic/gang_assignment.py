@@ -1,4 +1,4 @@
-"""Who runs on which gang, so that they are worth most together: a linear program that splits few of them."""
+"""Assigns gangs to jobs for the largest total worth, by a linear program that splits few jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from scheduling.domain import Gang, Job
 from scheduling.solvers.lp import Engine, Floats, LinearProgram
 
-#: Shares of a job above this are as good as whole; what is left of the others goes out by density.
+#: Shares above this count as whole; the remaining GPUs go to jobs by worth per GPU.
 _WHOLE = 1.0 - 1e-6
 
 
@@ -24,7 +24,7 @@ class Option:
 def ranked(
     options: Sequence[Option], free: Mapping[str, int], engine: Engine, time_limit_s: float, *, all_run: bool = False
 ) -> list[tuple[Option, float]]:
-    """The options with their shares in the linear program, whole ones first, then by worth per GPU."""
+    """Options with their shares in the linear program, whole ones first, then by worth per GPU."""
     if not options:
         return []
     shares = _shares(options, free, engine, time_limit_s, all_run=all_run)
@@ -36,7 +36,7 @@ def ranked(
 def _shares(
     options: Sequence[Option], free: Mapping[str, int], engine: Engine, time_limit_s: float, *, all_run: bool
 ) -> Floats:
-    """Few jobs are split, at most one for each type. With `all_run` every job has a gang."""
+    """Few jobs are split, at most one for each type. With `all_run` every job gets a gang."""
     of_job: dict[str, list[int]] = {}
     of_type: dict[str, list[int]] = {}
     for n, option in enumerate(options):

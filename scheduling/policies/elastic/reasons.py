@@ -1,4 +1,4 @@
-"""Why each job got what it got: cause first, then the number, then what would change it."""
+"""Reasons of elastic plans: the cause, the number, then what would change it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def explain(
     bound: float,
     variance: float,
 ) -> Mapping[str, Reason]:
-    """In words once somebody reads them."""
+    """Each reason is formatted when it is read."""
     free = dict(field.free)
     for gang in planned.values():
         free[gang.type] -= gang.count
     ahead, behind = {job.id: job for job in jobs}, {job.id: job for job in left_out}
-    rooms = QuotaHeadroom(field)
+    headroom = QuotaHeadroom(field)
     for job in ahead.values() if field.limits else ():
-        rooms.book(job, planned[job.id])
+        headroom.book(job, planned[job.id])
 
     def tell(key: str) -> Reason:
         if key in behind:
-            return _left_out(field, behind[key], len(ahead), rooms)
+            return _not_planned(field, behind[key], len(ahead), headroom)
         return _planned(field, ahead[key], planned[key], free, bound, variance)
 
     return LazyReasons((*ahead, *behind), tell)
@@ -59,7 +59,7 @@ def _planned(field: RoundView, job: Job, gang: Gang, free: Mapping[str, int], bo
 
 
 def _limit(field: RoundView, job: Job, gang: Gang, free: Mapping[str, int], bound: float, variance: float) -> str:
-    """What keeps the job from more."""
+    """What prevents the job from getting more GPUs."""
     span = field.spans(job).get(gang.type)
     if job.max_gpus is not None and gang.count >= job.max_gpus:
         return f"its maximum is {job.max_gpus}"
@@ -73,12 +73,12 @@ def _limit(field: RoundView, job: Job, gang: Gang, free: Mapping[str, int], boun
     return "it grows when a job ends or gains less than this one"
 
 
-def _left_out(field: RoundView, job: Job, ahead: int, rooms: QuotaHeadroom) -> Reason:
+def _not_planned(field: RoundView, job: Job, ahead: int, headroom: QuotaHeadroom) -> Reason:
     spans = field.spans(job)
     if not spans:
         return no_type(job)
     name, span = min(spans.items(), key=lambda item: (item[1].low, item[0]))
-    over = rooms.reason(job, [Gang(kind, each.low) for kind, each in spans.items()])
+    over = headroom.reason(job, [Gang(kind, each.low) for kind, each in spans.items()])
     if over is not None:
         return over
     before = (

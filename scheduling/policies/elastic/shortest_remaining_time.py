@@ -1,16 +1,16 @@
-"""Shortest remaining time first on several accelerator types: elastic, restarts paid for, slowdown bounded.
+"""Shortest remaining time first on several accelerator types: elastic, with restart costs and bounded slowdown.
 
 Every decision maximises sum_m w_m s_m(gang)^0.6 / t_m(gang)^0.4 over one gang per job within the GPUs of each type. s_m
-is the speed relative to the fastest gang, t_m the time to the end with what starting there would cost; of a job that
-runs there it is shortened by what leaving and coming back would cost, so that nobody is moved for less than that, and
-it counts somewhat more, so that jobs of about the same worth do not take turns; the more the shorter ago it came, so
-that it has what its restart cost first.
-Length says best who runs (shortest remaining processing time has the least mean completion time on one machine:
-Schrage 1968), and relative speed says best who runs where: an hour of a fast GPU saves as much whoever's it is. w_m
-is the job's weight until its slowdown (time in the system by time alone on the fastest gang) reaches `bound`, or what
-is usual here if that is more, and grows with the fourth power of it from there on, against starvation. GPUs that are
-left go to whoever gains the most from one more, where the time it saves exceeds a restart. Gangs that span nodes are
-brought together where that pays (scheduling.engine.consolidation).
+is the speed relative to the fastest gang, t_m the time to the end including the cost of starting there. For a job that
+runs there, t_m is reduced by the cost of leaving and returning, so that no job moves for a smaller gain. A running job
+also gets a bonus, so that jobs of similar worth do not take turns; the bonus is larger shortly after its start, until
+its restart has paid off. Length is the best criterion for which jobs run (shortest remaining processing time minimises
+mean completion time on one machine: Schrage 1968). Relative speed is the best criterion for where they run: an hour of
+a fast GPU saves the same for every job. w_m is the job's weight until its slowdown (time in the system by time alone on
+the fastest gang) reaches `bound`, or the usual slowdown of this cluster if that is larger. Beyond that it grows with
+the fourth power of the slowdown, to prevent starvation. Remaining GPUs go to the job that gains most from one more, if
+the time saved exceeds a restart. Gangs that span nodes are consolidated if that pays off
+(scheduling.engine.consolidation).
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ from scheduling.policies.elastic.gang_assignment import Option, ranked
 from scheduling.solvers.budget import time_budget_s
 from scheduling.solvers.lp import Engine
 
-#: Of a gang beyond the minimum a job has to have half, to be given all of it.
+#: A gang beyond the minimum is assigned completely if at least this share of it is assigned.
 _SOME = 0.5
-#: A job is never closer to its end than this, for its weight to stay finite.
+#: The least remaining time of a job, which keeps its weight finite.
 _LEAST_S = 1.0
-#: 1: the length of a job decides all; 0: only how much faster it is on one gang than on another.
+#: 1: only the remaining time of a job counts; 0: only its relative speed on a gang.
 _BY_LENGTH = 0.4
-#: By which power of its slowdown beyond the bound a job weighs more.
+#: Exponent by which the weight grows with a job's slowdown beyond the bound.
 _STEEPNESS = 4.0
-#: Whoever runs is worth so much more where it is, lest jobs of about the same worth take turns; more if it can grow,
-#: since who comes back is small again and pays a second restart for growing.
+#: Factor on the worth of a running job where it is, so that jobs of similar worth do not take turns. It is larger for a
+#: job that can grow: it would restart small and pay a second restart to grow.
 _STAYING, _STAYING_ELASTIC = 1.05, 1.25
-#: Of a job that cannot grow, for what its restart took of the time since: weights that rise while they wait make
-#: jobs change places for ever otherwise.
+#: For a job that cannot grow, the share of the time since its restart that the restart may cost. Without it rising
+#: weights of waiting jobs would make jobs change places forever.
 _AMORTISED = 10.0
-#: The bound is so many times the geometric mean of slowdowns at least: where all wait long, who waited longest counts.
+#: The bound is at least this multiple of the geometric mean of slowdowns: if all jobs wait long, the longest wait
+#: counts.
 _TYPICAL = 1.75
-#: A slowdown is looked at again once it may have changed by this part.
+#: A slowdown is evaluated again once it may have changed by this fraction.
 _CHANGE = 0.01
 
 
@@ -71,7 +72,7 @@ class ShortestRemainingTime:
     name: ClassVar[str] = "shortest_remaining_time"
     title: ClassVar[str] = "Shortest remaining time, slowdown bounded"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
-    # not elastic: it weighs restarts itself
+    # not elastic: it accounts for restarts itself
     capabilities = Capabilities(Answer.COUNTS, preempts=True, consolidates=True)
 
     def __init__(self, parameters: Any = None) -> None:
@@ -79,16 +80,16 @@ class ShortestRemainingTime:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        hands = _Hands(field, self._weights(field, snapshot.now), snapshot.now)
+        assignment = _GangAssignment(field, self._weights(field, snapshot.now), snapshot.now)
         limits = self.parameters.solver, time_budget_s(snapshot, self.parameters.solver_time_limit_s)
         for _, level in groupby(field.candidates, key=lambda job: job.priority):
-            hands.choose(list(level), limits)
-        hands.grow()
-        waiting = [job for job in field.candidates if job.id not in hands.counts]
+            assignment.choose(list(level), limits)
+        assignment.grow()
+        waiting = [job for job in field.candidates if job.id not in assignment.counts]
         return Allocation(
-            counts=hands.counts | pinned_gangs(snapshot, field),
-            reasons={**field.reasons, **hands.reasons()},
-            figures={"free_gpus": float(sum(hands.free.values()))},
+            counts=assignment.counts | pinned_gangs(snapshot, field),
+            reasons={**field.reasons, **assignment.reasons()},
+            figures={"free_gpus": float(sum(assignment.free.values()))},
             next_wake_at=self._review_at(field, waiting, snapshot.now) if waiting else None,
         )
 
@@ -104,7 +105,7 @@ class ShortestRemainingTime:
 
 
 def _slowdown(field: RoundView, job: Job, now: float) -> float:
-    """If it ran on its fastest gang from now on."""
+    """The slowdown if the job ran on its fastest gang from now on."""
     alone, steps = field.alone(job), job.done_steps + job.remaining_steps
     if alone <= 0.0 or steps <= 0.0:
         return 1.0
@@ -112,24 +113,25 @@ def _slowdown(field: RoundView, job: Job, now: float) -> float:
 
 
 def _left_s(field: RoundView, job: Job) -> float:
-    """On its fastest gang; 0 where there is none."""
+    """Remaining time on its fastest gang; 0 if there is none."""
     alone = field.alone(job)
     return job.remaining_steps / alone if alone > 0.0 else 0.0
 
 
-class _Hands:
-    """What is given out, within GPUs and limits."""
+class _GangAssignment:
+    """The gangs assigned so far, within GPUs and limits."""
 
     def __init__(self, field: RoundView, weights: Mapping[str, float], now: float) -> None:
         self.field, self.weights, self.now = field, weights, now
-        self.free, self.rooms = dict(field.free), QuotaHeadroom(field)
+        self.free, self.headroom = dict(field.free), QuotaHeadroom(field)
         self.counts: dict[str, Gang] = {}
         self._jobs = {job.id: job for job in field.candidates}
 
-    # Who runs, and on which type --------------------------------------------------------------------
+    # Which jobs run, and on which type -----------------------------------------------------------
 
     def choose(self, jobs: Sequence[Job], limits: tuple[Engine, float]) -> None:
-        """The gangs that are worth most together in what is left: minimums, and larger ones once all have those."""
+        """The gangs with the largest total worth in the free capacity: minimums, and larger ones once all jobs have
+        theirs."""
         free = dict(self.free)
         options = [
             Option(job, Gang(kind, span.low), self._worth(job, kind, span, span.low))
@@ -145,7 +147,8 @@ class _Hands:
             self._exchange(ranked(options + larger, free, *limits, all_run=True))
 
     def _exchange(self, ranked: Sequence[tuple[Option, float]]) -> None:
-        """From the minimums to the gangs of the program. Twice, since some wait for GPUs that others give up."""
+        """Replace the minimums by the gangs of the program. Twice, since some jobs wait for GPUs that others
+        release."""
         wished = [option for option, share in ranked if share >= _SOME]
         for option in (*wished, *wished):
             before = self.counts[option.job.id]
@@ -153,7 +156,8 @@ class _Hands:
             self._give(option.job, option.gang if self._fits(option.job, option.gang) else before)
 
     def _larger(self, job: Job, free: Mapping[str, int]) -> list[Option]:
-        """Gangs beyond the minimums: what it holds, and each some half larger than the one before."""
+        """Gangs beyond the minimum: the present one, and a sequence in which each is about half larger than the
+        previous."""
         options = []
         for kind, span in self.field.spans(job).items():
             most = min(span.high, len(span.steps_per_s) - 1, free[kind])
@@ -162,7 +166,7 @@ class _Hands:
             while count < most:
                 count = min(most, count + max(1, count // 2))
                 counts.add(count)
-            # The least count that is as fast.
+            # the least count with the same throughput
             least = {
                 next(n for n in range(span.low, count + 1) if span.at(n) == span.at(count))
                 for count in counts
@@ -175,7 +179,7 @@ class _Hands:
         staying = 1.0
         if job.gang is None:
             extra_s = job.launch_s
-        elif job.gang.type == kind and count in (job.gang.count, span.low):  # from the least it may grow back
+        elif job.gang.type == kind and count in (job.gang.count, span.low):  # from the minimum it may grow again
             extra_s, staying = -job.restart_cost_s, self._staying(job, span)
         else:
             extra_s = job.restart_cost_s
@@ -191,10 +195,10 @@ class _Hands:
         held_s = math.inf if job.held_since is None else max(self.now - job.held_since, 1.0)
         return _STAYING + _AMORTISED * job.restart_cost_s / held_s
 
-    # How many GPUs each has -------------------------------------------------------------------------
+    # How many GPUs each job has -----------------------------------------------------------------
 
     def grow(self) -> None:
-        """Whoever held more goes back to that first, by what it is worth; then one more wherever it pays most."""
+        """Restore the present sizes of running jobs first, by worth; then add one GPU at a time where it pays most."""
         held = [job for job in self.field.running if self._may_keep(job)]
         for job in sorted(held, key=lambda job: (-self._slope(job, job.gang.count if job.gang else 0), job.id)):
             assert job.gang is not None
@@ -226,7 +230,7 @@ class _Hands:
                 heappush(heap, step)
 
     def _next(self, job: Job) -> tuple[float, str, int] | None:
-        """The next count at which the job is faster, with what each of those GPUs is worth, negated."""
+        """The next count at which the job is faster, with the negated worth of each added GPU."""
         gang = self.counts[job.id]
         span = self.field.spans(job)[gang.type]
         now = span.at(gang.count)
@@ -241,12 +245,12 @@ class _Hands:
         return self.weights[job.id] * gain / max(job.remaining_steps, 1.0) / max(count - gang.count, 1)
 
     def _moved(self, before: Mapping[str, Gang]) -> list[Job]:
-        """Running jobs that grew beyond what they hold."""
+        """Running jobs that grew beyond their present gang."""
         grown = (job for job in self.field.running if self.counts.get(job.id) != before.get(job.id))
         return [job for job in grown if job.gang is not None and job.gang.type == self.counts[job.id].type]
 
     def _pays(self, job: Job) -> bool:
-        """Whether the time that growing saves the job exceeds its restart."""
+        """Whether the time that the job saves by growing exceeds its restart."""
         assert job.gang is not None
         span = self.field.spans(job)[job.gang.type]
         gang = self.counts[job.id]
@@ -258,18 +262,18 @@ class _Hands:
     # GPUs and limits --------------------------------------------------------------------------------
 
     def _fits(self, job: Job, gang: Gang) -> bool:
-        return gang.count <= self.free[gang.type] and self.rooms.over(job, gang) is None
+        return gang.count <= self.free[gang.type] and self.headroom.over(job, gang) is None
 
     def _give(self, job: Job, gang: Gang) -> None:
         self.counts[job.id] = gang
         self.free[gang.type] -= gang.count
-        self.rooms.book(job, gang)
+        self.headroom.book(job, gang)
 
     def _give_back(self, job: Job, gang: Gang | None) -> None:
-        """Down to `gang`; None: to nothing."""
+        """Shrink to `gang`; None: take all GPUs."""
         now = self.counts.pop(job.id)
         self.free[now.type] += now.count
-        self.rooms.book(job, now, sign=-1)
+        self.headroom.book(job, now, sign=-1)
         if gang is not None:
             self._give(job, gang)
 
@@ -282,7 +286,7 @@ class _Hands:
         self._give(job, Gang(now.type, count) if fits else now)
         return fits
 
-    # Words ------------------------------------------------------------------------------------------
+    # Reasons ----------------------------------------------------------------------------------------
 
     def reasons(self) -> dict[str, Reason]:
         return {job.id: self._reason(job) for job in self.field.candidates}
@@ -295,7 +299,7 @@ class _Hands:
         spans = self.field.spans(job)
         if not spans:
             return no_type(job)
-        over = self.rooms.reason(job, [Gang(kind, span.low) for kind, span in spans.items()])
+        over = self.headroom.reason(job, [Gang(kind, span.low) for kind, span in spans.items()])
         if over is not None:
             return over
         text = (

@@ -1,16 +1,15 @@
 """Listing 1 of the F-scheduling thesis, incrementally and exactly.
 
-With J jobs that hold GPUs, s their relative throughputs, S = sum s and Q = sum s^2, the population
-variance times J^2 is V = J Q - S^2. Raising one s by d changes V by
+With J jobs that hold GPUs, s their relative throughputs, S = sum s and Q = sum s^2, the population variance times J^2
+is V = J Q - S^2. Raising one s by d changes V by
 
     d (2 J s + (J - 1) d) - 2 d S  =  a - b S,
 
-so every candidate is a line in S, and one grant changes one candidate. Candidates that cannot be told
-apart (same curves and limits, same gang) are one row with a heap of jobs. Heaps of gains give the first
-candidate; where that one is blocked or unfair, the step evaluates all rows at once in floating point, and
-whatever lies within the rounding error of the bound, or of the smallest variance, is decided in whole
-numbers. Values are integers (UNITS to the step/s or to S = 1), so that ties are ties; the earlier job in
-queue order wins them.
+so every candidate is a line in S, and one grant changes one candidate. Interchangeable candidates (same curves and
+limits, same gang) form one row with a heap of jobs. Heaps of gains give the first candidate; if it is blocked or
+unfair, the step evaluates all rows at once in floating point. Candidates within the rounding error of the bound, or of
+the smallest variance, are compared in integers. Values are integers (UNITS to the step/s or to S = 1), so that ties are
+exact; the earlier job in queue order wins them.
 """
 
 from __future__ import annotations
@@ -35,11 +34,10 @@ NEVER = _NO_LIMIT = 2**40
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """What makes jobs interchangeable: per type what n GPUs are worth, and the counts allowed.
+    """What makes jobs interchangeable: the worth of n GPUs per type, and the allowed counts.
 
-    `value` is what is summed and maximised, `share` is S; both in UNITS, non-decreasing, constant beyond
-    their end. high < low: the type cannot run the job. `hurdle` is the factor that a change of type must
-    gain more than; infinite where none is allowed.
+    `value` is summed and maximised, `share` is S; both in UNITS, non-decreasing, constant beyond their end. high < low:
+    the type cannot run the job. `hurdle` is the factor that a change of type must exceed; infinite if none is allowed.
     """
 
     value: tuple[tuple[int, ...], ...]
@@ -48,9 +46,9 @@ class JobKind:
     high: tuple[int, ...]
     hurdle: float = 1.0
     groups: tuple[tuple[int, ...], ...] = ()  # per type, the limits that count its GPUs; empty: none
-    #: What may follow each gang; the same in every round, so it is worked out once.
+    #: The steps from each gang; equal in every round, so they are memoised.
     steps: dict[GangChoice, Steps] = field(default_factory=dict, init=False, compare=False, repr=False)
-    #: Likewise the smallest gangs of other types that are faster than each.
+    #: Memoised likewise: the smallest gangs of other types that are faster than each.
     faster: dict[GangChoice, tuple[int, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def steps_from(self, seat: GangChoice) -> Steps:
@@ -61,7 +59,8 @@ class JobKind:
 
 
 class Step(NamedTuple):
-    """From one gang to another. It changes V by rise (2 n S + (n - 1) rise - 2 sum), n being the number of jobs."""
+    """A change from one gang to another. It changes V by rise (2 n S + (n - 1) rise - 2 sum), n being the number of
+    jobs."""
 
     gain: int
     need: int  # free GPUs of its type
@@ -73,11 +72,12 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """By type: one more GPU on its own type, or the smallest faster gang of another."""
+    """Per type: one more GPU of the present type, or the smallest faster gang of another."""
 
     by_type: tuple[Step | None, ...]
     gains: NDArray[np.int64]  # -1: no step
-    figures: NDArray[np.float64]  # (3, types): need, S before, its rise; of no step, what is never the least unfair
+    #: (3, types): need, S before, its rise; a missing step gets values that are never the least unfair.
+    figures: NDArray[np.float64]
     largest_need: int
     largest_add: int
 
@@ -91,10 +91,10 @@ class Row:
 
 
 class Greedy:
-    """Give away `free` GPUs one candidate at a time; `seats` is the plan so far.
+    """Assign `free` GPUs one candidate at a time; `seats` is the plan so far.
 
-    `others` are the relative throughputs of jobs that hold GPUs and take no part: they count in the
-    variance and never change. `rooms[g]` is how many more GPUs the jobs under limit g may hold.
+    `others` are the relative throughputs of jobs that hold GPUs and are not candidates: they count in the variance and
+    never change. `headroom[g]` is how many more GPUs the jobs under limit g may hold.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class Greedy:
         free: Sequence[int],
         others: Sequence[int],
         bound: float,
-        rooms: Sequence[int] = (),
+        headroom: Sequence[int] = (),
     ) -> None:
-        self.rooms = [*rooms, _NO_LIMIT]  # the last one fills up short lists
+        self.headroom = [*headroom, _NO_LIMIT]  # the last entry pads short lists
         self.kinds, self.seats, self.free = list(kinds), list(seats), list(free)
         shares = [at(kind.share[t], n) for kind, (t, n) in zip(kinds, seats, strict=True)] + list(others)
         self.jobs = len(shares)
@@ -123,7 +123,7 @@ class Greedy:
 
     @property
     def peak_variance(self) -> float:
-        """The largest variance after a step; 0 without steps. A bound above it would have changed nothing."""
+        """The largest variance after a step; 0 without steps. A larger bound would have changed nothing."""
         return self._as_variance(max(self.passed, default=0))
 
     def peak_below(self, variance: float) -> float:
@@ -142,14 +142,14 @@ class Greedy:
         self.row_of: dict[tuple[int, GangChoice], int] = {}
         self.version = [0] * size  # of a row's entries in `best`
         self.best: list[list[tuple[int, int, int, int]]] = [[] for _ in range(types)]
-        self.stale = set[int]()  # rows that the arrays do not show yet
+        self.stale = set[int]()  # rows that are not in the arrays yet
         self.nothing = _steps([None] * types)
         self.gain = np.full((size, types), -1, dtype=np.int64)
         self.figures = np.tile(self.nothing.figures, (size, 1, 1))
         self.need, self.share, self.rise = (self.figures[:, n] for n in range(3))
         self.largest_need = 1
         self.deepest = max((len(keys) for kind in self.kinds for keys in kind.groups), default=0)
-        #: Per candidate the limits that it must keep, and how many GPUs it would add to each.
+        #: Per candidate the limits that apply, and how many GPUs it would add to each.
         self.bounds = np.full((size, types, self.deepest), -1, dtype=np.int64)
         self.adds = np.zeros((size, types, self.deepest), dtype=np.int64)
         self.largest_add = 1
@@ -208,7 +208,7 @@ class Greedy:
                 heapq.heappush(best, (-step.gain, first, index, version))
 
     def _show(self) -> None:
-        """Bring the arrays up to date."""
+        """Update the arrays."""
         for index in self.stale:
             row = self.rows[index]
             steps = row.steps if row is not None else self.nothing
@@ -239,7 +239,7 @@ class Greedy:
             self._grant(*choice)
 
     def _choose(self) -> tuple[int, int] | None:
-        """The best fair candidate as (row, type); without one the least unfair; None: nobody proposes."""
+        """The best fair candidate as (row, type); without one the least unfair; None: there is no candidate."""
         first = self._first()
         if first is not None or not self.seats:
             return first
@@ -274,7 +274,7 @@ class Greedy:
         return None
 
     def _first(self) -> tuple[int, int] | None:
-        """The candidate of the largest gain, where it is neither blocked nor unfair: no other can be better."""
+        """The candidate with the largest gain, unless it is blocked or unfair: no other can be better."""
         found: tuple[int, int, int, int] | None = None  # -gain, first job, type, row
         version = self.version
         for t, best in enumerate(self.best):
@@ -290,20 +290,20 @@ class Greedy:
             return None
         _, _, t, index = found
         step = self._step(index, t)
-        if step.need > self.free[t] or (step.adds and any(self.rooms[limit] < add for limit, add in step.adds)):
+        if step.need > self.free[t] or (step.adds and any(self.headroom[limit] < add for limit, add in step.adds)):
             return None
         if self.never_binds or self._change(step) < self.limit - self.spread:
             return index, t
         return None
 
     def _blocked(self) -> NDArray[np.bool_] | None:
-        """Candidates that lack free GPUs or room under a limit; None where none can."""
+        """Candidates that lack free GPUs or quota headroom; None if no candidate can."""
         blocked: NDArray[np.bool_] | None = None
         if min(self.free, default=_NO_LIMIT) < self.largest_need:
             blocked = self.need > np.array(self.free, dtype=np.float64)
-        if min(self.rooms) < self.largest_add:
-            rooms = np.array(self.rooms, dtype=np.int64)
-            over: NDArray[np.bool_] = np.logical_or.reduce(self.adds > rooms[self.bounds], axis=2)
+        if min(self.headroom) < self.largest_add:
+            headroom = np.array(self.headroom, dtype=np.int64)
+            over: NDArray[np.bool_] = np.logical_or.reduce(self.adds > headroom[self.bounds], axis=2)
             blocked = over if blocked is None else np.logical_or(blocked, over)
         return blocked
 
@@ -319,7 +319,7 @@ class Greedy:
         return self._change(self._step(index, t))
 
     def _change(self, step: Step) -> int:
-        """By how much it changes V, in whole numbers."""
+        """The change of V, in integers."""
         return step.rise * (2 * self.jobs * step.share + (self.jobs - 1) * step.rise - 2 * self.sum)
 
     def _grant(self, index: int, t: int) -> None:
@@ -336,9 +336,9 @@ class Greedy:
         self.free[t] -= seat[1]
         if row.kind.groups:
             for group in row.kind.groups[own]:
-                self.rooms[group] += count
+                self.headroom[group] += count
             for group in row.kind.groups[t]:
-                self.rooms[group] -= seat[1]
+                self.headroom[group] -= seat[1]
         job = self._leave(index)
         self.seats[job] = seat
         self._join(job, row.kind, seat)

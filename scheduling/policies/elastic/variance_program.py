@@ -17,14 +17,14 @@ from scheduling.policies.elastic.f_scheduling import Problem
 from scheduling.policies.elastic.variance_greedy import LARGEST_VARIANCE, UNITS, GangChoice, JobKind, at, groups_of
 from scheduling.solvers.integer import solve_integers
 
-#: Sums closer than this are one; solvers work to about 1e-6.
+#: Smaller differences count as equal; solvers work to about 1e-6.
 TOLERANCE = 1e-7
 _MOST_CELLS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A plan and its moments; S in whole units, so that "under the bound" means the same as for the greedy."""
+    """A plan and its moments; S in integer units, so that "under the bound" means the same as for the greedy."""
 
     seats: list[GangChoice]
     value: int
@@ -45,14 +45,14 @@ class Choice:
 
 @dataclass(slots=True)
 class SearchBudget:
-    """What may be done for one answer: programs, nodes of the search in each, and seconds by `time.monotonic`."""
+    """The budget of one answer: programs, search nodes in each, and seconds by `time.monotonic`."""
 
     programs: int
     nodes: int
     deadline: float = math.inf
 
     def spend(self) -> float:
-        """For one more program: its seconds. Raises SolverError where nothing is left."""
+        """Spend one program, and return its seconds. Raises SolverError if the budget is used up."""
         self.programs -= 1
         left = self.deadline - time.monotonic()
         if left <= 0:
@@ -63,7 +63,7 @@ class SearchBudget:
 
 
 def best_plan(problem: Problem, greedy: list[GangChoice], bound: float, work: SearchBudget) -> list[GangChoice] | None:
-    """The plan of the largest value with variance < bound; None where there is none. Raises SolverError."""
+    """The plan of the largest value with variance < bound; None if there is none. Raises SolverError."""
     model = Model(problem, bound, work)
     best = Choice.of(problem, greedy)
     incumbent = best if best.variance < bound else None
@@ -75,7 +75,7 @@ def best_plan(problem: Problem, greedy: list[GangChoice], bound: float, work: Se
         if incumbent is not None and -bound_value <= incumbent.value + TOLERANCE * UNITS:
             break
         if choice.variance < bound:
-            return choice.seats  # no open interval promises more
+            return choice.seats  # no open interval has a better bound
         # The relaxation is exact at the ends of an interval, so splitting at this mean cuts this plan off.
         middle = choice.mean if low + TOLERANCE < choice.mean < high - TOLERANCE else (low + high) / 2
         if high - low < TOLERANCE:
@@ -91,7 +91,7 @@ def best_plan(problem: Problem, greedy: list[GangChoice], bound: float, work: Se
 
 
 class Model:
-    """Interchangeable jobs are one: how many of them sit on each (type, count)."""
+    """Interchangeable jobs are one unit: how many of them have each (type, count)."""
 
     def __init__(self, problem: Problem, bound: float, work: SearchBudget) -> None:
         self.problem, self.bound, self.work = problem, bound, work
@@ -110,7 +110,7 @@ class Model:
             raise SolverError(f"a program of {len(self.cells)} variables, more than {_MOST_CELLS}")
 
     def relax(self, low: float, high: float) -> Choice | None:
-        """The best plan with the mean of S in [low, high] under the linear bound; None: there is none."""
+        """The best plan with the mean of S in [low, high] under the linear bound; None if there is none."""
         left = self.work.spend()
         program, used = self._program(low, high)
         found = solve_integers(program, left, self.work.nodes)
@@ -141,7 +141,7 @@ class Model:
         for t, free in enumerate(problem.free):
             terms = [n * x for x, (_, (at_type, n)) in zip(used, self.cells, strict=True) if at_type == t]
             program += pulp.lpSum(terms) <= free + taken[t]
-        for limit, room in enumerate(problem.rooms):
+        for limit, room in enumerate(problem.headroom):
             terms = [n * x for x, (g, (t, n)) in zip(used, self.cells, strict=True) if limit in groups_of(kinds[g], t)]
             program += pulp.lpSum(terms) <= max(0, room) + held[limit]
 
@@ -155,7 +155,7 @@ class Model:
         program += total <= high * jobs
 
     def _seats(self, used: list[Any]) -> list[GangChoice]:
-        """Within a group the earlier jobs in queue order get the larger gangs: any order is as good."""
+        """Within a group the earlier jobs in queue order get the larger gangs: any order is optimal."""
         seats: dict[int, GangChoice] = {}
         waiting = [list(jobs) for jobs in self.members.values()]
         for x, (group, seat) in sorted(
@@ -167,7 +167,7 @@ class Model:
 
 
 def _counts(kind: JobKind, t: int) -> list[int]:
-    """Counts worth choosing: the smallest for each value. More for the same value only costs GPUs."""
+    """Counts worth considering: the smallest for each value. More GPUs for the same value are wasted."""
     low, high = kind.low[t], kind.high[t]
     last = min(high, max(low, len(kind.value[t]) - 1))
     return [n for n in range(low, last + 1) if n == low or at(kind.value[t], n) > at(kind.value[t], n - 1)]

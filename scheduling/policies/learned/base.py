@@ -1,12 +1,13 @@
-"""What learned co-placement policies share: parts of GPUs are placed as a trained network says, GPU by GPU.
+"""Base of learned co-placement policies: a trained network places fractional jobs, one GPU at a time.
 
-For each GPU that takes parts the first jobs of the queue that may go there fill the slots; of their combinations those
-that would pass the device's memory or PCIe at any moment, or `oversubscription` times its time or cores, are left out,
-those that earn most at once are weighed, and the best is placed, until holding is best. `unslowed_worth` says how much
-it is to leave somebody alone. A job without a history is taken to use its share and its memory constantly. Memory is
-kept also where sharing makes runs take up to `stretch` times as long. What asks for whole GPUs goes to the first node
-that fits, before the parts where it is ahead of all of them. For the first of those that have waited for `patience_s`,
-be it for a part or for whole GPUs of one node, what will be empty soonest is kept: nobody else gets it.
+For each GPU that can be shared, the first queued jobs that may use it fill the slots. Combinations that would exceed
+the device's memory or PCIe at any moment, or `oversubscription` times its time or cores, are excluded. The network
+scores the remaining ones with the largest immediate gain, and the best is placed, until placing no further job is best.
+`unslowed_worth` is the value of leaving a job alone on its GPU. A job without a history is assumed to use its GPU share
+and memory constantly. Memory also suffices if sharing makes runs take up to `stretch` times as long. Jobs that ask for
+whole GPUs go to the first node that fits; they precede the fractional jobs that are behind them in the queue. For the
+first job that has waited for `patience_s`, fractional or on whole GPUs of one node, the GPUs that will be empty soonest
+are reserved.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from scheduling.policies.learned.starvation import Reservation, Waiting, is_part
 from scheduling.policies.packing.base import PackingPolicy, Planned
 
 MODELS = Path(__file__).parent / "models"
-#: Why the one waits for whom GPUs are kept, and those who would have room there.
+#: Reasons of the job for which GPUs are reserved, and of those that would fit there.
 
 
 class Parameters(BaseParameters):
@@ -88,7 +89,7 @@ class Parameters(BaseParameters):
 
 
 class LearnedPolicy(PackingPolicy):
-    """Subclasses give `name`, `title` and `profile`."""
+    """Subclasses define `name`, `title` and `profile`."""
 
     Parameters: ClassVar[type[BaseParameters]] = Parameters
     capabilities = Capabilities(Answer.PLACEMENTS, needs=Needs.HISTORIES, places_gpu_parts=True)
@@ -103,20 +104,20 @@ class LearnedPolicy(PackingPolicy):
     def allocate(self, snapshot: Snapshot) -> Allocation:
         found = super().allocate(snapshot)
         parts = {job.id for job in snapshot.jobs if job.gpu_milli < WHOLE}
-        # What is kept for whole GPUs changes only as jobs end.
+        # Reservations for whole GPUs change only when jobs end.
         if not any(
             r.token == ReasonCode.HELD_BACK or (r.token == ReasonCode.KEPT_FOR and key in parts)
             for key, r in found.reasons.items()
         ):
             return found
-        # Moments that all rounds agree on, so that wakes do not add up.
+        # Moments on which all rounds agree, so that wake-ups do not add up.
         every = self.parameters.look_again_s
         return replace(found, next_wake_at=(snapshot.now // every + 1) * every)
 
-    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
+    def plan(self, snapshot: Snapshot, node_capacity: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
         jobs = {job.id: job for job in snapshot.jobs}
         queue = [Waiting(jobs[key], demand) for key, demand in wanted.items()]
-        trial, parts = yard.copy(), [one for one in queue if one.is_part]
+        trial, parts = node_capacity.copy(), [one for one in queue if one.is_part]
         joining = ColocationSearch(self, trial, _holding(snapshot), parts)
         found = dict[str, tuple[int, ...]]()
         kept = reserve_for_starved(queue, snapshot, trial, self.parameters.patience_s, joining)
@@ -136,33 +137,33 @@ class LearnedPolicy(PackingPolicy):
         found |= joining.found
         if not kept:
             return Planned(found, joining.reasons())
-        reasons = joining.reasons() | self._waits_for_kept(kept, yard, trial, snapshot.now, queue, found)
+        reasons = joining.reasons() | self._waits_for_kept(kept, node_capacity, trial, snapshot.now, queue, found)
         return Planned(found, reasons, (kept.one.demand, kept.gpus))
 
-    def _start(self, one: Waiting, yard: NodeCapacity, found: dict[str, tuple[int, ...]]) -> bool:
-        rows = yard.fitting(one.demand)
+    def _start(self, one: Waiting, node_capacity: NodeCapacity, found: dict[str, tuple[int, ...]]) -> bool:
+        rows = node_capacity.fitting(one.demand)
         if len(rows):
-            found[one.job.id] = self.choose(yard, one.demand, rows, None)
-            yard.book(one.demand, found[one.job.id])
+            found[one.job.id] = self.choose(node_capacity, one.demand, rows, None)
+            node_capacity.book(one.demand, found[one.job.id])
         return bool(len(rows))
 
     def _waits_for_kept(
         self,
         kept: Reservation,
-        yard: NodeCapacity,
+        node_capacity: NodeCapacity,
         after: NodeCapacity,
         now: float,
         queue: Sequence[Waiting],
         found: Mapping[str, tuple[int, ...]],
     ) -> dict[str, Reason]:
-        """Of the one that it is kept for, and of those that would have room there."""
-        first, node = kept.one, yard.nodes[yard.place[kept.gpus[0]][0]].name
+        """Reasons of the job with a reservation, and of those that would fit there."""
+        first, node = kept.one, node_capacity.nodes[node_capacity.place[kept.gpus[0]][0]].name
         what, waited = f"{counted(len(kept.gpus), 'GPU')} of {node}", span(first.waited_s(now))
         when = f", to be empty in about {span(kept.empty_in_s)}" if 0 < kept.empty_in_s < math.inf else ""
         text = f"It has waited for {waited}, so nobody else is given {what}{when}."
         reasons = {first.job.id: Reason(ReasonCode.KEPT_FOR, text, {"node": node})}
-        # What goes to whole GPUs afterwards is in nobody's way for being kept.
-        given, without = dict(found), yard.copy()
+        # Jobs on whole GPUs, which are placed later, do not wait because of the reservation.
+        given, without = dict(found), node_capacity.copy()
         for one in queue:
             if one.job.id not in given and one is not first and not one.is_part:
                 self._start(one, after, given)
@@ -185,19 +186,19 @@ class LearnedPolicy(PackingPolicy):
         return int(seen.actions[np.argmax(self.model.scores(seen.inputs))])
 
     def _place(
-        self, yard: NodeCapacity, demand: Demand, planned: tuple[int, ...] | None, memory: Any
+        self, node_capacity: NodeCapacity, demand: Demand, planned: tuple[int, ...] | None, memory: Any
     ) -> tuple[int, ...] | None:
         if planned is None and is_part(demand):
             return None
-        return super()._place(yard, demand, planned, memory)
+        return super()._place(node_capacity, demand, planned, memory)
 
-    def why_not(self, yard: NodeCapacity, demand: Demand) -> Reason:
-        if not is_part(demand) or not len(yard.fitting(demand)):
-            return super().why_not(yard, demand)
+    def why_not(self, node_capacity: NodeCapacity, demand: Demand) -> Reason:
+        if not is_part(demand) or not len(node_capacity.fitting(demand)):
+            return super().why_not(node_capacity, demand)
         return held_back("None of the GPUs that are looked at first takes it now.", self.parameters.look_again_s)
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        return yard.tightest(int(rows[0]), demand)
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        return node_capacity.tightest(int(rows[0]), demand)
 
     def order(self, field: RoundView, queue: Sequence[Job]) -> Sequence[Job]:
         return queue

@@ -1,4 +1,4 @@
-"""Who joins whom on GPUs that are shared, as a trained network says, GPU by GPU, and why others wait."""
+"""Which jobs share GPUs, as a trained network decides GPU by GPU, and why other jobs wait."""
 
 from __future__ import annotations
 
@@ -28,42 +28,42 @@ from scheduling.policies.learned.starvation import Waiting
 if TYPE_CHECKING:
     from scheduling.policies.learned.base import LearnedPolicy
 
-#: Why a part waits that the network, or what jobs are expected to use, keeps off GPUs with room for what it asks for.
-#: GPUs that are looked at in a round: those that are shared first; and so many of these are the emptiest of all.
+#: Reasons of fractional jobs that the network, or expected use, keeps off GPUs with enough free capacity. The most GPUs
+#: considered in a round, shared ones first; and how many of them may be the emptiest of all.
 _MOST_DEVICES, _EMPTIEST = 128, 32
-#: Of those that wait, whose mean length is taken.
+#: How many queued jobs enter the mean length.
 _MEAN_OF = 32
-#: Where neither steps nor a history say how long a run is.
+#: Length of a run if neither steps nor a history tell it.
 _UNKNOWN_S = 3_600.0
-#: Why somebody does not go to a GPU; what comes later says more, where GPUs differ.
+#: Why a job is not placed on a GPU; later ones are more specific if GPUs differ.
 _BEHIND, _CAPACITY, _COMPANY = range(3)
 _NAMES = {"gpu": "GPU time", "gpu_memory": "GPU memory", "gpu_cores": "room on its cores", "pcie": "PCIe throughput"}
 
 
 class ColocationSearch:
-    """`holding`: by GPU who is there, in order of their numbers. Books in `yard`; whoever waits, here, wants a part."""
+    """`holding`: jobs of each GPU, by number. Books in `node_capacity`; all queued jobs here are fractional."""
 
     def __init__(
         self,
         policy: LearnedPolicy,
-        yard: NodeCapacity,
+        node_capacity: NodeCapacity,
         holding: Mapping[int, Sequence[Job]],
         waiting: Sequence[Waiting],
     ) -> None:
-        self.policy, self.yard, self.holding, self.waiting = policy, yard, holding, list(waiting)
+        self.policy, self.node_capacity, self.holding, self.waiting = policy, node_capacity, holding, list(waiting)
         self.choices: Choices = policy.model.choices
         self.found: dict[str, tuple[int, ...]] = {}
-        self._mean_s: float | None = None  # of those that wait
-        self._here: dict[int, list[Placed]] = {}  # of the GPUs that were looked at
+        self._mean_s: float | None = None  # of queued jobs
+        self._here: dict[int, list[Placed]] = {}  # of the considered GPUs
         self._beside: dict[int, list[Job]] = {}
-        self._turns: dict[int, float] = {}  # by GPU, of those that hold it
-        self._short: dict[int, list[tuple[str, float]]] = {}  # by GPU, of who was looked at last
-        #: By job why it does not go to which GPU, who was looked at with it, and which of them it is.
+        self._turns: dict[int, float] = {}  # by GPU, of jobs that hold it
+        self._short: dict[int, list[tuple[str, float]]] = {}  # by GPU, of the jobs considered last
+        #: By job, why it is not placed on which GPU, which jobs were considered with it, and its index among them.
         self._notes: dict[str, tuple[int, int, Sequence[Placed], int]] = {}
 
     def start(self, one: Waiting) -> bool:
-        """Before all others, where it may go at once. Where it may not, it waits no longer here."""
-        for device in _devices(self.yard, [one]):
+        """Place the job before all others, where it fits now. If it fits nowhere, this search drops it."""
+        for device in _devices(self.node_capacity, [one]):
             self._fill(device, one)
             if one.job.id in self.found:
                 return True
@@ -71,20 +71,20 @@ class ColocationSearch:
         return False
 
     def run(self) -> None:
-        for device in _devices(self.yard, self.waiting):
+        for device in _devices(self.node_capacity, self.waiting):
             self._fill(device, None)
             if not self.waiting:
                 break
 
     def _fill(self, device: int, first: Waiting | None) -> None:
-        """Nobody before `first`, or without it."""
-        row, column = self.yard.place[device]
+        """Only for jobs behind `first`, or without it."""
+        row, column = self.node_capacity.place[device]
         if device not in self._here:
             self._beside[device] = list(self.holding.get(device, ()))
             self._here[device] = [self.placed(job, device) for job in self._beside[device]]
         here, beside = self._here[device], self._beside[device]
         while True:
-            left = [one for one in self.waiting if _fits(self.yard, one.demand, row, column)]
+            left = [one for one in self.waiting if _fits(self.node_capacity, one.demand, row, column)]
             if first is not None:
                 left = [first, *(one for one in left if one is not first)] if first in left else []
             shown = left[: self.choices.slots]
@@ -99,7 +99,7 @@ class ColocationSearch:
                 return
             taken = [n for n in range(len(shown)) if self.choices.members()[action, n]]
             for number in taken:
-                self.yard.book(shown[number].demand, (device,))
+                self.node_capacity.book(shown[number].demand, (device,))
                 self.found[shown[number].job.id] = (device,)
                 here.append(runs[number])
                 beside.append(shown[number].job)
@@ -116,8 +116,8 @@ class ColocationSearch:
         *,
         only_first: bool,
     ) -> Sight:
-        row, column = self.yard.place[device]
-        room = _room(self.yard, row, column, demands, self.choices)
+        row, column = self.node_capacity.place[device]
+        room = _room(self.node_capacity, row, column, demands, self.choices)
         if only_first:
             room[1:] &= self.choices.members()[1:, 0] > 0
         if self._mean_s is None:
@@ -129,8 +129,8 @@ class ColocationSearch:
         )
 
     def placed(self, job: Job, device: int) -> Placed:
-        """How much of its run is done, by its steps."""
-        node = self.yard.nodes[self.yard.place[device][0]]
+        """Completed part of the run, by steps."""
+        node = self.node_capacity.nodes[self.node_capacity.place[device][0]]
         curve, total = job.curves.get(node.type), job.done_steps + job.remaining_steps
         speed = curve.at(max(1, len(job.gpu_ids))) if curve else 0.0
         length = total / speed if speed > 0 and total > 0 else 0.0
@@ -155,7 +155,7 @@ class ColocationSearch:
         ]
 
     def _turns_s(self, gpu: int) -> float:
-        """For how long those on the GPU will have waited for their turns."""
+        """How long jobs on the GPU will have waited for their turns."""
         if gpu not in self._turns:
             self._turns[gpu] = turns_s([self.placed(job, gpu) for job in self.holding.get(gpu, ())])
         return self._turns[gpu]
@@ -164,7 +164,7 @@ class ColocationSearch:
         known = job.history is not None or job.done_steps + job.remaining_steps > 0
         return self.placed(job, device).left_s if known else float("inf")
 
-    # Why others wait ----------------------------------------------------------------------------------
+    # Why other jobs wait ---------------------------------------------------------------------------
 
     def _note(self, device: int, left: Sequence[Waiting], runs: Sequence[Placed], seen: Sight) -> None:
         legal, alone = set(seen.legal.tolist()), _alone(self.choices)
@@ -174,12 +174,12 @@ class ColocationSearch:
                 self._notes[one.job.id] = why, device, runs, number
 
     def reasons(self) -> dict[str, Reason]:
-        """Of those that are left though some GPU has room for what they ask for."""
+        """Reasons of jobs that wait although some GPU has enough free capacity."""
         left = [one.job.id for one in self.waiting if one.job.id in self._notes]
         return {key: self._reason(*self._notes[key]) for key in left}
 
     def _reason(self, why: int, device: int, runs: Sequence[Placed], number: int) -> Reason:
-        node, names = self.yard.nodes[self.yard.place[device][0]].name, _names(self._beside[device])
+        node, names = self.node_capacity.nodes[self.node_capacity.place[device][0]].name, _names(self._beside[device])
         again_s = self.policy.parameters.look_again_s
         if why == _BEHIND:
             return held_back(f"It is behind the first {self.choices.slots} that may go to {node}.", again_s)
@@ -210,39 +210,48 @@ def _names(jobs: Sequence[Job]) -> str:
 
 @cache
 def _alone(choices: Choices) -> tuple[int, ...]:
-    """By slot the action that places it alone."""
+    """By slot, the action that places only its job."""
     members = choices.members()
     return tuple(int(np.flatnonzero((members.sum(axis=1) == 1) & (members[:, n] > 0))[0]) for n in range(choices.slots))
 
 
-def _devices(yard: NodeCapacity, waiting: Sequence[Waiting]) -> list[int]:
-    """Those on which one of them has room: shared ones first, the fullest of them first."""
-    fits = np.zeros(yard.gpu.shape, dtype=bool)
+def _devices(node_capacity: NodeCapacity, waiting: Sequence[Waiting]) -> list[int]:
+    """Devices with room for one of the jobs: shared ones first, the fullest of them first."""
+    fits = np.zeros(node_capacity.gpu.shape, dtype=bool)
     for demand in {one.demand for one in waiting}:
-        rows = np.zeros(len(yard.nodes), dtype=bool)
-        rows[yard.fitting(demand)] = True
-        fits |= yard.devices(demand) & rows[:, None]
+        rows = np.zeros(len(node_capacity.nodes), dtype=bool)
+        rows[node_capacity.fitting(demand)] = True
+        fits |= node_capacity.devices(demand) & rows[:, None]
     rows, columns = np.nonzero(fits)
-    order = np.argsort(yard.gpu[rows, columns], kind="stable")
+    order = np.argsort(node_capacity.gpu[rows, columns], kind="stable")
     if len(order) > _MOST_DEVICES:
         order = np.append(order[: _MOST_DEVICES - _EMPTIEST], order[-_EMPTIEST:])
-    return [yard.nodes[row].gpu_ids[column] for row, column in zip(rows[order].tolist(), columns[order].tolist())]  # noqa: B905
+    places = zip(rows[order].tolist(), columns[order].tolist(), strict=True)
+    return [node_capacity.nodes[row].gpu_ids[column] for row, column in places]
 
 
-def _fits(yard: NodeCapacity, demand: Demand, row: int, column: int) -> bool:
-    kind, gpu = yard.nodes[row].type, yard.nodes[row].gpu_ids[column]
+def _fits(node_capacity: NodeCapacity, demand: Demand, row: int, column: int) -> bool:
+    kind, gpu = node_capacity.nodes[row].type, node_capacity.nodes[row].gpu_ids[column]
     return (
         (not demand.types or kind in demand.types)
         and gpu not in demand.excluded
-        and bool(yard.gpu[row, column] >= demand.milli and yard.gpu_memory[row, column] >= demand.gpu_memory)
-        and bool(yard.cpu[row] >= demand.cpu and yard.memory[row] >= demand.memory)
+        and bool(
+            node_capacity.gpu[row, column] >= demand.milli
+            and node_capacity.gpu_memory[row, column] >= demand.gpu_memory
+        )
+        and bool(node_capacity.cpu[row] >= demand.cpu and node_capacity.memory[row] >= demand.memory)
     )
 
 
-def _room(yard: NodeCapacity, row: int, column: int, demands: Sequence[Demand], choices: Choices) -> Any:
-    """By action: whether what its jobs ask for is free on the device and its node."""
+def _room(node_capacity: NodeCapacity, row: int, column: int, demands: Sequence[Demand], choices: Choices) -> Any:
+    """By action, whether its jobs' requests are free on the device and its node."""
     asked = np.zeros((choices.slots, 4))
     for number, demand in enumerate(demands):
         asked[number] = demand.milli, demand.gpu_memory, demand.cpu, demand.memory
-    free = (yard.gpu[row, column], yard.gpu_memory[row, column], yard.cpu[row], yard.memory[row])
+    free = (
+        node_capacity.gpu[row, column],
+        node_capacity.gpu_memory[row, column],
+        node_capacity.cpu[row],
+        node_capacity.memory[row],
+    )
     return (choices.members() @ asked <= np.minimum(np.array(free), UNBOUNDED)).all(axis=1)

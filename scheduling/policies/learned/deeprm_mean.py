@@ -1,9 +1,9 @@
-"""Jobs that share a GPU are put together by a network that was trained on mean histories.
+"""A network trained on mean histories decides which jobs share a GPU.
 
-Objective: minimise the makespan and, by `unslowed_worth`, how many jobs crowd each other. It is shown
-the mean of what each has been seen to use; where peaks meet, memory runs out.
-Constraints: what it is shown, processors and memory. Source: Sookmyung Women's University (2019), section 4; spec:
-co-placement. Departures: scheduling.learning.training.
+Objective: minimise the makespan and, weighted by `unslowed_worth`, the number of jobs that slow each other down. The
+network sees the mean recorded use of each job; when peaks coincide, memory runs out. Constraints: recorded use, CPUs
+and memory. Source: Sookmyung Women's University (2019), section 4; spec: co-placement. Departures:
+scheduling.learning.training.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Jobs that share a GPU are put together by a network that was trained on series histories.
+"""A network trained on series histories decides which jobs share a GPU.
 
-Objective: minimise the makespan and, by `unslowed_worth`, how many jobs crowd each other. It is shown
-the whole series of what each has been seen to use, at every moment.
-Constraints: what it is shown, processors and memory. Source: Sookmyung Women's University (2019), section 4; spec:
-co-placement. Departures: scheduling.learning.training.
+Objective: minimise the makespan and, weighted by `unslowed_worth`, the number of jobs that slow each other down. The
+network sees the whole recorded series of each job's use. Constraints: recorded use, CPUs and memory. Source: Sookmyung
+Women's University (2019), section 4; spec: co-placement. Departures: scheduling.learning.training.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a decision looks at: for each resource an image of what the jobs of a device will occupy over time.
+"""Input of a decision: for each resource an image of what the jobs of a device will occupy over time.
 
-An image is time x units; it is kept as the height of each column, in parts of the device, rounded up to a unit. All
-images of a decision have the same time scale: the longest run that is looked at about fills their width.
+An image is time x units, stored as the height of each column in fractions of the device, rounded up to a unit. All
+images of a decision have the same time scale: the longest run considered about fills their width.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from scheduling.domain.usage_history import RESOURCES, ResourceHistory
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Profile = Literal["series", "max", "mean"]
-#: Columns of an image, and of what a network is shown of it: the most of several.
+#: Columns of an image, and of the network's input made from it: the maximum of several.
 BINS = 96
 SHOWN_BINS = 24
-#: Rows: a device has so many units of each resource.
+#: Rows: the number of units of each resource of a device.
 UNITS = 100
 _DEPTH = len(RESOURCES)
 _GPU, _MEMORY = RESOURCES.index("gpu"), RESOURCES.index("gpu_memory")
-#: Cores are busy only while the device is: turns in its time are turns on them.
+#: Cores are only busy while the device is: turns in its time are also turns on its cores.
 _TURNS = [_GPU, RESOURCES.index("gpu_cores")]
 _TOLERANCE = 1e-6
 #: Time scales in each doubling.
 _SCALES = 4
-#: Jobs of a device and of the backlog beyond this look alike.
+#: Numbers of jobs on a device and in the backlog beyond this are equivalent.
 _MANY = 8, 32
 SCALARS = 16
-#: Actions that a network scores beside holding: those that earn most at once.
+#: Actions that a network scores besides placing nothing: those with the largest immediate gain.
 CONSIDERED = 32
-#: A job that is crowded so much (`crowding`) counts as wholly crowded.
+#: A job with this much `crowding` or more counts as fully crowded.
 CROWDED = 0.04
-#: Of leaving a job alone, in mean run lengths: so much is trained for.
+#: Worth of leaving a job alone, in mean run lengths: networks are trained up to this.
 MOST_WORTH = 0.6
-#: Of a device's time, in parts of it: so much may be asked for at most.
+#: The most that may be requested of a device's time, as a fraction of it.
 MOST_OVERSUBSCRIPTION = 2.0
-#: Values that a network is given for each action.
+#: Input values of a network for each action.
 INPUTS = 3 * _DEPTH * SHOWN_BINS + SCALARS
-#: Among them: what is saved, who is crowded, and what that is worth.
+#: Among them: the time saved, the jobs crowded, and what that is worth.
 SAVED, CROWDS, PRICE = INPUTS - 4, INPUTS - 3, INPUTS - 2
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What jobs may ask for together: `oversubscription` times a device's time, in which they take turns, and its cores
-    with it; never more than its memory, also where runs take `stretch` times as long, nor than its PCIe."""
+    """What jobs may request together: `oversubscription` times a device's time, in which they take turns, and likewise
+    its cores; never more than its memory, even if runs take `stretch` times as long, or its PCIe."""
 
     stretch: float
     oversubscription: float
 
     def room(self) -> Floats:
-        """[row of an image, 1], in parts of the device."""
+        """[row of an image, 1], in fractions of the device."""
         found: Floats = np.ones((_DEPTH + 1, 1))
         found[_TURNS] = self.oversubscription
         return found + _TOLERANCE
@@ -65,7 +65,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Usage:
-    """What a job will use while it runs alone, as the learner is told: [resource, sample], each of `interval_s`."""
+    """What a job will use while it runs alone, as the network sees it: [resource, sample], each of `interval_s`."""
 
     levels: Floats
     interval_s: float
@@ -77,19 +77,19 @@ class Usage:
 
 @lru_cache(maxsize=4096)
 def stretched(usage: Usage, duration_s: float) -> Usage:
-    """The same, so long. Whoever waits is the same at every look, so that images of it are drawn once."""
+    """The same, stretched to this length. A pending job is the same in every decision, so its images are drawn once."""
     return Usage(usage.levels, duration_s / usage.levels.shape[1])
 
 
 @lru_cache(maxsize=4096)
 def constant(share: float, memory: float, duration_s: float) -> Usage:
-    """Of the device's time and cores, and of its memory, all the time."""
+    """Constant use of the device's time and cores, and of its memory."""
     return Usage(np.array([[share], [memory], [share], [0.0]]), duration_s)
 
 
 @lru_cache(maxsize=4096)
 def usage_of(history: ResourceHistory, profile: Profile) -> Usage:
-    """The whole series, or one sample of its greatest or mean values."""
+    """The whole series, or one sample of its maximum or mean."""
     levels = np.array([getattr(history, name) for name in RESOURCES], dtype=float)
     if profile == "max":
         return Usage(levels.max(axis=1, keepdims=True), history.duration_s)
@@ -100,7 +100,7 @@ def usage_of(history: ResourceHistory, profile: Profile) -> Usage:
 
 @dataclass(slots=True)
 class Placed:
-    """A job and how much of its run is done, in seconds of it."""
+    """A job and the completed part of its run, in seconds."""
 
     usage: Usage
     done_s: float = 0.0
@@ -111,9 +111,9 @@ class Placed:
 
 
 def image(placed: Placed, width_s: float, stretch: float) -> Floats:
-    """[resource and once more memory, column of `width_s`]: the most that it uses in that time.
+    """[resource, and memory a second time; column of `width_s`]: the most that it uses in that time.
 
-    The last row is of memory if the run may take up to `stretch` times as long, from any moment on.
+    The last row is memory use if the run may take up to `stretch` times as long, from any moment on.
     """
     return (_image_of_new if placed.done_s == 0 else _image)(placed.usage, placed.done_s, width_s, stretch)
 
@@ -133,7 +133,7 @@ _image_of_new = lru_cache(maxsize=4096)(_image)
 
 
 def _most(levels: Floats, begin: Any, last: Any) -> Floats:
-    """The greatest of the samples from `begin`, in samples, to `last`; 0 where it begins after the end."""
+    """The maximum of the samples from `begin`, in samples, to `last`; 0 if it begins after the end."""
     count = levels.shape[1] - 1
     first = np.minimum(np.floor(begin + _TOLERANCE), count).astype(int)
     bounds = np.stack((first, np.maximum(last, first + 1)), axis=1).ravel()
@@ -143,18 +143,18 @@ def _most(levels: Floats, begin: Any, last: Any) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Of `slots` jobs that wait so many at most are placed `together` by one action."""
+    """Of `slots` queued jobs, one action places at most `together`."""
 
     slots: int
     together: int
 
     def groups(self) -> Any:
-        """[action, member]: the slots that it places; `slots` where it has fewer members. Action 0 holds; the others
-        are all non-empty combinations, in the order of the numbers whose bits they are."""
+        """[action, member]: the slots that it places; `slots` pads actions with fewer members. Action 0 places nothing;
+        the others are all non-empty combinations, in the order of the numbers with these bits."""
         return _groups(self)
 
     def members(self) -> Floats:
-        """[action, slot]: 1 where the action places it."""
+        """[action, slot]: 1 if the action places it."""
         return _members(self)
 
 
@@ -175,7 +175,7 @@ def _members(choices: Choices) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """`legal`: the numbers of the legal actions; `actions`: of those that are worth a look, CONSIDERED beside holding;
+    """`legal`: the numbers of the legal actions; `actions`: those worth scoring, CONSIDERED besides placing nothing;
     `inputs`: [one of these, INPUTS]."""
 
     legal: Any
@@ -186,9 +186,9 @@ class Sight:
 def legal_actions(
     placed: Sequence[Placed], slots: Sequence[Placed], choices: Choices, bounds: Bounds, allowed: Mask | None = None
 ) -> tuple[Mask, Floats, Floats, float]:
-    """(by action whether it may be chosen, images of who is on the device, of the slots, seconds that they show).
+    """(whether each action is legal, images of the jobs on the device and of the slots, the seconds that they cover).
 
-    Legal is what keeps every resource within `bounds` at any time. An empty device is not kept empty.
+    An action is legal if it keeps every resource within `bounds` at any time. An empty device does not stay empty.
     """
     horizon = max([1.0, *(one.left_s for one in (*placed, *slots))])
     width = _width(horizon)
@@ -198,7 +198,7 @@ def legal_actions(
     each = _images(slots, choices.slots, width, bounds.stretch)
     groups, room = choices.groups(), bounds.room() - here.sum(axis=0)
     sizes = (groups < choices.slots).sum(axis=1)
-    fits = (each <= room).all(axis=(1, 2))  # alone beside who is there: without that no combination can
+    fits = (each <= room).all(axis=(1, 2))  # each job alone beside the present ones: otherwise no combination can
     fits[len(slots) : -1] = False
     legal: Mask = np.asarray(fits[groups].all(axis=1))
     if allowed is not None:
@@ -207,7 +207,7 @@ def legal_actions(
     if len(several):
         legal[several] = (_sums(each, groups[several]) <= room).all(axis=(1, 2))
     if not placed:
-        # Whoever alone is more than its device, by its own history, runs alone.
+        # A job whose history exceeds the device by itself runs alone.
         alone = (sizes == 1) & (groups[:, 0] < len(slots))
         legal |= alone if allowed is None else alone & allowed
     legal[0] = bool(placed) or not legal[1:].any()
@@ -215,8 +215,8 @@ def legal_actions(
 
 
 def first_short(placed: Sequence[Placed], slots: Sequence[Placed], bounds: Bounds) -> list[tuple[str, float]]:
-    """By slot: (of which resource it would first use too much beside who is on the device, in how many seconds), by the
-    images that `legal_actions` goes by. Of those that fit it says nothing of use."""
+    """By slot: (the resource that it would exceed first beside the jobs on the device, in how many seconds), from the
+    images of `legal_actions`. For slots that fit the values are meaningless."""
     width = _width(max([1.0, *(one.left_s for one in (*placed, *slots))]))
     here = sum((image(one, width, bounds.stretch) for one in placed), np.zeros((_DEPTH + 1, BINS)))
     over = _images(slots, len(slots), width, bounds.stretch)[:-1] + here > bounds.room()
@@ -229,7 +229,7 @@ def first_short(placed: Sequence[Placed], slots: Sequence[Placed], bounds: Bound
 
 
 def _sums(each: Floats, groups: Any) -> Floats:
-    """The images of groups: sums of those of their slots. By hand, as on few cores BLAS's threads cost more."""
+    """The images of groups: sums of those of their slots. Without BLAS, whose threads cost more on few cores."""
     found: Floats = each[groups[:, 0]]
     for column in range(1, groups.shape[1]):
         found += each[groups[:, column]]
@@ -237,8 +237,7 @@ def _sums(each: Floats, groups: Any) -> Floats:
 
 
 def _images(slots: Sequence[Placed], most: int, width_s: float, stretch: float) -> Floats:
-    """Of `most` slots and of an empty one; not to be written to. Of those who have not begun they are the same at every
-    look."""
+    """Images of `most` slots and of an empty one; read-only. Those of jobs that have not started never change."""
     if not any(one.done_s for one in slots):
         return _images_of_new(tuple([one.usage for one in slots]), most, width_s, stretch)
     return _stack([image(one, width_s, stretch) for one in slots], most)
@@ -257,7 +256,7 @@ def _stack(images: Sequence[Floats], most: int) -> Floats:
 
 
 def _width(horizon_s: float) -> float:
-    """Of a column: one of few, so that images of those that wait are drawn once."""
+    """The width of a column: one of few, so that images of queued jobs are drawn once."""
     return float(2.0 ** (np.ceil(np.log2(horizon_s / BINS) * _SCALES - _TOLERANCE) / _SCALES))
 
 
@@ -271,8 +270,8 @@ def sight(
     mean_s: float,
     allowed: Mask | None = None,
 ) -> Sight:
-    """What the network is shown: the device, the combination, the other slots, how long all of them are, what the
-    combination saves and whom it crowds, how much time may be asked for, and what it is worth to leave somebody alone,
+    """Inputs of the network: the device, the combination, the other slots, the length of all of them, the time that the
+    combination saves and the jobs that it crowds, how much time may be requested, and the worth of leaving a job alone,
     in run lengths of `mean_s`."""
     mask, here, each, horizon = legal_actions(placed, slots, choices, bounds, allowed)
     legal = np.flatnonzero(mask)
@@ -299,7 +298,7 @@ def sight(
 
 
 def _worth_a_look(legal: Any, at_once: Floats) -> Any:
-    """Places of those that earn most at once, and of holding, in order."""
+    """Indices of the actions with the largest immediate gain, and of placing nothing, in order."""
     if len(legal) <= CONSIDERED + 1:
         return np.arange(len(legal))
     best = np.argsort(-at_once, kind="stable")[:CONSIDERED]
@@ -311,14 +310,13 @@ def _shown(images: Floats) -> Floats:
 
 
 def _at_once(placed: Sequence[Placed], slots: Sequence[Placed], members: Floats, groups: Any) -> tuple[Floats, Floats]:
-    """By action: (how much later all would have ended had its jobs run after the others, in seconds; how many more jobs
-    are crowded). What is asked for beyond the device's time is waited for. What is known of the past is who is still
-    there."""
-    everybody, moments = (*placed, *slots), _moments(placed, slots)
-    use, seconds = uses(everybody, moments), np.diff(moments)
+    """By action: (how much later all jobs would have ended had its jobs run after the others, in seconds; how many more
+    jobs are crowded). Requests beyond the device's time are waited for. Of the past only the present jobs are known."""
+    all_jobs, moments = (*placed, *slots), _moments(placed, slots)
+    use, seconds = uses(all_jobs, moments), np.diff(moments)
     ahead = moments[:-1] >= 0.0
     saved_s = _saved_s(placed, slots, members, groups, use[:, ahead], seconds[ahead])
-    return saved_s, _crowds(everybody, len(placed), members, use, seconds)
+    return saved_s, _crowds(all_jobs, len(placed), members, use, seconds)
 
 
 def _saved_s(
@@ -336,7 +334,7 @@ def _saved_s(
 
 
 def turns_s(placed: Sequence[Placed]) -> float:
-    """What those that are on a device ask for of its time together, beyond what there is, until all have ended."""
+    """The excess of the requested device time over the available time, until all jobs of the device have ended."""
     if len(placed) < 2:
         return 0.0
     moments = _moments(placed, ())
@@ -344,12 +342,12 @@ def turns_s(placed: Sequence[Placed]) -> float:
     return float(np.maximum(uses(placed, moments).sum(axis=0) - 1.0, 0.0) @ np.diff(moments))
 
 
-def _crowds(everybody: Sequence[Placed], placed: int, members: Floats, use: Floats, seconds: Floats) -> Floats:
-    """`placed` of everybody are there, the first."""
-    length = np.array([one.usage.duration_s for one in everybody])
-    there = np.ones((len(members) + 1, len(everybody)))
+def _crowds(all_jobs: Sequence[Placed], placed: int, members: Floats, use: Floats, seconds: Floats) -> Floats:
+    """The first `placed` of all jobs are on the device."""
+    length = np.array([one.usage.duration_s for one in all_jobs])
+    there = np.ones((len(members) + 1, len(all_jobs)))
     there[0, placed:] = 0.0
-    there[1:, placed:] = members[:, : len(everybody) - placed]
+    there[1:, placed:] = members[:, : len(all_jobs) - placed]
     of_two = (use * seconds) @ use.T
     beside = there @ of_two - of_two.diagonal()
     crowded = there * np.minimum(beside / length / CROWDED, 1.0)
@@ -357,8 +355,8 @@ def _crowds(everybody: Sequence[Placed], placed: int, members: Floats, use: Floa
 
 
 def _moments(placed: Sequence[Placed], slots: Sequence[Placed]) -> Floats:
-    """When to look, in seconds from now: from when two of those that are there were together to the last end, at every
-    beginning and end, and more closely while the first of them all runs."""
+    """Moments to evaluate, in seconds from now: from when two of the present jobs were together to the last end, at
+    every start and end, and more often while the first of them all runs."""
     left = np.array([one.left_s for one in (*placed, *slots)])
     parts = [np.linspace(0.0, left.max(), BINS + 1), np.linspace(0.0, left.min(), SHOWN_BINS + 1), left]
     done = np.sort([one.done_s for one in placed])
@@ -367,16 +365,16 @@ def _moments(placed: Sequence[Placed], slots: Sequence[Placed]) -> Floats:
     return np.asarray(np.unique(np.concatenate(parts)))
 
 
-def uses(everybody: Iterable[Placed], moments: Floats) -> Floats:
-    """[job, between two moments]: how much of the device's time each uses on average, 0 where it does not run. Moments
-    are in seconds from now."""
-    found = [np.interp(moments + one.done_s, *_used_until(one.usage)) for one in everybody]
+def uses(all_jobs: Iterable[Placed], moments: Floats) -> Floats:
+    """[job, between two moments]: the mean fraction of the device's time that each uses, 0 while it does not run.
+    Moments are in seconds from now."""
+    found = [np.interp(moments + one.done_s, *_used_until(one.usage)) for one in all_jobs]
     return np.asarray(np.diff(found, axis=1) / np.diff(moments))
 
 
 @lru_cache(maxsize=4096)
 def _used_until(usage: Usage) -> tuple[Floats, Floats]:
-    """(Borders of its samples, how much of the device's time it has used by then), in seconds of its run."""
+    """(borders of its samples, device time that it has used by then), in seconds of its run."""
     borders = np.arange(usage.levels.shape[1] + 1) * usage.interval_s
     return borders, np.concatenate([[0.0], np.cumsum(usage.levels[_GPU]) * usage.interval_s])
 

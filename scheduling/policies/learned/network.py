@@ -1,4 +1,4 @@
-"""A small network in numpy, and the file that it is kept in: arrays and a header as JSON, never pickles."""
+"""A small network in numpy, and its file format: arrays and a JSON header, never pickles."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ Floats = np.ndarray[Any, np.dtype[Any]]
 SCHEMA = "evenkeel-placement/4"
 LARGEST_BYTES = 4 << 20
 _MOST_LAYERS = 8
-#: Of a model: jobs that it looks at, and of these so many at once.
+#: Of a model: how many jobs it considers, and how many of these at once.
 MOST_CHOICES = {"slots": 32, "together": 3}
 _PROFILES = ("series", "max", "mean")
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """`layers`: (weights, biases), a rectifier after each but the last. `header`: what it was trained on and how."""
+    """`layers`: (weights, biases), with a rectifier after each but the last. `header`: what it was trained on and
+    how."""
 
     layers: Sequence[tuple[Floats, Floats]]
     header: Mapping[str, Any]
@@ -36,7 +37,7 @@ class Model:
         return Choices(self.header["slots"], self.header["together"])
 
     def scores(self, inputs: Floats) -> Floats:
-        """One for each row: what it earns at once, and what the network expects to come of it, in mean run lengths."""
+        """One score for each row: the immediate gain plus the network's expected later gain, in mean run lengths."""
         values = np.asarray(inputs, dtype=np.float32)
         at_once = values[:, SAVED] - values[:, PRICE]
         for weights, biases in self.layers[:-1]:

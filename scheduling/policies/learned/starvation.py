@@ -1,4 +1,4 @@
-"""For whom GPUs are kept where a policy passes over those that fit: nobody waits for ever."""
+"""Reserves GPUs for starved jobs where a policy skips jobs that fit, so that no job waits forever."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduling.domain import WHOLE, Job, Node, Snapshot
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiting:
-    """`demand`: of its least gang."""
+    """`demand`: of the job's least gang."""
 
     job: Job
     demand: Demand
@@ -26,7 +26,7 @@ class Waiting:
         return is_part(self.demand)
 
     def waited_s(self, now: float) -> float:
-        """In all, since it could have run."""
+        """In total, since it could have run."""
         job = self.job
         return now - (job.submitted_at if job.eligible_at is None else job.eligible_at) - job.ran_s
 
@@ -37,8 +37,7 @@ def is_part(demand: Demand) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reservation:
-    """GPUs of one node that nobody else gets, and when they are empty; infinite: they are in use for who knows how
-    long."""
+    """GPUs of one node that no other job gets, and when they are empty; infinite: their end is unknown."""
 
     one: Waiting
     gpus: tuple[int, ...]
@@ -46,50 +45,52 @@ class Reservation:
 
 
 class Ends(Protocol):
-    """When those that run will have ended, in seconds from now; infinite where nothing tells."""
+    """When running jobs will have ended, in seconds from now; infinite if unknown."""
 
     def left_s(self, gpu: int) -> float:
-        """Of all that are on the GPU; 0 where nobody is."""
+        """The longest time left of any job on the GPU; 0 if it is empty."""
 
     def users(self, node: Node) -> Sequence[tuple[float, int, int]]:
-        """Of each that is on the node, with the processors and the memory that it has there."""
+        """For each job on the node, the CPUs and memory that it has there."""
 
 
 def reserve_for_starved(
-    queue: Iterable[Waiting], snapshot: Snapshot, yard: NodeCapacity, patience_s: float, ends: Ends
+    queue: Iterable[Waiting], snapshot: Snapshot, node_capacity: NodeCapacity, patience_s: float, ends: Ends
 ) -> Reservation | None:
-    """For the first of the queue that has waited for longer than `patience_s`, and fits some node when that is empty:
-    there where GPUs will be empty, and enough else free, soonest."""
+    """Reserve for the first queued job that has waited longer than `patience_s` and fits on some empty node, where GPUs
+    and enough CPUs and memory will be free soonest."""
     hopeless = set[Demand]()
     for one in queue:
         if one.waited_s(snapshot.now) > patience_s and one.demand not in hopeless:
-            kept = _soonest(one, snapshot, yard, ends)
+            kept = _soonest(one, snapshot, node_capacity, ends)
             if kept is not None:
                 return kept
-            if not snapshot.windows:  # they are not the same for all
+            if not snapshot.windows:  # values differ between jobs
                 hopeless.add(one.demand)
     return None
 
 
-def _soonest(one: Waiting, snapshot: Snapshot, yard: NodeCapacity, ends: Ends) -> Reservation | None:
+def _soonest(one: Waiting, snapshot: Snapshot, node_capacity: NodeCapacity, ends: Ends) -> Reservation | None:
     demand, best = one.demand, None
-    for row in np.flatnonzero(yard.allowed(demand) & yard.holds_when_empty(demand)).tolist():
-        node = yard.nodes[row]
+    for row in np.flatnonzero(node_capacity.allowed(demand) & node_capacity.holds_when_empty(demand)).tolist():
+        node = node_capacity.nodes[row]
         gpus = [gpu for gpu in node.gpu_ids if gpu not in demand.excluded]
         if len(gpus) < demand.count:
             continue
         soonest = sorted((ends.left_s(gpu), number) for number, gpu in enumerate(gpus))[: demand.count]
-        in_s = max(soonest[-1][0], _enough_in_s(yard, row, demand, ends.users(node)))
-        # GPUs that are empty now would be idle for nobody knows how long.
+        in_s = max(soonest[-1][0], _enough_in_s(node_capacity, row, demand, ends.users(node)))
+        # GPUs that are empty now would be idle for an unknown time.
         unknown = math.isinf(in_s) and soonest[0][0] <= 0.0
         if (best is None or in_s < best.empty_in_s) and not unknown and not _runs_into(one.job, snapshot, node, in_s):
             best = Reservation(one, tuple(sorted(gpus[number] for _, number in soonest)), in_s)
     return best
 
 
-def _enough_in_s(yard: NodeCapacity, row: int, demand: Demand, users: Sequence[tuple[float, int, int]]) -> float:
-    """When the node has the processors and the memory."""
-    cpu, memory, in_s = int(yard.cpu[row]), int(yard.memory[row]), 0.0
+def _enough_in_s(
+    node_capacity: NodeCapacity, row: int, demand: Demand, users: Sequence[tuple[float, int, int]]
+) -> float:
+    """When the node has enough CPUs and memory."""
+    cpu, memory, in_s = int(node_capacity.cpu[row]), int(node_capacity.memory[row]), 0.0
     for left_s, its_cpu, its_memory in sorted(users):
         if cpu >= demand.cpu and memory >= demand.memory:
             break
@@ -98,7 +99,7 @@ def _enough_in_s(yard: NodeCapacity, row: int, demand: Demand, users: Sequence[t
 
 
 def _runs_into(job: Job, snapshot: Snapshot, node: Node, in_s: float) -> bool:
-    """Whether it could not start there then, for a window that is not for it."""
+    """Whether a window that excludes the job would prevent its start there."""
     others = [window for window in snapshot.windows if node.name in window.nodes and not window.admits(job)]
     if not others or math.isinf(in_s):
         return bool(others)

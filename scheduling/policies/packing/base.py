@@ -1,6 +1,6 @@
-"""What packing policies share: the queue is walked once, and each job is put on one node or waits.
+"""Base of packing policies: one pass over the queue places each job on one node, or lets it wait.
 
-Jobs that hold devices keep them to their end. Whoever does not fit holds up nobody, unless `strict`.
+Running jobs keep their devices until they end. A job that does not fit does not block others, unless `strict`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
-#: The key of what these policies remember.
+#: Key of these policies' memory.
 MEMORY = "packing"
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What is decided together: devices by job, reasons of jobs that are left out, and devices that nobody else gets,
-    with the demand that they are kept for."""
+    """Decisions made together: devices by job, reasons of jobs that are not placed, and reserved devices with the
+    demand that they are reserved for."""
 
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     reasons: Mapping[str, Reason] = field(default_factory=dict)
@@ -40,13 +40,13 @@ class Planned:
 
 
 class Parameters(BaseParameters):
-    """Of those that take job by job."""
+    """Parameters of policies that place one job at a time."""
 
     strict: bool = Field(default=False, description="Nobody starts before those ahead of it in the queue.")
 
 
 class PackingPolicy(ABC):
-    """Subclasses give `name`, `title` and `choose`."""
+    """Subclasses define `name`, `title` and `choose`."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -65,22 +65,22 @@ class PackingPolicy(ABC):
             placements=round_.placements,
             reasons=round_.reasons,
             memory={MEMORY: round_.memory} if round_.memory else {},
-            figures={"free_gpus": float((round_.yard.gpu == WHOLE).sum()), **round_.figures},
+            figures={"free_gpus": float((round_.node_capacity.gpu == WHOLE).sum()), **round_.figures},
         )
 
     def _place_all(self, snapshot: Snapshot, field: RoundView, round_: _Round) -> None:
-        yard = round_.yard
+        node_capacity = round_.node_capacity
         strict = isinstance(self.parameters, Parameters) and self.parameters.strict
-        memory = self.begin(snapshot, field, yard)
+        memory = self.begin(snapshot, field, node_capacity)
         queue = self.order(field, field.queued)
         wanted = {job.id: demands for job in queue if (demands := round_.wanted(job))}
         try:
-            planned = self.plan(snapshot, yard, {key: demands[0] for key, demands in wanted.items()})
-        except SolverError:  # `choose` has them all then
+            planned = self.plan(snapshot, node_capacity, {key: demands[0] for key, demands in wanted.items()})
+        except SolverError:  # then `choose` places all jobs
             planned, round_.figures = Planned(), {"solver_failed": 1.0}
         round_.left_out = planned.reasons
         if planned.kept:
-            yard.keep(*planned.kept)
+            node_capacity.keep(*planned.kept)
         ahead: Job | None = None
         for job in sorted(queue, key=lambda job: job.id not in planned.gpus):
             if ahead is not None:
@@ -90,82 +90,82 @@ class PackingPolicy(ABC):
             for demand in round_.wanted(job):
                 if demand in round_.failed:
                     continue
-                gpus = self._place(yard, demand, planned.gpus.get(job.id), memory)
+                gpus = self._place(node_capacity, demand, planned.gpus.get(job.id), memory)
                 if gpus is not None:
                     round_.start(job, demand, gpus)
                     break
-                round_.failed[demand] = self.why_not(yard, demand)
+                round_.failed[demand] = self.why_not(node_capacity, demand)
             else:
                 blocks = round_.explain(job)
                 ahead = job if strict and blocks else None
         round_.memory = self.end(memory)
 
     def _place(
-        self, yard: NodeCapacity, demand: Demand, planned: tuple[int, ...] | None, memory: Any
+        self, node_capacity: NodeCapacity, demand: Demand, planned: tuple[int, ...] | None, memory: Any
     ) -> tuple[int, ...] | None:
-        """As planned, where there still is room; else on one node; what no node is large enough for, on several."""
-        rows = yard.fitting(demand)
-        fits = planned is not None and len(planned) == demand.count and yard.place[planned[0]][0] in rows
-        if planned and fits and yard.has_room(demand, planned):
+        """As planned, if there still is room; else on one node; on several if no node is large enough."""
+        rows = node_capacity.fitting(demand)
+        fits = planned is not None and len(planned) == demand.count and node_capacity.place[planned[0]][0] in rows
+        if planned and fits and node_capacity.has_room(demand, planned):
             return planned
         if len(rows):
-            return self.choose(yard, demand, rows, memory)
-        return yard.across(demand) if demand.count > 1 else None
+            return self.choose(node_capacity, demand, rows, memory)
+        return node_capacity.across(demand) if demand.count > 1 else None
 
-    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
-        """For jobs of the queue, in its order; `choose` has the others.
+    def plan(self, snapshot: Snapshot, node_capacity: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
+        """Place jobs of the queue, in its order; `choose` places the others.
 
-        Raises SolverError: then `choose` has them all.
+        Raises SolverError: then `choose` places all jobs.
         """
         return Planned()
 
-    def begin(self, snapshot: Snapshot, field: RoundView, yard: NodeCapacity) -> Any:
-        """What `choose` is given with each job of this round."""
+    def begin(self, snapshot: Snapshot, field: RoundView, node_capacity: NodeCapacity) -> Any:
+        """The state that `choose` gets with each job of this round."""
         return None
 
     def end(self, memory: Any) -> dict[str, Any]:
-        """What the next round finds by `remembered`."""
+        """What the next round finds through `remembered`."""
         return {}
 
     def order(self, field: RoundView, queue: Sequence[Job]) -> Sequence[Job]:
         return queue
 
-    def why_not(self, yard: NodeCapacity, demand: Demand) -> Reason:
-        """Why whoever needs this was not placed."""
-        return no_room(yard, demand)
+    def why_not(self, node_capacity: NodeCapacity, demand: Demand) -> Reason:
+        """Why a job with this demand was not placed."""
+        return no_room(node_capacity, demand)
 
     @abstractmethod
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        """Devices of one of the nodes `rows`, on which it fits."""
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        """Devices of one of the nodes `rows`, all of which have room."""
 
 
 class _Round:
-    """Who starts where, and why others do not."""
+    """The starts of a round, and why other jobs do not start."""
 
     def __init__(self, snapshot: Snapshot, field: RoundView) -> None:
-        self.field, self.yard = field, NodeCapacity(snapshot, (*field.pinned, *field.running))
-        self.rooms = QuotaHeadroom(field)
+        self.field, self.node_capacity = field, NodeCapacity(snapshot, (*field.pinned, *field.running))
+        self.headroom = QuotaHeadroom(field)
         self.placements = {job.id: job.gpu_ids for job in field.running}
         self.reasons = dict(field.reasons)
         self.memory: dict[str, Any] = {}
         self.figures: dict[str, float] = {}
         self.left_out: Mapping[str, Reason] = {}
         self._demands: dict[str, list[Demand]] = {}
-        self.failed: dict[Demand, Reason] = {}  # in this round there only gets less room
+        self.failed: dict[Demand, Reason] = {}  # room only shrinks within a round
         for job in field.running:
             self.reasons[job.id] = Reason(
                 ReasonCode.KEEPS, "This policy never moves a job; it keeps its GPUs to its end."
             )
             if job.gang is not None:
-                self.rooms.book(job, job.gang)
+                self.headroom.book(job, job.gang)
 
     def wanted(self, job: Job) -> list[Demand]:
-        """What it may have within limits, the smallest gang first."""
+        """The gangs that limits allow, the smallest first."""
         if not job.limits:
             return self._every(job)
         found = []
         for demand in self._every(job):
-            types = [kind for kind in demand.types if self.rooms.over(job, Gang(kind, demand.count)) is None]
+            types = [kind for kind in demand.types if self.headroom.over(job, Gang(kind, demand.count)) is None]
             if types:
                 found.append(replace(demand, types=tuple(types)))
         return found
@@ -177,10 +177,10 @@ class _Round:
         return known
 
     def start(self, job: Job, demand: Demand, gpus: tuple[int, ...]) -> None:
-        self.yard.book(demand, gpus)
-        node = self.yard.nodes[self.yard.place[gpus[0]][0]]
+        self.node_capacity.book(demand, gpus)
+        node = self.node_capacity.nodes[self.node_capacity.place[gpus[0]][0]]
         gang = Gang(node.type, len(gpus))
-        self.rooms.book(job, gang)
+        self.headroom.book(job, gang)
         self.placements[job.id] = gpus
         where = node.name if set(gpus) <= set(node.gpu_ids) else "several nodes"
         self.reasons[job.id] = Reason(
@@ -188,18 +188,18 @@ class _Round:
         )
 
     def explain(self, job: Job) -> bool:
-        """Why it waits; whether it is for room."""
+        """Why the job waits, and whether it waits for room."""
         every = self._every(job)
         if not every:
             self.reasons[job.id] = no_type(job)
             return False
         gangs = [Gang(kind, demand.count) for demand in every for kind in demand.types]
-        over = self.rooms.reason(job, gangs)
+        over = self.headroom.reason(job, gangs)
         self.reasons[job.id] = over or self.left_out.get(job.id) or self._short(job)
         return over is None
 
     def _short(self, job: Job) -> Reason:
-        """Of its least gang, of those that some node is large enough for."""
+        """What the least gang lacks, among nodes that are large enough."""
         reasons = [self.failed[demand] for demand in self.wanted(job)]
         return next((reason for reason in reasons if reason.token != ReasonCode.TOO_LARGE), reasons[0])
 
@@ -214,7 +214,7 @@ def part(job: Job, gang: Gang) -> str:
 
 
 def demands_of(field: RoundView, job: Job) -> list[Demand]:
-    """Its least gangs, by size, each on the types that it is the least of."""
+    """The least gangs, by size, each on the types for which it is the least."""
     types: dict[int, list[str]] = {}
     for kind, span in field.spans(job).items():
         types.setdefault(span.low, []).append(kind)
@@ -222,19 +222,19 @@ def demands_of(field: RoundView, job: Job) -> list[Demand]:
     return [replace(plain, count=n, types=tuple(kinds), excluded=excluded) for n, kinds in sorted(types.items())]
 
 
-def no_room(yard: NodeCapacity, demand: Demand) -> Reason:
-    """What it is short of, on the nodes that it may use."""
-    rows, several = yard.allowed(demand), demand.count > 1
-    mine = [kind for kind in yard.types if not demand.types or kind in demand.types]
-    gpu = "GPU" if len(mine) == len(yard.types) else " or ".join(dict.fromkeys(map(plain_type, mine)))
-    large = rows & yard.holds_when_empty(demand)
+def no_room(node_capacity: NodeCapacity, demand: Demand) -> Reason:
+    """What is missing on the nodes that the job may use."""
+    rows, several = node_capacity.allowed(demand), demand.count > 1
+    mine = [kind for kind in node_capacity.types if not demand.types or kind in demand.types]
+    gpu = "GPU" if len(mine) == len(node_capacity.types) else " or ".join(dict.fromkeys(map(plain_type, mine)))
+    large = rows & node_capacity.holds_when_empty(demand)
     if not large.any():
         text = f"No node with a {gpu} that it may use now has as many processors, or as much memory, as it asks for."
         return Reason(ReasonCode.TOO_LARGE, text, {"types": list(dict.fromkeys(map(plain_type, mine)))})
-    if several and yard.size[large].max() < demand.count:
-        return _no_room_across(yard, demand, large, gpu)
+    if several and node_capacity.size[large].max() < demand.count:
+        return _no_room_across(node_capacity, demand, large, gpu)
     detail = {"gpus": demand.count, "gpu_milli": demand.milli, "gpu_memory_mib": demand.gpu_memory}
-    free = yard.devices(replace(demand, gpu_memory=0)) & rows[:, None]
+    free = node_capacity.devices(replace(demand, gpu_memory=0)) & rows[:, None]
     what = f"{demand.milli / 10:g} % of a {gpu}" if demand.milli < WHOLE else f"{demand.count} {_TIMES} {gpu}"
     if not (free.sum(axis=1) >= demand.count).any():
         text = (
@@ -244,17 +244,20 @@ def no_room(yard: NodeCapacity, demand: Demand) -> Reason:
         )
         return Reason(ReasonCode.RESOURCES, text, detail)
     free &= (free.sum(axis=1) >= demand.count)[:, None]
-    enough = free & (yard.gpu_memory >= demand.gpu_memory)
+    enough = free & (node_capacity.gpu_memory >= demand.gpu_memory)
     if not (enough.sum(axis=1) >= demand.count).any():
-        row, column = np.unravel_index(np.argmax(np.where(free, yard.gpu_memory, -1)), free.shape)
-        most, node = size(int(yard.gpu_memory[row, column])), yard.nodes[int(row)].name
+        row, column = np.unravel_index(np.argmax(np.where(free, node_capacity.gpu_memory, -1)), free.shape)
+        most, node = size(int(node_capacity.gpu_memory[row, column])), node_capacity.nodes[int(row)].name
         takes = gpu_memory(demand.gpu_memory)
         text = f"Where {what} is free it takes {takes}, and at most {most} of it is left, on {node}."
         return Reason(ReasonCode.RESOURCES, text, detail)
     nodes = enough.sum(axis=1) >= demand.count
     short = [
         f"{name(int(left[nodes].max()))} where it asks for {name(wanted)}"
-        for name, left, wanted in ((processors, yard.cpu, demand.cpu), (host_memory, yard.memory, demand.memory))
+        for name, left, wanted in (
+            (processors, node_capacity.cpu, demand.cpu),
+            (host_memory, node_capacity.memory, demand.memory),
+        )
         if not (left[nodes] >= wanted).any()
     ]
     text = (
@@ -265,18 +268,21 @@ def no_room(yard: NodeCapacity, demand: Demand) -> Reason:
     return Reason(ReasonCode.RESOURCES, text, detail | {"cpu_milli": demand.cpu, "memory_mib": demand.memory})
 
 
-def _no_room_across(yard: NodeCapacity, demand: Demand, large: Mask, gpu: str) -> Reason:
-    """`large`: the nodes that are large enough for what it asks for of each, by row."""
+def _no_room_across(node_capacity: NodeCapacity, demand: Demand, large: Mask, gpu: str) -> Reason:
+    """`large`: the nodes that are large enough for the demand on each node, by row."""
     what = f"{demand.count} {_TIMES} {gpu}"
     if (
-        not yard.multi_node
-        or max(yard.size[large & (yard.kind == kind)].sum() for kind in range(len(yard.types))) < demand.count
+        not node_capacity.multi_node
+        or max(
+            node_capacity.size[large & (node_capacity.kind == kind)].sum() for kind in range(len(node_capacity.types))
+        )
+        < demand.count
     ):
         text = f"No node that has what it asks for of each has {what}, nor have they together."
         return Reason(ReasonCode.TOO_LARGE, text, {"gpus": demand.count})
     beside = " with the processors and the memory that it asks for of each" if demand.cpu or demand.memory else ""
-    ready = large & (yard.cpu >= demand.cpu) & (yard.memory >= demand.memory)
-    free = yard.devices(demand).sum(axis=1)
-    most = max(int(free[ready & (yard.kind == kind)].sum()) for kind in range(len(yard.types)))
+    ready = large & (node_capacity.cpu >= demand.cpu) & (node_capacity.memory >= demand.memory)
+    free = node_capacity.devices(demand).sum(axis=1)
+    most = max(int(free[ready & (node_capacity.kind == kind)].sum()) for kind in range(len(node_capacity.types)))
     text = f"It needs {what} over several nodes, and nodes{beside} have {most} of one type free."
     return Reason(ReasonCode.RESOURCES, text, {"gpus": demand.count, "free": most})

@@ -1,8 +1,8 @@
-"""Each job goes to the node that is left with the least of GPUs, processors and memory.
+"""Each job goes to the node with the least free GPUs, CPUs and memory afterwards.
 
-Objective: minimise, over the nodes that fit, what is free after it, summed over the three as parts of the node's own
-capacity. On the node the devices with the least left that suffice. The usual greedy for vector bin packing; Weng et
-al., "Beware of Fragmentation" (ATC 2023), section 6.1, has it as a baseline.
+Objective: minimise, over the nodes that fit, the free capacity afterwards, summed over the three as fractions of the
+node's capacity. On the node, the fullest devices that suffice. The usual greedy for vector bin packing; Weng et al.,
+"Beware of Fragmentation" (ATC 2023), section 6.1, has it as a baseline.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class BestFit(PackingPolicy):
     name: ClassVar[str] = "best_fit"
     title: ClassVar[str] = "Best fit"
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        left = yard.free(rows) - demand.total
-        capacity = yard.capacity[rows]
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        left = node_capacity.free(rows) - demand.total
+        capacity = node_capacity.capacity[rows]
         parts = np.where((capacity > 0) & (capacity < UNBOUNDED), left / np.maximum(capacity, 1), 0.0)
         row = int(rows[np.argmin(parts.sum(axis=1))])
-        return yard.tightest(row, demand)
+        return node_capacity.tightest(row, demand)

@@ -1,7 +1,7 @@
-"""Fragmentation gradient descent: each job goes where what is left is worst cut up by it the least.
+"""Fragmentation gradient descent: each job goes where it increases fragmentation least.
 
-Objective: minimise the growth of fragmentation (`_fragments`) over all nodes and devices that fit. The classes of jobs
-that usually come are those seen so far, of which older ones count less. Source: Weng et al. (ATC 2023), section 4.1.
+Objective: minimise the growth of fragmentation (`_fragments`) over all nodes and devices that fit. The expected classes
+of jobs are those seen so far; older ones count less. Source: Weng et al. (ATC 2023), section 4.1.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from scheduling.policies.packing.base import PackingPolicy, demands_of, remember
 from scheduling.policies.packing.base import Parameters as PackingParameters
 from scheduling.policies.packing.fragmentation import Classes, Floats
 
-#: Below it a class is forgotten.
+#: A class with a smaller weight is forgotten.
 _LEAST = 0.05
-#: Only the commonest are remembered.
+#: Only the most common classes are remembered.
 _MOST_KEPT = 256
 
 
@@ -35,47 +35,55 @@ class Parameters(PackingParameters):
 
 
 class Gradient:
-    """By demand: how much each node's fragmentation would grow, worked out anew only where something was booked."""
+    """By demand: how much each node's fragmentation would grow, recomputed only after bookings."""
 
-    def __init__(self, yard: NodeCapacity, classes: Classes) -> None:
-        self.yard, self.classes = yard, classes
-        self.before = classes.fragments(yard.kind, yard.cpu, yard.memory, yard.gpu)
-        self._fresh = len(yard.booked)
+    def __init__(self, node_capacity: NodeCapacity, classes: Classes) -> None:
+        self.node_capacity, self.classes = node_capacity, classes
+        self.before = classes.fragments(node_capacity.kind, node_capacity.cpu, node_capacity.memory, node_capacity.gpu)
+        self._fresh = len(node_capacity.booked)
         self._known: dict[Demand, tuple[int, Floats, Ints]] = {}
 
     def of(self, demand: Demand) -> tuple[Floats, Ints]:
-        """(growth by node, infinite where it does not fit; the device that a part of one goes to)."""
-        yard, until = self.yard, len(self.yard.booked)
-        changed = np.unique(np.array(yard.booked[self._fresh : until], dtype=np.int64))
+        """(growth by node, infinite if the demand does not fit; the device for a GPU share)."""
+        node_capacity, until = self.node_capacity, len(self.node_capacity.booked)
+        changed = np.unique(np.array(node_capacity.booked[self._fresh : until], dtype=np.int64))
         if len(changed):
-            state = yard.kind[changed], yard.cpu[changed], yard.memory[changed], yard.gpu[changed]
+            state = (
+                node_capacity.kind[changed],
+                node_capacity.cpu[changed],
+                node_capacity.memory[changed],
+                node_capacity.gpu[changed],
+            )
             self.before[changed] = self.classes.fragments(*state)
             self._fresh = until
         known = self._known.get(demand)
         if known is None:
-            growth, column = np.full(len(yard.nodes), np.inf), np.zeros(len(yard.nodes), dtype=np.int64)
-            stale = np.arange(len(yard.nodes))
+            growth, column = (
+                np.full(len(node_capacity.nodes), np.inf),
+                np.zeros(len(node_capacity.nodes), dtype=np.int64),
+            )
+            stale = np.arange(len(node_capacity.nodes))
         else:
             since, growth, column = known
-            stale = np.unique(np.array(yard.booked[since:until], dtype=np.int64))
+            stale = np.unique(np.array(node_capacity.booked[since:until], dtype=np.int64))
             growth[stale] = np.inf
         self._known[demand] = until, growth, column
-        rows = np.intersect1d(stale, yard.fitting(demand))
+        rows = np.intersect1d(stale, node_capacity.fitting(demand))
         if len(rows):
             (self._whole if demand.milli == WHOLE else self._part)(demand, rows, growth, column)
         return growth, column
 
     def _whole(self, demand: Demand, rows: Ints, growth: Floats, column: Ints) -> None:
-        gpu, fits = self.yard.gpu[rows].copy(), self.yard.devices(demand)[rows]
+        gpu, fits = self.node_capacity.gpu[rows].copy(), self.node_capacity.devices(demand)[rows]
         gpu[fits & (np.cumsum(fits, axis=1) <= demand.count)] = 0
         growth[rows] = self._growth(demand, rows, gpu)
 
     def _part(self, demand: Demand, rows: Ints, growth: Floats, column: Ints) -> None:
-        """A state for each device that fits; of a node's devices with equally much free the first."""
-        where, device = np.nonzero(self.yard.devices(demand)[rows])
-        _, first = np.unique(np.stack((where, self.yard.gpu[rows[where], device])), axis=1, return_index=True)
+        """One state for each device that fits; of devices with equal free capacity on a node only the first."""
+        where, device = np.nonzero(self.node_capacity.devices(demand)[rows])
+        _, first = np.unique(np.stack((where, self.node_capacity.gpu[rows[where], device])), axis=1, return_index=True)
         where, device = where[first], device[first]
-        gpu = self.yard.gpu[rows[where]].copy()
+        gpu = self.node_capacity.gpu[rows[where]].copy()
         every = np.arange(len(where))
         gpu[every, device] -= demand.milli
         grown = self._growth(demand, rows[where], gpu)
@@ -84,14 +92,19 @@ class Gradient:
         growth[rows[where[best]]], column[rows[where[best]]] = grown[best], device[best]
 
     def _growth(self, demand: Demand, rows: Ints, gpu: Ints) -> Floats:
-        yard = self.yard
-        after = yard.kind[rows], yard.cpu[rows] - demand.cpu, yard.memory[rows] - demand.memory, gpu
+        node_capacity = self.node_capacity
+        after = (
+            node_capacity.kind[rows],
+            node_capacity.cpu[rows] - demand.cpu,
+            node_capacity.memory[rows] - demand.memory,
+            gpu,
+        )
         return np.asarray(self.classes.fragments(*after) - self.before[rows])
 
 
 @dataclass
 class Seen:
-    """How often each class came, the newest counted 1."""
+    """How often each class arrived, the newest with weight 1."""
 
     times: dict[Demand, float]
     latest: tuple[float, int]  # submission and number of the newest job counted
@@ -103,7 +116,7 @@ class Fgd(PackingPolicy):
     title: ClassVar[str] = "Fragmentation gradient descent"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def begin(self, snapshot: Snapshot, field: RoundView, yard: NodeCapacity) -> Seen:
+    def begin(self, snapshot: Snapshot, field: RoundView, node_capacity: NodeCapacity) -> Seen:
         kept = remembered(snapshot)
         times = {Demand(key[0], key[1], key[2], key[3], key[4], tuple(key[5])): n for key, n in kept.get("classes", [])}
         at, number = kept.get("latest", (-math.inf, 0))
@@ -117,7 +130,7 @@ class Fgd(PackingPolicy):
         for _, demand in new:
             times[demand] = times.get(demand, 0.0) + 1.0
         latest = max([(at, number), *(key for key, _ in new)])
-        return Seen(times, latest, Gradient(yard, Classes.of(times, yard.types)))
+        return Seen(times, latest, Gradient(node_capacity, Classes.of(times, node_capacity.types)))
 
     def end(self, memory: Seen) -> dict[str, Any]:
         if not memory.times:
@@ -128,18 +141,18 @@ class Fgd(PackingPolicy):
         ]
         return {"classes": classes, "latest": list(memory.latest)}
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Seen) -> tuple[int, ...]:
-        """Of nodes where it costs equally little, the one with the least left."""
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Seen) -> tuple[int, ...]:
+        """Of nodes with equal cost, the fullest one."""
         growth, column = memory.gradient.of(demand)
         least = np.flatnonzero(growth <= growth.min() + 1e-6)
-        row = int(least[np.argmin(yard.gpu[least].sum(axis=1))])
+        row = int(least[np.argmin(node_capacity.gpu[least].sum(axis=1))])
         if demand.milli == WHOLE:
-            return yard.first(row, demand)
-        return (yard.nodes[row].gpu_ids[int(column[row])],)
+            return node_capacity.first(row, demand)
+        return (node_capacity.nodes[row].gpu_ids[int(column[row])],)
 
 
 def class_of(field: RoundView, job: Job) -> Demand | None:
-    """Its least gang, types by their own names: pools of nodes come and go. None: nothing can run it."""
+    """The least gang with plain type names, as node pools change. None: no type can run it."""
     demands = demands_of(field, job)
     if not demands:
         return None

@@ -1,6 +1,6 @@
-"""Each job goes to the first node that fits it, on the first of its devices that do.
+"""Each job goes to the first node on which it fits, and to the first devices that fit.
 
-Objective: none. Constraints: processors, memory and single devices of one node. Baseline of spec: genetic-packing.
+Objective: none. Constraints: CPUs, memory and single devices of one node. Baseline of spec: genetic-packing.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ class FirstFit(PackingPolicy):
     name: ClassVar[str] = "first_fit"
     title: ClassVar[str] = "First fit"
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        return yard.first(int(rows[0]), demand)
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        return node_capacity.first(int(rows[0]), demand)

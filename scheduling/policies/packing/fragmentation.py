@@ -1,10 +1,10 @@
-"""How much of what is free no job could use: fragmentation against the jobs that usually come.
+"""How much free capacity no job could use: fragmentation relative to the expected jobs.
 
-A node's fragments for a class of jobs are all of its free GPU shares where that class does not fit it, else those on
-devices with less free than the class needs of one. A node's fragmentation is the mean over the classes, weighed by how
-often they come. Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
-Gradient Descent" (ATC 2023), section 3.2. Classes without GPUs are left out: to them all that is free is a fragment,
-wherever it is.
+If a class of jobs does not fit on a node, all of the node's free GPU shares are fragments for it; else those on devices
+with less free capacity than the class needs of one. A node's fragmentation is the mean over the classes, weighted by
+their frequency. Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
+Gradient Descent" (ATC 2023), section 3.2. Classes without GPUs are ignored: for them every free GPU would be a
+fragment.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from scheduling.capacity.node_capacity import Demand, Ints, NodeCapacity
 from scheduling.domain import WHOLE, plain_type
 
 Floats = NDArray[np.float64]
-#: Rarer classes of jobs are counted with none.
+#: Rarer classes of jobs are ignored.
 MOST_CLASSES = 64
 
 
 @dataclass(frozen=True)
 class Classes:
-    """By class of jobs: devices and what is needed of each, processors and memory, how often it comes."""
+    """By class of jobs: devices and the demand for each, CPUs and memory, and the frequency."""
 
     count: Ints
     milli: Ints
@@ -50,11 +50,11 @@ class Classes:
         )
 
     def fragments(self, kind: Ints, cpu: Ints, memory: Ints, gpu: Ints) -> Floats:
-        """Of states of nodes, in thousandths of a GPU: `gpu[state, device]` is free there."""
+        """Of states of nodes, in thousandths of a GPU: `gpu[state, device]` is the free capacity."""
         whole = (gpu == WHOLE).sum(axis=1)[:, None]
         enough = np.where(self.milli < WHOLE, gpu.max(axis=1, initial=0)[:, None] >= self.milli, whole >= self.count)
         fits = enough & (cpu[:, None] >= self.cpu) & (memory[:, None] >= self.memory) & self.allowed[:, kind].T
-        # What is free on devices with less than a share: from the shares in ascending order, one sum for all classes.
+        # Free capacity on devices with less than a share: by shares in ascending order, one sum for all classes.
         ascending = np.sort(gpu, axis=1)
         sums = np.concatenate((np.zeros((len(gpu), 1), dtype=np.int64), np.cumsum(ascending, axis=1)), axis=1)
         below = (ascending[:, :, None] < self.milli).sum(axis=1)
@@ -66,6 +66,8 @@ def _array(values: Iterable[int]) -> Ints:
     return np.fromiter(values, dtype=np.int64)
 
 
-def fragmentation(yard: NodeCapacity, classes: Classes) -> float:
+def fragmentation(node_capacity: NodeCapacity, classes: Classes) -> float:
     """Thousandths of GPUs over all nodes."""
-    return float(classes.fragments(yard.kind, yard.cpu, yard.memory, yard.gpu).sum())
+    return float(
+        classes.fragments(node_capacity.kind, node_capacity.cpu, node_capacity.memory, node_capacity.gpu).sum()
+    )

@@ -1,13 +1,13 @@
-"""Waiting jobs are put on nodes together, by a genetic algorithm that fills GPUs.
+"""A genetic algorithm places queued jobs together so that they fill the most GPUs.
 
-Objective: maximise the GPUs, in parts too, that the waiting jobs of a window take. Constraints: processors, memory and
-single devices of one node; jobs that a limit bars are left out. A solution names a node for each job (`assignment`),
+Objective: maximise the GPUs, fractions included, used by the queued jobs of a window. Constraints: CPUs, memory and
+single devices of one node; jobs blocked by a limit are left out. A solution names a node for each job (`assignment`),
 or one job and its node, the best of which is taken until none fits (`pair`). Operators (spec: genetic-packing; Ewha
-Womans University, 2024): 100 random solutions, tournaments among 20 % of them, single-point crossover, 40 % replaced
-in each generation, and adaptive mutation. Fitness: what a placement gains, -1 for one that does not fit. The paper
-mutates the better solutions more, the usual rule does the opposite; `mutation` chooses. Its number of generations is
-not given; here they are bounded, by time too. What the best solution leaves out and still fits goes to the first node
-that has room.
+Womans University, 2024): 100 random solutions, tournaments among 20 % of them, single-point crossover, 40 % replaced in
+each generation, and adaptive mutation. Fitness: what a placement gains, -1 for one that does not fit. The paper mutates
+the better solutions more, the usual rule does the opposite; `mutation` chooses. It does not give the number of
+generations; here they are bounded, also by time. Jobs that the best solution leaves out but that still fit go to the
+first node with room.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ class Genetic(PackingPolicy):
     title: ClassVar[str] = "Genetic packing"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
+    def plan(self, snapshot: Snapshot, node_capacity: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
         settings: Parameters = self.parameters
         deadline = time.monotonic() + time_budget_s(snapshot, settings.time_limit_s)
-        fitting = (key for key, demand in wanted.items() if len(yard.fitting(demand)))
+        fitting = (key for key, demand in wanted.items() if len(node_capacity.fitting(demand)))
         window = list(islice(fitting, settings.window))
         if len(window) < 2:
-            return Planned()  # any node is as good to it
+            return Planned()  # all nodes are equally good
         search = _all_at_once if settings.mode == "assignment" else _one_by_one
-        found = search(yard.copy(), [wanted[key] for key in window], settings, snapshot.seed, deadline)
+        found = search(node_capacity.copy(), [wanted[key] for key in window], settings, snapshot.seed, deadline)
         return Planned({window[number]: gpus for number, gpus in found.items()})
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        return yard.tightest(int(rows[0]), demand)
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        return node_capacity.tightest(int(rows[0]), demand)
 
 
 def _all_at_once(
-    yard: NodeCapacity, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
+    node_capacity: NodeCapacity, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
 ) -> dict[int, tuple[int, ...]]:
-    trial = FitnessTrial(yard, demands, _useful(yard, demands))
-    spaces = [np.flatnonzero(np.isin(trial.rows, yard.fitting(demand))).tolist() for demand in demands]
+    trial = FitnessTrial(node_capacity, demands, _useful(node_capacity, demands))
+    spaces = [np.flatnonzero(np.isin(trial.rows, node_capacity.fitting(demand))).tolist() for demand in demands]
     gains = _gains(demands)
 
     def fitness(_: Any, solutions: Any, __: Any) -> Any:
@@ -83,17 +83,17 @@ def _all_at_once(
     fits, found = trial.placed(best[None])[0], dict[int, tuple[int, ...]]()
     for number in np.flatnonzero(fits).tolist():
         row = int(trial.rows[best[number]])
-        found[number] = yard.tightest(row, demands[number])
-        yard.book(demands[number], found[number])
+        found[number] = node_capacity.tightest(row, demands[number])
+        node_capacity.book(demands[number], found[number])
     return found
 
 
 def _one_by_one(
-    yard: NodeCapacity, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
+    node_capacity: NodeCapacity, demands: Sequence[Demand], settings: Parameters, seed: int, deadline: float
 ) -> dict[int, tuple[int, ...]]:
     found, left = dict[int, tuple[int, ...]](), list(range(len(demands)))
     while left and time.monotonic() < deadline:
-        fitting = {number: yard.fitting(demands[number]) for number in left}
+        fitting = {number: node_capacity.fitting(demands[number]) for number in left}
         left = [number for number in left if len(fitting[number])]
         if not left:
             break
@@ -111,14 +111,14 @@ def _one_by_one(
         if not fits[job, row]:
             break
         number = left.pop(job)
-        found[number] = yard.tightest(int(rows[row]), demands[number])
-        yard.book(demands[number], found[number])
+        found[number] = node_capacity.tightest(int(rows[row]), demands[number])
+        node_capacity.book(demands[number], found[number])
     return found
 
 
-def _useful(yard: NodeCapacity, demands: Sequence[Demand]) -> Ints:
-    """Nodes that fit at least one of them."""
-    return np.unique(np.concatenate([yard.fitting(demand) for demand in demands]))
+def _useful(node_capacity: NodeCapacity, demands: Sequence[Demand]) -> Ints:
+    """Nodes on which at least one of the jobs fits."""
+    return np.unique(np.concatenate([node_capacity.fitting(demand) for demand in demands]))
 
 
 def _gains(demands: Sequence[Demand]) -> Any:
@@ -128,10 +128,10 @@ def _gains(demands: Sequence[Demand]) -> Any:
 def _evolve(
     spaces: list[list[int]], fitness: Any, most: float, settings: Parameters, seed: int, deadline: float
 ) -> Ints:
-    """The best solution found: one of each space. No fitness is above `most`."""
+    """The best solution found: one of each space. `most` bounds the fitness."""
     size = settings.population
     children = min(size - 1, max(1, round(settings.replaced * size)))
-    chances = (settings.mutation_high, settings.mutation_low)  # of solutions below the mean, and of the others
+    chances = (settings.mutation_high, settings.mutation_low)  # for solutions below the mean, and for the others
     numbers = random.Random(seed)  # noqa: S311  # nosec B311
     first = [[numbers.choice(space) for space in spaces] for _ in range(size)]
 
@@ -161,7 +161,7 @@ def _evolve(
         )
         search.run()
         best, _, _ = search.best_solution(search.last_generation_fitness)
-    finally:  # it seeds the generators that everybody shares
+    finally:  # it seeds the global generators
         np.random.set_state(before[0])
         random.setstate(before[1])
     return np.asarray(best, dtype=np.int64)

@@ -1,6 +1,6 @@
-"""What many guesses at once would come to: for each, a node for every job of a list, tried in the list's order.
+"""Evaluates many guesses at once: each guess has a node for every job of a list, tried in the list's order.
 
-A job fits its node, on the devices with the least left that suffice, or gets nothing; those after it see what it took.
+A job gets the fullest devices of its node that suffice, or nothing; jobs after it see what it took.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from scheduling.capacity.node_capacity import Demand, Ints, Mask, NodeCapacity
 
 
 class FitnessTrial:
-    """Free capacities of `rows` of a yard, once for each guess."""
+    """Free capacity of `rows`, once for each guess."""
 
-    def __init__(self, yard: NodeCapacity, demands: Sequence[Demand], rows: Ints) -> None:
-        self.yard, self.demands, self.rows = yard, demands, rows
-        self.gpu, self.gpu_memory = yard.gpu[rows], yard.gpu_memory[rows]
-        self.cpu, self.memory = yard.cpu[rows], yard.memory[rows]
-        self.allowed = [yard.allowed(demand)[rows] for demand in demands]
+    def __init__(self, node_capacity: NodeCapacity, demands: Sequence[Demand], rows: Ints) -> None:
+        self.node_capacity, self.demands, self.rows = node_capacity, demands, rows
+        self.gpu, self.gpu_memory = node_capacity.gpu[rows], node_capacity.gpu_memory[rows]
+        self.cpu, self.memory = node_capacity.cpu[rows], node_capacity.memory[rows]
+        self.allowed = [node_capacity.allowed(demand)[rows] for demand in demands]
         self.barred = [self._barred(demand) for demand in demands]
 
     def _barred(self, demand: Demand) -> Mask | None:
         if not demand.excluded:
             return None
-        return ~self.yard.devices(Demand(1, 0, 0, 0, 0, (), demand.excluded))[self.rows]
+        return ~self.node_capacity.devices(Demand(1, 0, 0, 0, 0, (), demand.excluded))[self.rows]
 
     def placed(self, guesses: Ints) -> Mask:
-        """[guess, job]: whether it fits there. `guesses[guess, job]` counts the rows; below 0: nowhere."""
+        """[guess, job]: whether the job fits there. `guesses[guess, job]` indexes the rows; below 0: nowhere."""
         many = len(guesses)
         every = np.arange(many)
         gpu, gpu_memory = np.repeat(self.gpu[None], many, 0), np.repeat(self.gpu_memory[None], many, 0)

@@ -1,10 +1,9 @@
-"""The most GPUs that waiting jobs can take at once: an integer program, for small clusters and as a yardstick.
+"""The most GPUs that queued jobs can use at once: an integer program, for small clusters and as a reference.
 
-Objective: maximise sum over placed jobs of devices times part. Constraints: x[j, n] says that job j is on node n, at
-most once; y[j, d] that it has a part of device d, as many on its node as it needs; parts and memory of each device,
-processors and memory of each node; jobs that a limit bars are left out. Ties and the order of the queue do not count.
-Beyond `most_cells` of y, or where the solver has no answer in time, jobs go where they fit best. Ours (spec:
-genetic-packing, "Evaluation").
+Objective: maximise the sum over placed jobs of devices times GPU share. Constraints: x[j, n] places job j on node n, at
+most once; y[j, d] gives it a share of device d, as many on its node as it needs; shares and memory of each device, CPUs
+and memory of each node; jobs blocked by a limit are left out. Ties and queue order do not matter. Beyond `most_cells`
+of y, or if the solver has no answer in time, best fit places the jobs. Ours (spec: genetic-packing, "Evaluation").
 """
 
 from __future__ import annotations
@@ -42,20 +41,23 @@ class PackingExact(BestFit):
     title: ClassVar[str] = "Packing, exact"
     Parameters: ClassVar[type[BaseParameters]] = Parameters
 
-    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
-        cells = {key: int(yard.devices(demand)[yard.fitting(demand)].sum()) for key, demand in wanted.items()}
+    def plan(self, snapshot: Snapshot, node_capacity: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
+        cells = {
+            key: int(node_capacity.devices(demand)[node_capacity.fitting(demand)].sum())
+            for key, demand in wanted.items()
+        }
         demands = {key: wanted[key] for key, count in cells.items() if count}
         if not demands:
             return Planned()
         if sum(cells.values()) > self.parameters.most_cells:
             raise SolverError("too large for an exact answer")
         limit_s = time_budget_s(snapshot, self.parameters.time_limit_s)
-        return Planned(_Program(yard, demands).solve(limit_s, self.parameters.most_nodes))
+        return Planned(_Program(node_capacity, demands).solve(limit_s, self.parameters.most_nodes))
 
 
 class _Program:
-    def __init__(self, yard: NodeCapacity, demands: Mapping[str, Demand]) -> None:
-        self.yard, self.demands = yard, demands
+    def __init__(self, node_capacity: NodeCapacity, demands: Mapping[str, Demand]) -> None:
+        self.node_capacity, self.demands = node_capacity, demands
         self.program = pulp.LpProblem("packing", pulp.LpMaximize)
         self.on = dict[tuple[str, int], Any]()  # x by job, node
         self.parts = dict[tuple[str, int, int], Any]()  # y by job, node, device
@@ -66,8 +68,8 @@ class _Program:
         self.program += pulp.lpSum(used)
 
     def _choices(self, key: str, demand: Demand) -> None:
-        devices, once = self.yard.devices(demand), []
-        for row in self.yard.fitting(demand).tolist():
+        devices, once = self.node_capacity.devices(demand), []
+        for row in self.node_capacity.fitting(demand).tolist():
             x = self.on[key, row] = self.program.add_variable(f"x{len(self.on)}", cat="Binary")
             once.append(x)
             parts = []
@@ -78,29 +80,29 @@ class _Program:
         self.program += pulp.lpSum(once) <= 1
 
     def _capacities(self) -> None:
-        yard, demands = self.yard, self.demands
+        node_capacity, demands = self.node_capacity, self.demands
         nodes, devices = defaultdict[int, dict[str, Any]](dict), defaultdict[tuple[int, int], dict[str, Any]](dict)
         for (key, row), x in self.on.items():
             nodes[row][key] = x
         for (key, row, column), y in self.parts.items():
             devices[row, column][key] = y
         for row, here in nodes.items():
-            self._within(yard.cpu[row], [demands[key].cpu * x for key, x in here.items()])
-            self._within(yard.memory[row], [demands[key].memory * x for key, x in here.items()])
+            self._within(node_capacity.cpu[row], [demands[key].cpu * x for key, x in here.items()])
+            self._within(node_capacity.memory[row], [demands[key].memory * x for key, x in here.items()])
         for place, here in devices.items():
-            self._within(yard.gpu[place], [demands[key].milli * y for key, y in here.items()])
-            self._within(yard.gpu_memory[place], [demands[key].gpu_memory * y for key, y in here.items()])
+            self._within(node_capacity.gpu[place], [demands[key].milli * y for key, y in here.items()])
+            self._within(node_capacity.gpu_memory[place], [demands[key].gpu_memory * y for key, y in here.items()])
 
     def _within(self, free: np.int64, needs: list[Any]) -> None:
         if free < UNBOUNDED // 2:
             self.program += pulp.lpSum(needs) <= int(free)
 
     def solve(self, limit_s: float, most_nodes: int) -> dict[str, tuple[int, ...]]:
-        """Devices by job; raises SolverError where there is no proven answer within the limits."""
+        """Devices by job; raises SolverError without a proven answer within the limits."""
         if not solve_integers(self.program, limit_s, most_nodes):
             return {}
         found: dict[str, tuple[int, ...]] = {}
         for (key, row, column), y in self.parts.items():
             if y.value() > 0.5:
-                found[key] = (*found.get(key, ()), self.yard.nodes[row].gpu_ids[column])
+                found[key] = (*found.get(key, ()), self.node_capacity.nodes[row].gpu_ids[column])
         return found

@@ -1,6 +1,6 @@
-"""Every job has its GPUs to itself, whatever part it asks for; those that will be done soonest go first.
+"""Every job uses whole GPUs alone, whatever share it asks for; the shortest remaining jobs go first.
 
-Objective: minimise mean completion time without sharing. Constraints: whole devices, processors and memory of one node.
+Objective: minimise mean completion time without sharing. Constraints: whole devices, CPUs and memory of one node.
 Baseline of spec: co-placement (the thesis's SJF).
 """
 
@@ -21,7 +21,7 @@ from scheduling.policies.packing.base import PackingPolicy
 class SjfExclusive(PackingPolicy):
     name: ClassVar[str] = "sjf_exclusive"
     title: ClassVar[str] = "Shortest job first, exclusive"
-    #: Holds whole GPUs of which only a part was asked for.
+    #: Fractional jobs hold whole GPUs.
     capabilities = Capabilities(Answer.PLACEMENTS, places_gpu_parts=True, exclusive_gpus=True)
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
@@ -31,11 +31,11 @@ class SjfExclusive(PackingPolicy):
     def order(self, field: RoundView, queue: Sequence[Job]) -> Sequence[Job]:
         return sorted(queue, key=lambda job: (-job.priority, seconds_left(field, job)))
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        return yard.tightest(int(rows[0]), demand)
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        return node_capacity.tightest(int(rows[0]), demand)
 
 
 def seconds_left(field: RoundView, job: Job) -> float:
-    """On its least gang where that is fastest; infinite where nothing can run it."""
+    """Remaining time on the least gang of the fastest type; infinite if no type can run it."""
     speeds = [span.at(span.low) for span in field.spans(job).values()]
     return min((job.remaining_steps / speed for speed in speeds if speed > 0), default=math.inf)

@@ -1,10 +1,10 @@
-"""Each job goes to the node whose free capacities point most in the direction of its demand.
+"""Each job goes to the node whose free capacity is best aligned with its demand.
 
-Objective: maximise the dot product of demand and what is free, both as parts of the node's own capacity, over
-processors, memory and GPUs (alignment); of jobs of equal priority those with less work left are placed first
-(`shortest_first`). With `joint` the next job and its node are chosen among all: the greatest alignment, GPU memory
-included, less the work left of it, weighed so that both count alike on average. Source: Grandl et al., "Multi-Resource
-Packing for Cluster Schedulers" (SIGCOMM 2014), sections 3.2 (alignment) and 3.3 (one score for both).
+Objective: maximise the dot product of demand and free capacity, both as fractions of the node's capacity, over CPUs,
+memory and GPUs (alignment). Of jobs of equal priority those with less remaining work are placed first
+(`shortest_first`). With `joint` the next job and its node are chosen together: the largest alignment, GPU memory
+included, minus the job's remaining work, weighted so that both count equally on average. Source: Grandl et al.,
+"Multi-Resource Packing for Cluster Schedulers" (SIGCOMM 2014), sections 3.2 (alignment) and 3.3 (one score for both).
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Tetris(PackingPolicy):
             return queue
         return sorted(queue, key=lambda job: (-job.priority, work(field, job)))
 
-    def plan(self, snapshot: Snapshot, yard: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
+    def plan(self, snapshot: Snapshot, node_capacity: NodeCapacity, wanted: Mapping[str, Demand]) -> Planned:
         if not self.parameters.joint:
             return Planned()
         jobs = {job.id: job for job in snapshot.jobs}
         left = {key: wanted[key] for key in list(wanted)[:_WINDOW]}
-        field, trial, found = view(snapshot), yard.copy(), dict[str, tuple[int, ...]]()
+        field, trial, found = view(snapshot), node_capacity.copy(), dict[str, tuple[int, ...]]()
         works = {key: work(field, jobs[key]) for key in left}
         while True:
             best = {key: fit for key, demand in left.items() if (fit := best_aligned(trial, demand)) is not None}
@@ -66,30 +66,30 @@ class Tetris(PackingPolicy):
             found[key] = trial.tightest(best[key][1], left[key])
             trial.book(left.pop(key), found[key])
 
-    def choose(self, yard: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
-        capacity = yard.capacity[rows].astype(float)
+    def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
+        capacity = node_capacity.capacity[rows].astype(float)
         capacity[(capacity <= 0) | (capacity >= UNBOUNDED)] = np.inf
-        row = int(rows[np.argmax((yard.free(rows) / capacity * (demand.total / capacity)).sum(axis=1))])
-        return yard.tightest(row, demand)
+        row = int(rows[np.argmax((node_capacity.free(rows) / capacity * (demand.total / capacity)).sum(axis=1))])
+        return node_capacity.tightest(row, demand)
 
 
-def best_aligned(yard: NodeCapacity, demand: Demand) -> tuple[float, int] | None:
-    """(alignment, row) of the node where it is greatest; None where it fits nowhere. GPU memory counts by device."""
-    rows = yard.fitting(demand)
+def best_aligned(node_capacity: NodeCapacity, demand: Demand) -> tuple[float, int] | None:
+    """(alignment, row) of the best aligned node; None if the demand fits nowhere. GPU memory counts by device."""
+    rows = node_capacity.fitting(demand)
     if not len(rows):
         return None
-    capacity = yard.capacity[rows].astype(float)
+    capacity = node_capacity.capacity[rows].astype(float)
     capacity[(capacity <= 0) | (capacity >= UNBOUNDED)] = np.inf
-    fits = (yard.free(rows) / capacity * (demand.total / capacity)).sum(axis=1)
+    fits = (node_capacity.free(rows) / capacity * (demand.total / capacity)).sum(axis=1)
     if demand.gpu_memory:
-        of_each = yard.ground_memory(rows)
-        fits = fits + (yard.gpu_memory[rows] / of_each[:, None]).max(axis=1) * demand.gpu_memory / of_each
+        of_each = node_capacity.ground_memory(rows)
+        fits = fits + (node_capacity.gpu_memory[rows] / of_each[:, None]).max(axis=1) * demand.gpu_memory / of_each
     at = int(np.argmax(fits))
     return float(fits[at]), int(rows[at])
 
 
 def work(field: RoundView, job: Job) -> float:
-    """GPU-seconds left on its least gang where that is fastest; infinite where nothing can run it."""
+    """Remaining GPU-seconds on the least gang of the fastest type; infinite if no type can run it."""
     gangs = [(span.low, span.at(span.low)) for span in field.spans(job).values()]
     seconds = [job.remaining_steps / speed * count for count, speed in gangs if speed > 0]
     return min(seconds, default=math.inf) * job.gpu_milli

@@ -1,8 +1,8 @@
-"""Starts in order of priority, and around those who must wait.
+"""Starts jobs in order of priority, and backfills around those that must wait.
 
-Who does not fit is given the earliest time at which its gang will be free (a reservation), from the expected ends of
-the others. Somebody behind may start now where it delays no reservation: of the first that waits only (EASY; Lifka,
-"The ANL/IBM SP Scheduling System", 1995), or of all (conservative; Mu'alem and Feitelson, 2001).
+A job that does not fit gets a reservation: the earliest time at which its gang will be free, by the expected ends of
+the others. A job behind it may start now if it delays no reservation: of the first waiting job only (EASY; Lifka, "The
+ANL/IBM SP Scheduling System", 1995), or of all (conservative; Mu'alem and Feitelson, 2001).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from scheduling.lifecycle import TRAINING
 
 Kind = Literal["none", "easy", "conservative"]
 
-#: Processes on their way out, and jobs that are past their expected end, are taken to be gone after so long.
+#: Exiting processes, and jobs past their expected end, are assumed to be gone after this time.
 _SOON_S = 30.0
 
 
@@ -40,32 +40,32 @@ class Slot:
 
 @dataclass
 class Backfill:
-    """`default_s`: how long a job takes of which neither speed, time limit nor deadline is known."""
+    """`default_s`: assumed duration of a job without known speed, time limit or deadline."""
 
     snapshot: Snapshot
     view: RoundView
-    stock: FreeCapacity
+    free_capacity: FreeCapacity
     kind: Kind
     default_s: float
     sizes: Literal["min", "max"] = "min"
     reasons: dict[str, Reason] = field(default_factory=dict)
-    #: Who waits behind the first of its partition: told once somebody asks (`behind`).
+    #: Jobs behind the first of their partition; computed on demand (`behind`).
     waits_behind: dict[str, tuple[Job, Slot | None]] = field(default_factory=dict)
-    #: Of those that wait for GPUs, by partition: a partition's queue is held up by its own jobs only.
+    #: Jobs that wait for GPUs, by partition: only a partition's own jobs block its queue.
     firsts: dict[str, Job] = field(default_factory=dict)
-    #: By type, how long all its GPUs would need for those that wait for it behind the first.
+    #: By type, how long all its GPUs would need for the jobs that wait for it behind the first.
     _ahead_s: dict[str, float] = field(default_factory=dict)
     _taken: dict[str, list[Slot]] = field(default_factory=dict)
     _tables: dict[str, Timetable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._free = dict(self.stock.free)
+        self._free = dict(self.free_capacity.free)
 
     @cached_property
     def leaving(self) -> Mapping[str, list[tuple[float, int, Job]]]:
-        """Who is expected to leave GPUs of a type, and when; in order of time."""
+        """When jobs are expected to leave GPUs of a type; in order of time."""
         now, found = self.snapshot.now, dict[str, list[tuple[float, int, Job]]]()
-        shared: dict[int, tuple[float, Job]] = {}  # a GPU in parts is free when the last of those on it has left
+        shared: dict[int, tuple[float, Job]] = {}  # a shared GPU is free when the last job on it has left
         types = self._type_of
         for job in (*self.view.running, *self.view.pinned):
             gang = job.gang or present_gang(job, types)
@@ -85,7 +85,7 @@ class Backfill:
         return cluster_index(self.snapshot.nodes).every_type
 
     def _make_table(self, name: str) -> Timetable:
-        """When somebody has to wait: a queue in which all fit needs none."""
+        """Built when the first job has to wait: a queue in which all jobs fit needs no table."""
         others, soon = self.snapshot.others.gpus, self.snapshot.now + _SOON_S
         mine = [gpu for gpu in self.snapshot.blocked_gpu_ids if self._type_of.get(gpu) == name]
         ways = [(at, count) for at, count, _ in self.leaving[name]]
@@ -103,7 +103,7 @@ class Backfill:
             self._tables[name].take(slot.gang.count, slot.at, slot.duration_s)
 
     def _earliest(self, gang: Gang, duration_s: float) -> float:
-        """While nobody waits nothing is reserved, and what is free stays free."""
+        """While no job waits, nothing is reserved and free GPUs stay free."""
         table = self._tables.get(gang.type)
         if table is None:
             if not self.firsts and self._left(gang.type) >= gang.count:
@@ -115,10 +115,10 @@ class Backfill:
         return self._free[name] - sum(slot.gang.count for slot in self._taken.get(name, ()))
 
     def duration_s(self, job: Job, gang: Gang) -> float:
-        """Seconds until the job ends on a gang: from its steps and speed, or its time limit; of whom neither is known,
-        until its deadline, or the default.
+        """Seconds until the job ends on a gang: by its steps and speed, or its time limit; if neither is known, until
+        its deadline, or the default.
 
-        One that trains has its launch behind it.
+        A training job has its launch behind it.
         """
         speed = self.view.steps_per_s(job, gang) if gang.type in job.curves else 0.0
         seconds = job.remaining_steps / speed if speed > 0 else math.inf
@@ -132,11 +132,11 @@ class Backfill:
     def run(self, queue: Sequence[Job]) -> None:
         for job in queue:
             gangs = self._gangs(job)
-            over = self.stock.rooms.reason(job, gangs) if job.limits else None
-            if over is not None:  # it holds up nobody: when its limit lets it start is not known
+            over = self.free_capacity.headroom.reason(job, gangs) if job.limits else None
+            if over is not None:  # it blocks no other job: when its limit lets it start is unknown
                 self.reasons[job.id] = over
             elif not gangs:
-                self.reasons[job.id] = self.stock.no_room(job, {})
+                self.reasons[job.id] = self.free_capacity.no_room(job, {})
             else:
                 self._place(job, gangs)
 
@@ -152,11 +152,11 @@ class Backfill:
         behind = first is not None and self.kind == "easy"
         slot = self._slot(job, gangs, behind=behind)
         if slot is None:
-            self.reasons[job.id] = self.stock.no_room(job, {gang.type: gang.count for gang in gangs})
+            self.reasons[job.id] = self.free_capacity.no_room(job, {gang.type: gang.count for gang in gangs})
             return
         starts = slot.at <= self.snapshot.now
         if starts:
-            self.stock.give(job, slot.gang)
+            self.free_capacity.give(job, slot.gang)
             self.reasons[job.id] = self._started(first, slot)
         elif first is None:
             self.reasons[job.id] = self._waits(slot)
@@ -168,13 +168,13 @@ class Backfill:
             self.firsts[job.partition] = job
 
     def _slot(self, job: Job, gangs: Iterable[Gang], *, behind: bool) -> Slot | None:
-        """The gang on which it ends first; starts that a limit forbids now are none. `behind`: nothing is reserved for
-        it later, so those ahead that wait for the same GPUs come first, by the work that they bring."""
+        """The gang on which the job ends first; starts that a limit forbids now do not count. `behind`: no reservation
+        is made for the job later, so the work of jobs ahead of it that wait for the same GPUs is added."""
         now, best, found = self.snapshot.now, (math.inf, ""), None
         for gang in gangs:
             kind, duration_s = gang.type, self.duration_s(job, gang)
             at = self._earliest(gang, duration_s)
-            if at == math.inf or (at <= now and not self.stock.allows(job, gang)):
+            if at == math.inf or (at <= now and not self.free_capacity.allows(job, gang)):
                 continue
             later_s = self._ahead_s.get(kind, 0.0) if behind and at > now else 0.0
             if (ends := (at + later_s + duration_s, kind)) < best:
@@ -185,7 +185,7 @@ class Backfill:
         return found
 
     def freed_by(self, slot: Slot) -> Job | None:
-        """Whose end makes the slot's start possible: the last to leave its type before it."""
+        """The job whose end makes the slot's start possible: the last one that leaves its type before."""
         ends = self.leaving[slot.gang.type]
         place = bisect_right(ends, slot.at, key=lambda end: end[0])
         return ends[place - 1][2] if place else None
@@ -201,7 +201,7 @@ class Backfill:
         return Reason(ReasonCode.BACKFILLED, text, {"by": first.id})
 
     def _waits(self, slot: Slot) -> Reason:
-        free = self.stock.free[slot.gang.type]
+        free = self.free_capacity.free[slot.gang.type]
         missing = max(0, slot.gang.count - free)
         whose = self.freed_by(slot)
         end = f", when #{whose.number} is expected to end" if whose else ""

@@ -1,9 +1,8 @@
 """Strict first in, first out, with gangs of one size.
 
 Objective: none; the queue order decides. Constraints: a job starts only when all before it in its partition have
-started, on all GPUs of its gang at once, and is never resized. A job that only a limit
-keeps back does not hold up others. The common baseline of cluster schedulers (f-scheduling thesis,
-section 2).
+started, on all GPUs of its gang at once, and is never resized. A job that only a limit blocks does not delay others.
+The common baseline of cluster schedulers (f-scheduling thesis, section 2).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class FifoGang:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        stock = FreeCapacity(snapshot, field)
+        free_capacity = FreeCapacity(snapshot, field)
         reasons = dict(field.reasons)
         waits: dict[str, Job] = {}  # the first that does not fit, by partition
         for job in field.queued:
@@ -49,22 +48,24 @@ class FifoGang:
                 reasons[job.id] = Reason(ReasonCode.BEHIND, text, {"by": first.id})
                 continue
             sizes = self.start_sizes(field, job)
-            over = stock.over_limit(job, sizes)
+            over = free_capacity.over_limit(job, sizes)
             if over is not None:
                 reasons[job.id] = over
                 continue
-            gang = _fastest(field, job, sizes, stock)
+            gang = _fastest(field, job, sizes, free_capacity)
             if gang is None:
-                reasons[job.id] = stock.no_room(job, sizes)
-                if sizes:  # one that can never run here blocks nobody
+                reasons[job.id] = free_capacity.no_room(job, sizes)
+                if sizes:  # a job that can never run here blocks no other
                     waits[job.partition] = job
                 continue
-            stock.give(job, gang)
+            free_capacity.give(job, gang)
             text = f"All before it have started and enough GPUs were free, so it starts on {words(gang)}."
             reasons[job.id] = Reason(ReasonCode.STARTED, text)
         for job in field.running:
             reasons[job.id] = Reason(ReasonCode.KEEPS, "This policy never resizes a job; it keeps its GPUs to its end.")
-        return Allocation(counts=stock.counts, reasons=reasons, figures={"free_gpus": float(sum(stock.free.values()))})
+        return Allocation(
+            counts=free_capacity.counts, reasons=reasons, figures={"free_gpus": float(sum(free_capacity.free.values()))}
+        )
 
     def start_sizes(self, field: RoundView, job: Job) -> dict[str, int]:
         """The gang on each type that can run the job."""
@@ -72,8 +73,8 @@ class FifoGang:
         return {name: span.high if whole else span.low for name, span in field.spans(job).items()}
 
 
-def _fastest(field: RoundView, job: Job, sizes: dict[str, int], stock: FreeCapacity) -> Gang | None:
-    """The fastest type on which the whole gang is free now and within the limits."""
-    gangs = [Gang(name, n) for name, n in sizes.items() if n <= stock.free[name]]
-    fits = [gang for gang in gangs if stock.allows(job, gang)]
+def _fastest(field: RoundView, job: Job, sizes: dict[str, int], free_capacity: FreeCapacity) -> Gang | None:
+    """The fastest type on which the whole gang is free now and within limits."""
+    gangs = [Gang(name, n) for name, n in sizes.items() if n <= free_capacity.free[name]]
+    fits = [gang for gang in gangs if free_capacity.allows(job, gang)]
     return max(fits, key=lambda gang: field.steps_per_s(job, gang), default=None)

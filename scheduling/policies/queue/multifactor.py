@@ -1,8 +1,9 @@
-"""Multifactor priority with fair share and backfill: who waits longest and used least goes first.
+"""Multifactor priority with fair share and backfill: jobs that have waited longest and whose owners used least go
+first.
 
 Objective: none; the order of priority decides, with gangs of one size. Priority = site + weighted age, project, fair
-share, job size, partition, level of service and resources - nice (spec, multifactor-priority; Slurm's own).
-Constraints: running jobs keep what they have, unless a level of service may put them out.
+share, job size, partition, QoS and resources - nice (spec, multifactor-priority; as in Slurm). Constraints: running
+jobs keep their GPUs, unless a QoS may preempt them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from scheduling.domain.reason_codes import ReasonCode
 from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.queue.backfill import Backfill, Kind
-from scheduling.policies.queue.preemption import make_room
+from scheduling.policies.queue.preemption import preempt_for_qos
 from scheduling.priority.fair_share import Form
 from scheduling.priority.multifactor import Weights
 from scheduling.priority.scoring import Formula, Scores, score
@@ -92,7 +93,7 @@ class Parameters(BaseParameters):
         )
 
 
-#: Sets of parameters that people know.
+#: Named sets of parameters.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "neuron": {},
     "slurm": {
@@ -126,14 +127,14 @@ class Multifactor:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        # who runs is ranked only where it may be put out
+        # running jobs are only ranked where they may be preempted
         ranked = snapshot.jobs if any(level.preempts for level in snapshot.qos.values()) else field.queued
         scores = self.scores_of(snapshot, ranked)
         totals = scores.priorities.total.tolist()
         rank = {ranked[n].id: (place, int(totals[n])) for place, n in enumerate(scores.order)}
         queue = sorted(field.queued, key=lambda job: rank[job.id])
         looked, rest = queue[: self.parameters.backfill_depth], queue[self.parameters.backfill_depth :]
-        field, out = make_room(snapshot, field, looked, self._sizes(field), rank)
+        field, out = preempt_for_qos(snapshot, field, looked, self._sizes(field), rank)
         filling = Backfill(
             snapshot,
             field,
@@ -149,9 +150,9 @@ class Multifactor:
         behind = filling.waits_behind
         reasons = LazyReasons((*known, *behind), lambda key: filling.behind(key) if key in behind else known[key])
         return Allocation(
-            counts=filling.stock.counts,
+            counts=filling.free_capacity.counts,
             reasons=reasons,
-            figures={"free_gpus": float(sum(filling.stock.free.values())), "waiting": float(len(queue))},
+            figures={"free_gpus": float(sum(filling.free_capacity.free.values())), "waiting": float(len(queue))},
         )
 
     def _sizes(self, field: RoundView) -> Any:

@@ -1,7 +1,7 @@
-"""Static partition: the cluster is cut into slots of n GPUs, one job to a slot, to its end.
+"""Static partition: the cluster is divided into slots of n GPUs, each with one job until it ends.
 
-Objective: none; the queue order decides. Constraints: at most one job in each slot, no re-allocation.
-The baseline of the F-scheduling thesis, section 5.1.3.
+Objective: none; the queue order decides. Constraints: at most one job in each slot, no re-allocation. The baseline of
+the F-scheduling thesis, section 5.1.3.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ class StaticPartition:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         field = view(snapshot)
-        stock = FreeCapacity(snapshot, field)
-        slots = self._free_slots(snapshot, field, stock)
+        free_capacity = FreeCapacity(snapshot, field)
+        slots = self._free_slots(snapshot, field, free_capacity)
         reasons = dict(field.reasons)
-        left: dict[str, Job] = {}  # no slot is large enough, or none was left: what is said of them does not change
+        left: dict[str, Job] = {}  # no slot is large enough, or none was left: the reasons stay the same
         for job in field.queued:
             if field.spans(job).least > self.parameters.n or not any(slots.values()):
                 left[job.id] = job
                 continue
-            gang = self._gang(field, job, slots, stock)
+            gang = self._gang(field, job, slots, free_capacity)
             if gang is None:
-                reasons[job.id] = self._why_not(field, job, stock)
+                reasons[job.id] = self._why_not(field, job, free_capacity)
                 continue
             slots[gang.type] -= 1
-            stock.give(job, gang)
+            free_capacity.give(job, gang)
             text = f"A slot of {counted(self.parameters.n, 'GPU')} was free, so it starts on {words(gang)}."
             reasons[job.id] = Reason(ReasonCode.STARTED, text)
         for job in field.running:
             reasons[job.id] = Reason(
                 ReasonCode.KEEPS, "Slots are fixed under this policy; it keeps its GPUs to its end."
             )
-        figures = {"free_slots": float(sum(slots.values())), "free_gpus": float(sum(stock.free.values()))}
+        figures = {"free_slots": float(sum(slots.values())), "free_gpus": float(sum(free_capacity.free.values()))}
 
         def tell(key: str) -> Reason:
-            return reasons[key] if key in reasons else self._why_not(field, left[key], stock)
+            return reasons[key] if key in reasons else self._why_not(field, left[key], free_capacity)
 
-        return Allocation(counts=stock.counts, reasons=LazyReasons([*reasons, *left], tell), figures=figures)
+        return Allocation(counts=free_capacity.counts, reasons=LazyReasons([*reasons, *left], tell), figures=figures)
 
-    def _free_slots(self, snapshot: Snapshot, field: RoundView, stock: FreeCapacity) -> dict[str, int]:
-        """Slots lie within nodes where n allows it. A larger gang, left by another policy, counts as several."""
+    def _free_slots(self, snapshot: Snapshot, field: RoundView, free_capacity: FreeCapacity) -> dict[str, int]:
+        """Slots are within nodes if n allows it. A larger gang, left by another policy, counts as several."""
         n, slots = self.parameters.n, Counter[str](dict.fromkeys(field.types, 0))
         for name in field.types:
             if n > field.largest[name]:
@@ -75,26 +75,26 @@ class StaticPartition:
             for node in snapshot.nodes:
                 if node.type == name and node.schedulable and not node.lost:
                     slots[name] += len(node.gpu_ids) // n
-        for gang in stock.counts.values():
+        for gang in free_capacity.counts.values():
             slots[gang.type] -= -(-gang.count // n)
-        return {name: max(0, min(slots[name], stock.free[name] // n)) for name in field.types}
+        return {name: max(0, min(slots[name], free_capacity.free[name] // n)) for name in field.types}
 
-    def _gang(self, field: RoundView, job: Job, slots: dict[str, int], stock: FreeCapacity) -> Gang | None:
-        """The fastest type with a free slot that the job fits in."""
+    def _gang(self, field: RoundView, job: Job, slots: dict[str, int], free_capacity: FreeCapacity) -> Gang | None:
+        """The fastest type with a free slot in which the job fits."""
         n = self.parameters.n
         gangs = [
             Gang(name, min(n, span.high))
             for name, span in field.spans(job).items()
-            if span.low <= n and slots[name] > 0 and stock.allows(job, Gang(name, min(n, span.high)))
+            if span.low <= n and slots[name] > 0 and free_capacity.allows(job, Gang(name, min(n, span.high)))
         ]
         return max(gangs, key=lambda gang: field.steps_per_s(job, gang), default=None)
 
     def start_sizes(self, field: RoundView, job: Job) -> dict[str, int]:
-        """What it takes of a slot, on each type where one is large enough."""
+        """GPUs of a slot that the job uses, on each type with a slot that is large enough."""
         n = self.parameters.n
         return {name: min(n, span.high) for name, span in field.spans(job).items() if span.low <= n}
 
-    def _why_not(self, field: RoundView, job: Job, stock: FreeCapacity) -> Reason:
+    def _why_not(self, field: RoundView, job: Job, free_capacity: FreeCapacity) -> Reason:
         n, spans = self.parameters.n, field.spans(job)
         if not spans:
             return no_type(job)
@@ -102,6 +102,6 @@ class StaticPartition:
         if least > n:
             text = f"A slot has {counted(n, 'GPU')} and it needs at least {least}; it never starts until slots grow."
             return Reason(ReasonCode.SLOT_TOO_SMALL, text, {"slot": n, "needs": least})
-        over = stock.over_limit(job, self.start_sizes(field, job))
+        over = free_capacity.over_limit(job, self.start_sizes(field, job))
         text = f"Every slot of {counted(n, 'GPU')} is taken; it starts when a job ends."
         return over or Reason(ReasonCode.NO_SLOT, text, {"slot": n})

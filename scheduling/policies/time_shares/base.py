@@ -1,4 +1,4 @@
-"""What policies that answer with fractions of time have in common: their settings and the shape of their answer."""
+"""Base of policies that answer with time shares: their settings and the form of their answer."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class FractionParameters(BaseParameters):
 
 
 class FractionPolicy(ABC):
-    """Subclasses give `name`, `title` and `solve`."""
+    """Subclasses define `name`, `title` and `solve`."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     Parameters: ClassVar[type[BaseParameters]] = FractionParameters
     capabilities = Capabilities(Answer.TIME_SHARES)
-    #: Whether jobs that can do the same are told apart all the same.
+    #: Whether equivalent jobs must be distinguished.
     apart: ClassVar[bool] = False
     parameters: FractionParameters
 
@@ -85,14 +85,14 @@ class FractionPolicy(ABC):
         return blind(found) if variant != settings.variant and found.jobs else found
 
     def limits(self, snapshot: Snapshot) -> tuple[Engine, float]:
-        """The engine, and how many seconds it may take here."""
+        """The engine, and its time limit in seconds."""
         return self.parameters.solver, time_budget_s(snapshot, self.parameters.solver_time_limit_s)
 
     @abstractmethod
     def solve(self, snapshot: Snapshot, found: Fractions) -> tuple[float, Shares]: ...
 
     def memory(self, snapshot: Snapshot, found: Fractions) -> dict[str, Any]:
-        """What the next computation finds in `remembered(snapshot)`."""
+        """Stored for the next computation, which reads it by `remembered(snapshot)`."""
         return {}
 
     def reasons(self, snapshot: Snapshot, found: Fractions) -> dict[str, Reason]:

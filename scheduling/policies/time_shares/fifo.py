@@ -1,4 +1,4 @@
-"""First in, first out as a program: the earlier a job came, the more its throughput counts.
+"""First in, first out as a program: the earlier a job was submitted, the more its throughput counts.
 
 maximise sum_m throughput(m, X) / throughput(m, X_fastest) * (M - position_m), X valid; positions in queue order. The
 policy that starts jobs in order and never moves them is `fifo_gang`. Source: Gavel (OSDI 2020), section 4.2.
@@ -41,14 +41,14 @@ class Fifo(FractionPolicy):
     def fractions(self, snapshot: Snapshot) -> Fractions:
         if not self.parameters.compatible:
             return super().fractions(snapshot)
-        # Even agnostic it gives nobody a type on which they do not run.
+        # even when agnostic, no job gets a type on which it cannot run
         return build(snapshot, variant="perf", pair_threshold=self.parameters.pair_threshold, apart=True)
 
     def memory(self, snapshot: Snapshot, found: Fractions) -> dict[str, Any]:
         return {_DRAWN: self._queue(snapshot, found)[1]} if self.parameters.compatible else {}
 
     def _queue(self, snapshot: Snapshot, found: Fractions) -> tuple[Queue, int]:
-        """The reference's rule, and how many random numbers it has used up."""
+        """The reference's rule, and how many random numbers it has consumed."""
         queue, drawn = Queue(found), int(remembered(snapshot).get(_DRAWN, 0))
         if self.parameters.variant != "agnostic":
             queue.by_speed()

@@ -1,7 +1,8 @@
-"""The smallest largest rho: how much later than on a share of the cluster of its own a job ends.
+"""Minimises the largest rho: how much later a job ends than on its own share of the cluster.
 
 minimise max_m rho_m, rho_m = (t_m + steps_m / throughput(m, X)) / (t_isolated_m + steps_m / throughput(m, X_isolated)),
-X valid; exactly, without a search (see _needs). Source: Themis (NSDI 2020); Gavel (OSDI 2020), section 4.1.
+X valid; exactly, without a search (see programs/cutting_planes.py). Source: Themis (NSDI 2020); Gavel (OSDI 2020),
+section 4.1.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ class FinishTimeFairness(FractionPolicy):
 
 
 def _isolated(found: Fractions) -> Floats:
-    """Steps/s of each job on its own part of the cluster."""
+    """Steps/s of each job on its isolated share of the cluster."""
     return np.asarray((found.throughput * found.isolated).sum(axis=1)[found.group_of])
 
 
 def _needed(snapshot: Snapshot, found: Fractions, isolated: Floats) -> Floats:
-    """t_isolated: seconds that the steps done would have taken each job on its own part, as large as that was then."""
+    """t_isolated: seconds that the steps done would have taken on the job's isolated share, as large as it was then."""
     known = remembered(snapshot)
     return np.array(
         [

@@ -1,8 +1,8 @@
-"""Packing by trial: random pairs are tried, and kept only where together they are worth more than one GPU.
+"""Packing by trial: random pairs are tried, and kept only if together they are worth more than one GPU.
 
-A baseline, not an optimum: jobs that find no partner and pairs that stay take equal turns on all types. A pair stays
-where the mean over types of its combined normalised throughput exceeds the threshold. The order of trials follows the
-snapshot's seed, so an answer can be repeated. Source: Gandiva (OSDI 2018), section 3; Gavel (OSDI 2020), section 7.
+A baseline, not an optimum: jobs without a partner and kept pairs take equal turns on all types. A pair is kept if the
+mean over types of its combined normalised throughput exceeds the threshold. The order of trials follows the snapshot's
+seed, so an answer can be repeated. Source: Gandiva (OSDI 2018), section 3; Gavel (OSDI 2020), section 7.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Gandiva(FractionPolicy):
         return float(sum(len(unit) == 2 for unit in units)), shares
 
     def _units(self, snapshot: Snapshot, found: Fractions) -> list[tuple[int, ...]]:
-        """Singles and pairs; nobody is paired while there are GPUs for all."""
+        """Single jobs and pairs; no jobs are paired while there are GPUs for all."""
         numbers = list(range(len(found.jobs)))
         if found.gang[found.group_of].sum() <= found.capacity.sum():
             return [(n,) for n in numbers]

@@ -1,7 +1,7 @@
 """Weighted fairness down the project tree, and inside each project fairness or first in, first out.
 
 Levels throughput(m, X) / throughput(m, X_equal) * gang_m rise in proportion to each job's part of its project's weight,
-by water filling. What is saturated passes its weight to its siblings: at every node of the tree the weight is divided
+by water filling. A saturated node passes its weight to its siblings: at every node of the tree the weight is divided
 among the children that still have a job that can rise. Source: Gavel (OSDI 2020), section 4.3.
 """
 
@@ -29,7 +29,7 @@ _TOP = Entity()
 
 @dataclass
 class Node:
-    """A project with jobs or sub-projects that have some. Its own jobs count as one child of weight 1."""
+    """A project with jobs, or with sub-projects that have jobs. Its own jobs count as one child of weight 1."""
 
     weight: float
     inner: str
@@ -49,10 +49,12 @@ class Hierarchical(FractionPolicy):
 
         def rates(active: Active) -> Floats:
             rate = np.zeros(len(active))
-            share_out(root, 1.0, rate, active, weights)
+            divide_weight(root, 1.0, rate, active, weights)
             return rate
 
-        level, values = raise_levels(found, lambda: vessel_of(root, found, weights), per_level, weights, rates, *limits)
+        level, values = raise_levels(
+            found, lambda: level_tree(root, found, weights), per_level, weights, rates, *limits
+        )
         return float(level.min()), expand(found, values, level * per_level)
 
 
@@ -81,8 +83,9 @@ def tree(jobs: Sequence[Job], entities: Mapping[str, Entity]) -> Node:
     return root
 
 
-def vessel_of(root: Node, found: Fractions, weights: Floats) -> tuple[JobClass, LevelNode]:
-    """The tree as vessels. Members of a project with equal speeds and weights are alike, unless one comes first."""
+def level_tree(root: Node, found: Fractions, weights: Floats) -> tuple[JobClass, LevelNode]:
+    """The tree for water filling. Members of a project with equal speeds and weights are interchangeable, unless the
+    order matters."""
     place = np.zeros(len(found.jobs))
 
     def number(node: Node, first: int) -> int:
@@ -94,27 +97,27 @@ def vessel_of(root: Node, found: Fractions, weights: Floats) -> tuple[JobClass, 
         return first
 
     number(root, 0)
-    alike = JobClass.by(found.group_of, place, weights)
+    job_classes = JobClass.by(found.group_of, place, weights)
 
-    def vessel(node: Node) -> LevelNode:
-        units = alike.unit_of[node.jobs]
+    def level_node(node: Node) -> LevelNode:
+        units = job_classes.unit_of[node.jobs]
         in_order = node.inner == "fifo" and not node.children
-        children = [vessel(child) for child in node.children]
+        children = [level_node(child) for child in node.children]
         return LevelNode(node.weight, children, units if in_order else np.unique(units), in_order)
 
-    return alike, vessel(root)
+    return job_classes, level_node(root)
 
 
 def _rises(node: Node, active: Active) -> bool:
     return bool(active[node.jobs].any()) or any(_rises(child, active) for child in node.children)
 
 
-def share_out(node: Node, weight: float, rate: Floats, active: Active, weights: Floats) -> None:
-    """Divide `weight` among what can still rise below `node`."""
+def divide_weight(node: Node, weight: float, rate: Floats, active: Active, weights: Floats) -> None:
+    """Divide `weight` among the children of `node` that can still rise."""
     rising = [child for child in node.children if _rises(child, active)]
     total = sum(child.weight for child in rising)
     for child in rising:
-        share_out(child, weight * child.weight / total, rate, active, weights)
+        divide_weight(child, weight * child.weight / total, rate, active, weights)
     own = node.jobs[active[node.jobs]]
     if len(own):
         if node.inner == "fifo":

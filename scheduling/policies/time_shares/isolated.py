@@ -1,4 +1,4 @@
-"""Every job its own part of each type: the static baseline that sharing is compared with.
+"""Every job gets a fixed share of each type: the static baseline for comparisons with sharing.
 
 X = X_isolated; nothing is optimised. Source: Gavel (OSDI 2020), section 4.1.
 """

@@ -1,7 +1,7 @@
-"""Max-min fairness, then the same again for all that is not at its bottleneck, level by level.
+"""Max-min fairness, repeated for all jobs that are not at their bottleneck, level by level.
 
-The lexicographically largest vector of throughput(m, X) / throughput(m, X_equal) * gang_m / weight_m, X valid.
-Source: Gavel (OSDI 2020), section 4.3.
+The lexicographically largest vector of throughput(m, X) / throughput(m, X_equal) * gang_m / weight_m, X valid. Source:
+Gavel (OSDI 2020), section 4.3.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class MaxMinFairnessWaterFilling(FractionPolicy):
         if self.parameters.compatible:
             level = fill(found, per_level, rates, *limits)[0]
             return float((level / weights).min()), raised(found, level * per_level)
-        level, values = raise_levels(found, lambda: _one_vessel(found, weights), per_level, weights, rates, *limits)
+        level, values = raise_levels(found, lambda: _one_level(found, weights), per_level, weights, rates, *limits)
         return float((level / weights).min()), expand(found, values, level * per_level)
 
 
-def _one_vessel(found: Fractions, weights: Floats) -> tuple[JobClass, LevelNode]:
-    alike = JobClass.by(found.group_of, weights)
-    return alike, LevelNode(1.0, units=np.arange(len(alike.first)))
+def _one_level(found: Fractions, weights: Floats) -> tuple[JobClass, LevelNode]:
+    job_classes = JobClass.by(found.group_of, weights)
+    return job_classes, LevelNode(1.0, units=np.arange(len(job_classes.first)))

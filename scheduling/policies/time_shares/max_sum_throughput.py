@@ -1,7 +1,7 @@
-"""The largest sum of effective throughputs, in steps/s or each normalised by the job's own best.
+"""The largest sum of effective throughputs, in steps/s or normalised by each job's best.
 
-maximise sum_m throughput(m, X), X valid. Starves what is slow; the yardstick of raw speed.
-Source: Gavel (OSDI 2020), section 4.2.
+maximise sum_m throughput(m, X), X valid. Starves slow jobs; the reference for raw speed. Source: Gavel (OSDI 2020),
+section 4.2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The most training for the money.
+"""The most throughput for the money.
 
-maximise sum_m throughput(m, X) / sum_m sum_j price_j * gang_m * X[m][j], X valid; prices are the rate card's. Jobs that
-are poor value wait. Source: Gavel (OSDI 2020), section 4.2.
+maximise sum_m throughput(m, X) / sum_m sum_j price_j * gang_m * X[m][j], X valid; prices are those of the rate card.
+Jobs with little throughput for their cost wait. Source: Gavel (OSDI 2020), section 4.2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The most training for the money, and every deadline that can be met.
+"""The most throughput for the money, meeting every deadline that can be met.
 
-As min_cost, subject to throughput(m, X) >= steps_m / time left for every job with a deadline. Deadlines that cannot all
-be met are dropped one by one, the worst first, and named with how late their jobs will be.
-Source: Gavel (OSDI 2020), section 4.2.
+As min_cost, subject to throughput(m, X) >= steps_m / time left for every job with a deadline. If the deadlines cannot
+all be met, they are dropped one by one, the worst first; reasons say how late these jobs will be. Source: Gavel (OSDI
+2020), section 4.2.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class MinCostSlo(MinCost):
 
         while True:
             ratio, values = best_ratio(program, worth, cost, *limits)
-            # The needs are constant: rows that the new answer fails are added until it fails none.
+            # The needs are constant: rows that the new answer violates are added until it violates none.
             if not (tangents.add(constant, 0.0, values) or tangents.add_cuts(constant, 0.0, values)):
                 return ratio, expand(found, values, needs)
 
     def _affordable(self, snapshot: Snapshot, found: Fractions) -> Floats:
-        """Steps/s that deadlines ask for; 0 for jobs without one, or whose is given up."""
+        """Steps/s that deadlines ask for; 0 for jobs without a deadline, or with a dropped one."""
         left_s = np.array([np.inf if job.deadline is None else job.deadline - snapshot.now for job in found.jobs])
         steps = np.array([job.remaining_steps for job in found.jobs])
         fastest = found.fastest[found.group_of]
@@ -68,7 +68,7 @@ class MinCostSlo(MinCost):
         return needs
 
     def _common_part(self, snapshot: Snapshot, found: Fractions, needs: Floats) -> float:
-        """The largest part of all needs that can be met at once, at most 1."""
+        """The largest fraction of all needs that can be met at once, at most 1."""
         costs = np.zeros(len(found.columns) + 1)
         costs[-1] = 1.0
         program = found.program(costs, extra=1)

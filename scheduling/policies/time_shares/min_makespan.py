@@ -1,7 +1,7 @@
 """The earliest end of the last job.
 
-minimise max_m steps_m / throughput(m, X), X valid; exactly, without a search (see _needs).
-Source: Gavel (OSDI 2020), section 4.2.
+minimise max_m steps_m / throughput(m, X), X valid; exactly, without a search (see programs/cutting_planes.py). Source:
+Gavel (OSDI 2020), section 4.2.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 minimise sum over pairs of position * steps_m / T[m][j]: a job that runs k-th from the end of its worker delays itself
 and the k - 1 after it. The first of each worker runs now. Workers of one type are interchangeable, so a position has
-one place per worker. Jobs with gangs are weighed by their GPUs. Source: AlloX (EuroSys 2020), section 4.
+one place per worker. Jobs with gangs are weighted by their GPUs. Source: AlloX (EuroSys 2020), section 4.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class MinMeanJct(FractionPolicy):
         return sums, self._start(found, kept + [(int(chosen[job]), int(kinds[place])) for job, place in ranked])
 
     def _kept(self, snapshot: Snapshot, found: Fractions) -> list[tuple[int, int]]:
-        """(job, type) of those that keep what they have: under the reference's rules whoever was started."""
+        """(job, type) of jobs that keep their GPUs: under the reference's rules all that were started."""
         if not self.parameters.compatible:
             return []
         number, before = {kind: n for n, kind in enumerate(found.types)}, last_shares(snapshot)

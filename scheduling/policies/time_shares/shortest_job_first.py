@@ -1,7 +1,7 @@
-"""The job that could end soonest first.
+"""The job that could end soonest comes first.
 
-maximise sum_m throughput(m, X) / throughput(m, X_fastest) * (M - position_m), X valid; positions by
-steps_m / throughput(m, X_fastest). Source: Gavel (OSDI 2020), section 4.2.
+maximise sum_m throughput(m, X) / throughput(m, X_fastest) * (M - position_m), X valid; positions by steps_m /
+throughput(m, X_fastest). Source: Gavel (OSDI 2020), section 4.2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Traces by format: chosen by content, or named. One module per format; docs/simulator.md describes them."""
+"""Readers of traces, by format: detected by content, or named. One module per format; docs/simulator.md describes
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from scheduling.simulator.readers._rows import MOST_JOBS
 from scheduling.simulator.trace import Throughputs, TraceJob
 from scheduling.validation import shown
 
-#: In the order in which they are tried; imported on first use.
+#: In the order of detection; imported on first use.
 FORMATS = {
     "json": "scheduling.simulator.readers.own",
     "gavel": "scheduling.simulator.readers.gavel",
@@ -39,13 +40,13 @@ class Reader(Protocol):
 class Trace:
     jobs: list[TraceJob]
     format: str
-    skipped: dict[str, int]  # what was left out, or read as something else, and how often
+    skipped: dict[str, int]  # what was left out or converted, and how often
     left_out: int = 0
-    first_lines: Mapping[str, int] = field(default_factory=dict)  # of what was left out, where it is known
-    zone: tzinfo | None = None  # in which times that name none were read, where there were such
+    first_lines: Mapping[str, int] = field(default_factory=dict)  # number of entries left out, where known
+    zone: tzinfo | None = None  # the zone assumed for times without one, if there were any
 
     def remarks(self) -> list[str]:
-        """What was left out, or read as something else, in words."""
+        """Sentences on what was left out or converted."""
         found = [
             f"{count} {what}" + (f" (first in line {self.first_lines[what]})" if what in self.first_lines else "")
             for what, count in self.skipped.items()
@@ -60,8 +61,8 @@ def load_trace(
     format: str | None = None,
     zone: tzinfo = UTC,
 ) -> Trace:
-    """Jobs by arrival. `types` are the cluster's: jobs that state a duration run on any of them. Times that name no
-    zone are read in `zone`."""
+    """Jobs by arrival. `types` are the cluster's: jobs with a duration run on any of them. Times without a zone are
+    read in `zone`."""
     name = format or detect(path)
     if name not in FORMATS:
         raise InvalidInput(f"{name!r} is no trace format; there are {', '.join(FORMATS)}")
@@ -79,7 +80,7 @@ def load_trace(
 
 
 def _refuse_unprintable(path: Path, jobs: Sequence[TraceJob]) -> None:
-    """Names are shown in tables, a line each: no line ends, control characters or half of a character."""
+    """Names are shown in tables, one line each: no line ends, control characters or lone surrogates."""
     for job in jobs:
         for what, name in (("id", job.id), ("project", job.project), ("user", job.user), ("model", job.model_type)):
             if not name.isprintable():
@@ -90,7 +91,7 @@ def _refuse_unprintable(path: Path, jobs: Sequence[TraceJob]) -> None:
 
 
 def _refuse_twins(path: Path, jobs: Sequence[TraceJob]) -> None:
-    """Everything about a job is kept by its id; of two with the same one would be lost."""
+    """Job ids are keys everywhere; of two jobs with the same id one would be lost."""
     seen: set[str] = set()
     for job in jobs:
         if job.id in seen:
@@ -105,7 +106,7 @@ def read_trace(
 
 
 def detect(path: Path) -> str:
-    """The format whose first lines these are."""
+    """The format that these first lines belong to."""
     text = opening(path)
     if not text.strip():
         raise InvalidInput(f"{path}: it is empty")

@@ -1,4 +1,4 @@
-"""Jobs of traces that state durations instead of work: one step a second, on any type that is allowed."""
+"""Jobs of traces with durations instead of work: one step a second, on any allowed type."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ MOST_GPUS_OF_SIZES = 20_000_000
 
 @dataclass(slots=True)
 class Context:
-    """What a reader is given beside the file, and what it has to say beside the jobs."""
+    """Input of a reader besides the file, and its remarks besides the jobs."""
 
     types: tuple[str, ...] = ("gpu",)  # of the cluster
     known: Throughputs = field(default_factory=dict)
-    zone: tzinfo = UTC  # of times that name none
+    zone: tzinfo = UTC  # of times without a zone
     skipped: dict[str, int] = field(default_factory=dict)
-    first_lines: dict[str, int] = field(default_factory=dict)  # of what was skipped, where a reader knows
-    left_out: int = 0  # of them, rows that are no job
-    zoneless: bool = False  # some time named no zone
+    first_lines: dict[str, int] = field(default_factory=dict)  # number of skipped entries, where a reader knows it
+    left_out: int = 0  # of them, rows that are not jobs
+    zoneless: bool = False  # some time had no zone
     path: str = "the trace"
     _sizes: set[int] = field(default_factory=set, repr=False)
     _gpus_of_sizes: int = 0
     _curves: dict[tuple[tuple[str, Curve], ...], Mapping[str, Curve]] = field(default_factory=dict, repr=False)
 
     def share(self, curves: Mapping[str, Curve]) -> Mapping[str, Curve]:
-        """One mapping for all jobs with the same curves: what policies work out from it, they know it by."""
+        """One mapping for all jobs with the same curves: memos of policies compare by identity."""
         return self._curves.setdefault(tuple(curves.items()), curves)
 
     def count_size(self, gpus: int) -> None:
-        """Each size of a gang has curves of its own, as long as it is large; all together they have to fit."""
+        """Each gang size has curves of its own length; the total is limited."""
         if gpus not in self._sizes:
             self._sizes.add(gpus)
             self._gpus_of_sizes += gpus
@@ -46,7 +46,7 @@ class Context:
                 raise InvalidInput(f"{self.path}: {what}")
 
     def seconds(self, row: Row, column: str, fold: int = 0) -> float:
-        """A time as POSIX seconds. `fold` is 1 for the second of two equal local times, when clocks were put back."""
+        """A time as POSIX seconds. `fold` is 1 for the second of two equal local times, when clocks are set back."""
         at = row.moment(column)
         if at.tzinfo is None:
             self.zoneless = True
@@ -57,14 +57,14 @@ class Context:
             raise row.error(column, f"{at.replace(tzinfo=None)} is out of range") from None
 
     def skip(self, why: str, row: Row | None = None) -> None:
-        """Count a row that is left out; its line is kept where it is the first."""
+        """Count a skipped row; the line of the first one is kept."""
         self.tell(why)
         if row is not None:
             self.first_lines.setdefault(why, row.line)
         self.left_out += 1
 
     def tell(self, what: str) -> None:
-        """Count something that is read as something else."""
+        """Count a conversion."""
         self.skipped[what] = self.skipped.get(what, 0) + 1
 
 
@@ -93,7 +93,7 @@ def unit_curves(types: tuple[str, ...], gpus: int) -> Mapping[str, Curve]:
 
 
 def apart(timed: list[Timed], context: Context) -> list[Timed]:
-    """In formats where rows may share an id, further ones are jobs of their own: 101#2 after 101."""
+    """In formats whose rows may share an id, further rows are separate jobs: 101#2 after 101."""
     seen = Counter[str]()
     found = []
     for job in timed:
@@ -105,7 +105,7 @@ def apart(timed: list[Timed], context: Context) -> list[Timed]:
 
 
 def make_jobs(timed: list[Timed], context: Context) -> list[TraceJob]:
-    """Gangs of one size; arrivals count from the first."""
+    """Gangs of one size; arrivals are relative to the first."""
     for job in timed:
         context.count_size(job.gpus)
     start = min((job.arrival_s for job in timed), default=0.0)

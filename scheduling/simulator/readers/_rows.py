@@ -1,4 +1,4 @@
-"""Text files read row by row; whatever cannot be read is named by line and column."""
+"""Reads text files row by row; errors name line and column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduling.input_files import check_header, lines
 from scheduling.simulator.hardware import MOST_GPUS
 
 MOST_JOBS = 5_000_000
-#: Digits are ASCII; `1_000` and other letters' digits, which float() takes, are none.
+#: Only ASCII digits; float() would also accept `1_000` and digits of other scripts.
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 
 
@@ -27,11 +27,11 @@ class Row:
         self.path, self.line, self._values = path, line, values
 
     def __contains__(self, column: str) -> bool:
-        """The cell is there and not empty."""
+        """The cell exists and is not empty."""
         return bool(self._values.get(column, "").strip())
 
     def has_column(self, column: str) -> bool:
-        """The cell is there, empty or not: of a table that has the column an empty cell is no default."""
+        """The column exists: if it does, an empty cell does not mean the default."""
         return column in self._values
 
     def text(self, column: str) -> str:
@@ -59,7 +59,7 @@ class Row:
         return self.integer(column, least, MOST_GPUS)
 
     def moment(self, column: str) -> datetime:
-        """An ISO 8601 time; without a zone where it names none."""
+        """An ISO 8601 time; naive if it has no zone."""
         text = self.text(column)
         try:
             return datetime.fromisoformat(text)
@@ -72,7 +72,7 @@ class Row:
 
 def table(path: Path, delimiter: str = ",") -> Iterator[Row]:
     """Rows of a file whose first line names the columns."""
-    # With the line's end: within quotes it is a character of the cell.
+    # with line ends: within quotes they belong to the cell
     reader = csv.reader((f"{text}\n" for _, text in lines(path)), delimiter=delimiter, strict=True)
     header: list[str] = []
     try:
@@ -89,7 +89,7 @@ def table(path: Path, delimiter: str = ",") -> Iterator[Row]:
 
 
 def comma_separated(path: Path, number: int, text: str) -> list[str]:
-    """The cells of a line that is a row of its own."""
+    """The cells of a line that is a complete row."""
     try:
         return next(csv.reader([text], strict=True))
     except csv.Error as error:
@@ -104,6 +104,6 @@ def make_row(path: Path, line: int, names: Sequence[str], fields: Sequence[str])
 
 
 def header(text: str, delimiter: str = ",") -> set[str]:
-    """Column names of an opening's first line."""
+    """Column names in the first line."""
     first = text.split("\n", 1)[0]
     return {name.strip().strip('"') for name in first.split(delimiter)}

@@ -25,7 +25,7 @@ def read(path: Path, context: Context) -> list[TraceJob]:
     for number, text in lines(path):
         if text.strip():
             fields = text.split("\t")
-            # The msr_* files have a column between steps argument and steps.
+            # the msr_* files have a column between the steps argument and the steps
             row = make_row(path, number, SHORT if len(fields) < 9 else LONG, _short(fields))
             jobs.append(_job(row, len(jobs), context))
     return jobs

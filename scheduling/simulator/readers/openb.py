@@ -1,4 +1,4 @@
-"""Alibaba's OpenB pod lists (gpu-v2023), with parts of GPUs, processors and memory."""
+"""Alibaba's OpenB pod lists (gpu-v2023), with fractional GPUs, CPUs and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own traces (`evenkeel-trace/1`, docs/simulator.md), and the `.jobs.json` files of the reference's traces."""
+"""Evenkeel's traces (`evenkeel-trace/1`, docs/simulator.md), and the `.jobs.json` files of the reference's traces."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from scheduling.throughput.curves import make_curve
 from scheduling.validation import is_number, shown
 
 SCHEMA = "evenkeel-trace/1"
-#: Of a job, read or (`observed`, of exports, and `note`) meant for others.
+#: Keys of a job that are read, or (`observed` of exports, and `note`) meant for others.
 KEYS = frozenset({
     "id", "arrival_s", "total_steps", "model_type", "project", "user", "priority", "min_gpus", "max_gpus", "types",
     "restartable", "weight", "checkpoint_every_s", "gpu_milli", "gpu_memory_mib", "cpu_milli", "memory_mib", "history",
     "throughputs", "observed", "note",
 })  # fmt: skip
-_MOST_UNKNOWN = 20  # told one by one
+_MOST_UNKNOWN = 20  # reported one by one
 
 
 def matches(path: Path, text: str) -> bool:
@@ -50,7 +50,7 @@ def parse(data: Any, path: str, context: Context) -> list[TraceJob]:
 
 
 class Entry:
-    """One job of a JSON file; complaints name it and the key."""
+    """One job of a JSON file; errors name it and the key."""
 
     def __init__(self, place: str, values: object) -> None:
         if not isinstance(values, Mapping):
@@ -91,8 +91,8 @@ class Entry:
         return value
 
 
-def _tell_unknown(values: Mapping[str, Any], context: Context) -> None:
-    """Newer exports may have more keys, and a misspelt one would be missed in silence."""
+def _report_unknown_keys(values: Mapping[str, Any], context: Context) -> None:
+    """Newer exports may have more keys, and a misspelt key must not go unnoticed."""
     for key in values:
         if key not in KEYS:
             what = f"jobs with the unknown key {shown(key)}, which is ignored"
@@ -111,7 +111,7 @@ def _curves(entry: Entry) -> Mapping[str, Curve]:
 
 
 def _size(entry: Entry) -> tuple[int, int | None, int]:
-    """(min_gpus, max_gpus, gpu_milli); of a part of a GPU there is one."""
+    """(min_gpus, max_gpus, gpu_milli); a fractional job has one GPU."""
     least, milli = entry.integer("min_gpus", 1, least=1, most=MOST_GPUS), entry.integer("gpu_milli", WHOLE, least=1)
     given = entry.values.get("max_gpus") is not None
     most = entry.integer("max_gpus", least=least) if given else None
@@ -122,7 +122,7 @@ def _size(entry: Entry) -> tuple[int, int | None, int]:
 
 def _own_job(entry: Entry, index: int, context: Context) -> TraceJob:
     values, model = entry.values, str(entry.values.get("model_type") or "")
-    _tell_unknown(values, context)
+    _report_unknown_keys(values, context)
     curves = _curves(entry) or look_up(model, context.known)
     if not curves:
         raise entry.error("model_type", f"{model!r} is neither in the throughput file nor in the catalogue")
@@ -159,7 +159,7 @@ def _optional(entry: Entry, key: str) -> float | None:
 
 
 def _gang_job(entry: Entry, index: int, context: Context) -> TraceJob:
-    """A job of the reference system: a gang of one size, its throughput known for that size."""
+    """A job of the reference system: a gang of one size with a known throughput."""
     size = entry.integer("scale_factor", least=1, most=MOST_GPUS)
     context.count_size(size)
     given = Entry(f"{entry.place}, throughputs", entry.curves())
@@ -178,7 +178,7 @@ def _gang_job(entry: Entry, index: int, context: Context) -> TraceJob:
 
 
 def entry_of(job: TraceJob) -> dict[str, Any]:
-    """A job of any format as ours has it; read again it is the same but for its number, which is its place."""
+    """A job of any format in Evenkeel's format; read again it is the same except for its number, which is its index."""
     return {
         "id": job.id,
         "arrival_s": job.arrival_s,

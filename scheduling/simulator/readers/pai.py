@@ -1,9 +1,9 @@
 """Alibaba PAI tables (gpu-v2020): jobs, tasks and instances, one file each, with the columns of its `.header` files.
 
-The path names the task table (`..task_table.csv`); the job table beside it (`..job_table.csv`) has users and arrivals,
-and an instance table, where there is one, how long instances ran. A table may begin with its header or lie beside
-`NAME.header`. A task's instances are jobs of their own, as the packing paper has them: `plan_gpu` is percent of a GPU,
-`plan_cpu` percent of a processor, `plan_mem` GB, each of one instance.
+The path is that of the task table (`..task_table.csv`); the job table beside it (`..job_table.csv`) has users and
+arrivals, and an instance table, if there is one, has the durations of instances. A table may begin with its header or
+be next to `NAME.header`. A task's instances are separate jobs, as in the packing paper: `plan_gpu` is percent of a GPU,
+`plan_cpu` percent of a CPU, `plan_mem` GB, each for one instance.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INSTANCE = (
     "job_name", "task_name", "inst_name", "worker_name", "inst_id", "status", "start_time", "end_time", "machine",
 )  # fmt: skip
 _TASKS, _JOBS, _INSTANCES = "task_table", "job_table", "instance_table"
-#: The trace calls every type that it does not name so.
+#: The trace's name for every type that it does not disclose.
 _UNNAMED = ("", "MISC")
 _RAN, _FAILED = "Terminated", "Failed"
 _MOST_INSTANCES = 100_000
@@ -49,13 +49,13 @@ def read(path: Path, context: Context) -> list[TraceJob]:
 
 
 def _beside(path: Path, table: str) -> Path:
-    """Compressed as the task table, or not."""
+    """The neighbouring table, compressed or not."""
     found = path.with_name(path.name.replace(_TASKS, table))
     return found if found.is_file() else plain_name(found)
 
 
 def _owners(path: Path) -> dict[str, tuple[str, float | None]]:
-    """(user, start) by job; nothing where the table is not there."""
+    """(user, start) by job; empty without the table."""
     if not path.is_file():
         return {}
     return {
@@ -117,7 +117,7 @@ def _instances(
 
 
 def _gang(row: Row, percent: float) -> tuple[int, int]:
-    """GPUs and thousandths of each; parts of several GPUs are rounded up to whole ones."""
+    """GPUs and thousandths of each; fractions of several GPUs are rounded up to whole ones."""
     if percent > 100 * 1_000:
         raise row.error("plan_gpu", f"{percent:g} percent is more than a thousand GPUs")
     if percent < 100:

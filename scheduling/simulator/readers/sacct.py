@@ -1,9 +1,9 @@
 """Slurm's `sacct`, with `--parsable2` or commas between columns.
 
-Needed: JobID, Submit, one of ElapsedRaw, Elapsed or Start and End, and AllocTRES or ReqTRES for the
-GPUs (`gres/gpu=4`, `gres/gpu:v100=4`). Steps of jobs, jobs without GPUs and jobs that had not ended (by State, or with
-an unknown End) are skipped. With `--duplicates` a job that was requeued has a row for each time it ran: further ones
-are jobs of their own, 101#2 after 101. `sacct` prints local times without a zone.
+Needed: JobID, Submit, one of ElapsedRaw, Elapsed or Start and End, and AllocTRES or ReqTRES for the GPUs (`gres/gpu=4`,
+`gres/gpu:v100=4`). Job steps, jobs without GPUs and jobs that had not ended (by State, or with an unknown End) are
+skipped. With `--duplicates` a job that was requeued has a row for each time it ran: further rows are separate jobs,
+101#2 after 101. `sacct` prints local times without a zone.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _TRES = ("AllocTRES", "ReqTRES", "AllocTres", "ReqTres")
 
 _NEEDED = ("JobID", "Submit")
 _UNKNOWN = ("Unknown", "None", "")
-#: Job states (sacct(1), short forms too) in which a job's elapsed time goes on or has not begun.
+#: Job states (sacct(1), short forms too) in which a job's elapsed time still runs or has not begun.
 _GOES_ON = {
     *("PENDING", "RUNNING", "SUSPENDED", "RESIZING", "CONFIGURING", "STOPPED", "SIGNALING"),
     *("RESV_DEL_HOLD", "REQUEUE_HOLD", "REQUEUE_FED", "PD", "R", "S", "RS", "CF", "ST", "SI", "RD", "RH", "RF"),
 }
-#: States that a job passes through after a time that it ran: over where the end of that is known.
+#: States after a time that a job ran: complete if the end of that time is known.
 _MAY_GO_ON = {"COMPLETING", "REQUEUED", "SPECIAL_EXIT", "STAGE_OUT", "CG", "RQ", "SE", "SO"}
-#: With JobID one of them is enough to know the format; what is missing is then said.
+#: With JobID one of these columns suffices to recognise the format; missing columns are then named.
 _OTHERS = {"Submit", "ElapsedRaw", "Elapsed", "Start", "State", *_TRES}
 
 
@@ -66,13 +66,13 @@ def _rows(path: Path) -> Iterator[Row]:
 
 
 def _by_pipes(text: str, names: list[str]) -> list[str]:
-    """`--parsable` ends every line with a `|`; any other field too many shifts those after it, so it is an error."""
+    """`--parsable` ends every line with a `|`; any other extra field shifts those after it, so it is an error."""
     fields = text.split("|")
     return fields[:-1] if len(fields) == len(names) + 1 and not fields[-1].strip() else fields
 
 
 def _by_commas(path: Path, number: int, text: str, names: list[str]) -> list[str]:
-    """TRES lists have commas of their own; where they are not quoted, each of their parts has a new key."""
+    """TRES lists contain commas; if they are not quoted, each of their parts has a new key."""
     parts = comma_separated(path, number, text)
     if len(parts) <= len(names):
         return parts
@@ -129,7 +129,7 @@ def _goes_on(row: Row) -> bool:
 
 
 def _seconds(row: Row, context: Context) -> float:
-    """How long it ran; below 0 where its end is before its start."""
+    """Duration of the run; below 0 if its end is before its start."""
     if "ElapsedRaw" in row:
         return row.number("ElapsedRaw")
     if "Elapsed" in row:
@@ -145,5 +145,5 @@ def _seconds(row: Row, context: Context) -> float:
         return 0.0
     start = context.seconds(row, "Start")
     span_s = context.seconds(row, "End") - start
-    # Of a local time that comes twice the end is the second where it cannot be the first.
+    # of an ambiguous local time the end is the second if it cannot be the first
     return context.seconds(row, "End", fold=1) - start if span_s < 0 else span_s

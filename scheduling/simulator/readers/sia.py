@@ -1,9 +1,9 @@
 """Workloads of the Sia artifact (SOSP 2023) with its measured curves: elastic jobs.
 
 A workload names application, batch size and arrival. f(R) on each GPU type comes from
-`traces/<application>/scalability-<type>.csv`: the step time of the batch split evenly over R replicas,
-linear between measured local batches, accumulated in several passes where a share exceeds the largest.
-The work is the iterations of the validation run with the nearest batch size, in proportion to the batch.
+`traces/<application>/scalability-<type>.csv`: the step time of the batch split evenly over R replicas, linear between
+measured local batches, accumulated in several passes where a share exceeds the largest. The work is the number of
+iterations of the validation run with the nearest batch size, in proportion to the batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scheduling.simulator.readers._rows import Row, header, table
 from scheduling.simulator.trace import TraceJob
 from scheduling.throughput.curves import make_curve
 
-Points = list[tuple[float, float, float]]  # local batch, step time, of it synchronising; seconds
+Points = list[tuple[float, float, float]]  # local batch, step time, synchronisation part of it; seconds
 
 
 def matches(path: Path, text: str) -> bool:
@@ -54,7 +54,7 @@ def read(path: Path, context: Context) -> list[TraceJob]:
 
 
 def _folder(path: Path) -> Path:
-    """`traces` beside the workloads, or that of EVENKEEL_SHARED."""
+    """`traces` beside the workloads, or in EVENKEEL_SHARED."""
     shared = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data" / "sia"
     for folder in (*path.resolve().parents, shared):
         if (folder / "traces" / "cifar10").is_dir():
@@ -77,7 +77,7 @@ def _curves(folder: Path, batch: int) -> dict[str, Curve]:
 
 
 def _step_s(points: Points, local: float) -> float:
-    """Seconds of a step with so many samples on each replica."""
+    """Seconds of a step with this many samples on each replica."""
     best = {size: min(point[1:] for point in points if point[0] == size) for size, *_ in points}
     sizes = sorted(best)
     if local < 1.0:

@@ -1,7 +1,7 @@
 """The Standard Workload Format: eighteen numbers a line, `;` before comments, -1 for unknown.
 
-Processors are read as GPUs. A job that was swapped out has a line of its own and one (status 2, 3 or 4) for each part,
-of which the parts are skipped. Format: Chapin et al., JSSPP 1999, and the Parallel Workloads Archive.
+Processors are read as GPUs. A job that was swapped out has one line for itself and one (status 2, 3 or 4) for each
+part; the parts are skipped. Format: Chapin et al., JSSPP 1999, and the Parallel Workloads Archive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COLUMNS = (
     "partition", "preceding_job", "think_time",
 )  # fmt: skip
 
-#: Of statuses: parts of a job that goes on, that completed and that failed.
+#: Statuses of parts of a job: to be continued, completed and failed.
 _PARTS = ("2", "3", "4")
 
 

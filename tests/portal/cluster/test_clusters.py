@@ -141,7 +141,7 @@ class Silent:
     def inventory(self) -> list[NodeInfo]:
         return []
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         return False
 
     def observe(self, known: Any, renewed_at: Any) -> list[Any]:

@@ -40,7 +40,7 @@ class Engine:
         self._world, self.here, self.facts = world, True, list[Fact]()
         self.remembers = False  # it was asked a while ago, and since then not
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         remembers, self.remembers = self.remembers, False
         return remembers
 

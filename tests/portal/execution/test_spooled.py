@@ -46,7 +46,7 @@ class Left:
     def inventory(self) -> Sequence[NodeInfo]:
         return self.world.node_infos()
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         return False
 
     def observe(self, known: Sequence[tuple[str, int]], renewed_at: object) -> list[Fact]:

@@ -92,7 +92,7 @@ def test_nothing_is_ended_while_nobody_knows_what_runs(
                 raise ExecutorError("the nodes do not answer", permanent=False)
             return world.node_infos()
 
-        def look_anew(self) -> bool:
+        def refresh(self) -> bool:
             return False
 
         def observe(self, known: object, renewed_at: object) -> list[Any]:

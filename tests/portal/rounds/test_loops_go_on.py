@@ -158,7 +158,7 @@ class Executor:
     def inventory(self) -> list[Any]:
         return self.world.node_infos()
 
-    def look_anew(self) -> bool:
+    def refresh(self) -> bool:
         return False
 
     def observe(self, known: object, renewed_at: object) -> list[Fact]:

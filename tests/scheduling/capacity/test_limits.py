@@ -20,7 +20,7 @@ TYPES = {"a": make_curve(), "b": make_curve()}
 NODES = (*make_nodes(8, type="a"), *make_nodes(8, type="b", first_id=10))
 
 
-def rooms(limits: Mapping[str, Limit], *jobs: Job) -> QuotaHeadroom:
+def headroom(limits: Mapping[str, Limit], *jobs: Job) -> QuotaHeadroom:
     return QuotaHeadroom(view(make_snapshot(*jobs, nodes=NODES, limits=limits)))
 
 
@@ -39,7 +39,7 @@ def test_booking_takes_of_every_limit_of_the_job_and_gives_it_back() -> None:
     limits = {"all": Limit("gpus", 9), "a": Limit("gpus", 5, type="a"), "n": Limit("running_jobs", 3)}
     limits |= {"x": Limit("gpus"), "queue": Limit("queued_jobs", 9)}
     job = bound("all", "a", "n", "queue")
-    left = rooms(limits, job)
+    left = headroom(limits, job)
     left.book(job, Gang("a", 4))
     assert left.left == {"all": 5, "a": 1, "n": 2, "x": 0}
     left.book(job, Gang("b", 2))
@@ -57,11 +57,11 @@ def test_every_limit_that_has_no_room_is_named_outermost_first(count: int, over:
         "jobs": Limit("running_jobs", 1),
     }
     job = bound("two", "three", "jobs")
-    left = rooms(limits, job)
+    left = headroom(limits, job)
     assert list(left.all_over(job, Gang("a", count))) == over
     assert left.over(job, Gang("a", count)) == (over[0] if over else None)
     queue = make_job(limits=("queue", "two"))  # how many a round looks at bounds no gang
-    assert rooms({**limits, "queue": Limit("queued_jobs", 1)}, queue).over(queue, Gang("a", 3)) == "two"
+    assert headroom({**limits, "queue": Limit("queued_jobs", 1)}, queue).over(queue, Gang("a", 3)) == "two"
     turned = replace(job, limits=("three", "two"))
     assert left.over(turned, Gang("a", 4)) == "three"
     assert left.over(bound(), Gang("a", 9)) is None
@@ -69,7 +69,7 @@ def test_every_limit_that_has_no_room_is_named_outermost_first(count: int, over:
 
 def test_a_limit_of_a_type_that_is_passed_already_forbids_nothing_of_another() -> None:
     limits = {"l": Limit("gpus", 1, type="a")}
-    left = rooms(limits, held(0, 1, 2), job := bound("l"))
+    left = headroom(limits, held(0, 1, 2), job := bound("l"))
     left.book(held(0, 1, 2), Gang("a", 3))
     assert left.left["l"] == -2
     assert list(left.all_over(job, Gang("b", 4))) == []
@@ -89,7 +89,7 @@ def test_a_limit_of_a_type_that_is_passed_already_forbids_nothing_of_another() -
 )
 def test_the_most_that_a_job_may_have(limit: Limit, on_a: int | None, on_b: int | None) -> None:
     job = bound("l", "queue")
-    left = rooms({"l": limit, "other": Limit("gpus", 1), "queue": Limit("queued_jobs", 1)}, job)
+    left = headroom({"l": limit, "other": Limit("gpus", 1), "queue": Limit("queued_jobs", 1)}, job)
     most = [left.most(job, kind) for kind in "ab"]
     assert [None if value > 10**9 else value for value in most] == [on_a, on_b]
     assert left.most(bound(), "a") > 10**9
@@ -97,7 +97,7 @@ def test_the_most_that_a_job_may_have(limit: Limit, on_a: int | None, on_b: int 
 
 def test_the_most_is_that_of_the_tightest() -> None:
     limits = {"five": Limit("gpus", 5), "two": Limit("gpus", 2), "jobs": Limit("running_jobs", 1)}
-    left = rooms(limits, job := bound("five", "two", "jobs"))
+    left = headroom(limits, job := bound("five", "two", "jobs"))
     assert left.most(job, "a") == 2
 
 
@@ -109,7 +109,7 @@ def test_the_reason_is_that_of_the_smallest_gang_and_none_where_one_is_allowed()
         "a": Limit("gpus", 1, type="a", level="project Speech"),
         "b": Limit("gpus", 2, type="b", level="user ana"),
     }
-    left = rooms(limits, job := bound("a", "b"))
+    left = headroom(limits, job := bound("a", "b"))
     found = left.reason(job, [Gang("b", 3), Gang("a", 2)])
     assert found is not None
     assert (found.token, found.detail["limit"], found.detail["needs"]) == ("quota", "a GPUs at once", 2)
@@ -120,7 +120,7 @@ def test_the_reason_is_that_of_the_smallest_gang_and_none_where_one_is_allowed()
 
 def test_what_others_have_of_a_limit_is_told() -> None:
     limits = {"l": Limit("gpus", 5, level="project Speech")}
-    left = rooms(limits, job := bound("l"))
+    left = headroom(limits, job := bound("l"))
     left.book(job, Gang("a", 4))
     found = left.reason(job, [Gang("a", 2)])
     assert found is not None
@@ -132,7 +132,7 @@ def test_what_others_have_of_a_limit_is_told() -> None:
     ("most", "words"), [(1, "1 job running, and 1 goes before"), (2, "2 jobs running, and 2 go before")]
 )
 def test_a_limit_of_jobs_says_how_many_go_before(most: int, words: str) -> None:
-    left = rooms({"l": Limit("running_jobs", most, level="user ana")}, job := bound("l"))
+    left = headroom({"l": Limit("running_jobs", most, level="user ana")}, job := bound("l"))
     for _ in range(most):
         assert left.reason(job, [Gang("a", 1)]) is None
         left.book(job, Gang("a", 3))
@@ -144,7 +144,7 @@ def test_a_limit_of_jobs_says_how_many_go_before(most: int, words: str) -> None:
 
 def test_a_budget_that_is_used_up_says_so_in_its_own_words() -> None:
     limits = {"l": Limit("spent", text="The month is used up.", until=9.0)}
-    left = rooms(limits, job := held(0))
+    left = headroom(limits, job := held(0))
     found = left.reason(job, [Gang("a", 2)])
     assert found is not None
     assert (found.token, found.text, found.detail["expected_start_at"]) == (
@@ -298,10 +298,10 @@ def test_a_plan_cut_down_breaks_no_limit_and_takes_nothing_from_who_runs(
             assert reasons[job.id].token in ("quota", "quota_jobs")
         else:
             assert (now.type, job.min_gpus <= now.count <= planned.count) == (planned.type, True)
-    rooms = QuotaHeadroom(field)
+    headroom = QuotaHeadroom(field)
     for job in field.candidates:
         if job.id in counts:
-            rooms.book(job, counts[job.id])
+            headroom.book(job, counts[job.id])
     stay = all(job.gang is None or job.gang.type == counts[job.id].type for job in snapshot.jobs if job.id in counts)
-    if stay and all(left >= 0 for left in rooms.left.values()):
+    if stay and all(left >= 0 for left in headroom.left.values()):
         assert kept == counts

@@ -63,8 +63,8 @@ def test_a_limit_of_one_type_leaves_the_other() -> None:
     assert exceeds_quota(field, {job.id: Gang("a", 3)})
     assert not exceeds_quota(field, {job.id: Gang("a", 2)})
     assert not exceeds_quota(field, {job.id: Gang("b", 4)})
-    rooms = QuotaHeadroom(field)
-    assert (rooms.most(job, "a"), rooms.most(job, "b") > 10**9) == (2, True)
+    headroom = QuotaHeadroom(field)
+    assert (headroom.most(job, "a"), headroom.most(job, "b") > 10**9) == (2, True)
 
 
 @in_turn(("most", "gpus"), [(0, 0), (1, 0), (2, 2), (3, 3), (6, 6)])
@@ -119,16 +119,16 @@ def test_a_taking_that_fails_leaves_limits_and_gpus_as_they_were() -> None:
     snapshot = limited_to(3, *borrowers, *rigid, owner, nodes=nodes, guarantees=(row,), settings={"multi_node": False})
     *first, _, _, last = snapshot.jobs
     taker = _VictimSearch(snapshot, view(snapshot), load_policy("fifo_gang", {}))
-    left, free = dict(taker.stock.rooms.left), [list(gpus) for gpus in taker.board.free]
+    left, free = dict(taker.free_capacity.headroom.left), [list(gpus) for gpus in taker.board.free]
     assert not taker._take(ReclaimGrant(last, Gang("titan_xp", 2), (), row, tuple(first)))
-    assert taker.stock.rooms.left == left
+    assert taker.free_capacity.headroom.left == left
     assert [list(gpus) for gpus in taker.board.free] == free
-    assert taker.found.takings == []
+    assert taker.found.grants == []
     beside = [replace(borrowers[0], gpu_ids=(0,)), replace(rigid[0], gpu_ids=(1,), restartable=True)]
     roomy = limited_to(3, *beside, owner, nodes=make_nodes(2), guarantees=(row,), settings={"multi_node": False})
     taker = _VictimSearch(roomy, view(roomy), load_policy("fifo_gang", {}))
     assert taker._take(ReclaimGrant(roomy.jobs[-1], Gang("titan_xp", 2), (), row, roomy.jobs[:2]))
-    assert (taker.stock.rooms.left["l"], taker.found.takings[0].gpus) == (1, (0, 1))
+    assert (taker.free_capacity.headroom.left["l"], taker.found.grants[0].gpus) == (1, (0, 1))
 
 
 # Placement -------------------------------------------------------------------------------------------------
@@ -294,10 +294,10 @@ def test_nobody_is_given_a_gang_on_which_it_cannot_train(
     snapshot = make_snapshot(job)
     field = view(snapshot)
     monkeypatch.setattr(timesharing, "_ranked", lambda *_: [(job, "titan_xp")])
-    hands, policy = AllocationBuilder(field), load_policy("max_min_fairness", {})
+    builder, policy = AllocationBuilder(field), load_policy("max_min_fairness", {})
     monkeypatch.setattr(timesharing, "_fill", lambda *_: None)
-    timesharing._give(TimeShareState.load({}), snapshot, field, policy, hands)
-    assert hands.counts == ({job.id: Gang("titan_xp", 1)} if given else {})
+    timesharing._assign(TimeShareState.load({}), snapshot, field, policy, builder)
+    assert builder.counts == ({job.id: Gang("titan_xp", 1)} if given else {})
 
 
 # The simulator ---------------------------------------------------------------------------------------------

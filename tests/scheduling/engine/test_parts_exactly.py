@@ -164,7 +164,7 @@ def test_several_compete_where_two_would_fit(waiting: int, free: int, compete: b
     holds = make_job(holds=(0,))
     queue = [make_job(gpus=2) for _ in range(waiting)]
     field = view(make_snapshot(holds, *queue, make_job(gpus=5), nodes=1 + free))
-    assert timesharing._compete(field, AllocationBuilder(field)) is compete
+    assert timesharing._is_contended(field, AllocationBuilder(field)) is compete
 
 
 # The meter --------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def found(snapshot: Snapshot, given: Collection[str] = (), policy: str = "fifo_g
 
 
 def leaving(back: ReclaimDecision) -> dict[str, set[str]]:
-    return {taking.job.id: {job.id for job in taking.borrowers} for taking in back.takings}
+    return {taking.job.id: {job.id for job in taking.borrowers} for taking in back.grants}
 
 
 def names(*jobs: Job) -> set[str]:
@@ -60,21 +60,21 @@ def test_without_guarantees_or_under_a_policy_of_time_nothing_is_taken() -> None
     jobs = borrower(0, 1, 2, 3, 4, 5), owner()
     assert found(cluster(*jobs, rows=())) == ReclaimDecision()
     assert found(cluster(*jobs), policy="max_min_fairness") == ReclaimDecision()
-    assert found(cluster(*jobs)).takings
+    assert found(cluster(*jobs)).grants
 
 
 @in_turn(("policy", "taken"), [("first_fit", False), ("fifo_gang", True)])
 def test_where_a_policy_places_parts_of_gpus_nothing_is_taken(policy: str, taken: bool) -> None:
     on_part = make_job(holds=(5,), gpus=1, project="vision", gpu_milli=500, resizable=False)
     jobs = borrower(0, 1, 2, 3, 4), owner()
-    assert bool(found(cluster(*jobs, on_part), policy=policy).takings) == taken
-    assert found(cluster(*jobs), policy=policy).takings  # whole ones are
+    assert bool(found(cluster(*jobs, on_part), policy=policy).grants) == taken
+    assert found(cluster(*jobs), policy=policy).grants  # whole ones are
 
 
 def test_who_is_given_gpus_without_it_claims_nothing_and_uses_up_the_guarantee() -> None:
     holds, given, waits = borrower(0, 1, 2, 3), owner(2), owner(2)
     back = found(cluster(holds, given, waits, rows=[Guarantee("speech", 2)]), names(given))
-    assert (back.takings, back.claims) == ([], {})
+    assert (back.grants, back.claims) == ([], {})
     back = found(cluster(holds, given, waits, rows=[Guarantee("speech", 4)]), names(given))
     assert back.claims == {waits.id: NOW}
     assert found(cluster(holds, given, waits), names(given, waits)) == ReclaimDecision()
@@ -97,7 +97,7 @@ def test_owners_take_as_much_as_is_guaranteed_and_no_more(guaranteed: int, taken
 def test_what_the_project_has_already_counts(used: int, taken: bool) -> None:
     own = make_job(holds=range(used), gpus=used, project="speech")
     back = found(cluster(own, borrower(*range(used, used + 3)), owner(2), nodes=used + 3))
-    assert bool(back.takings) == taken
+    assert bool(back.grants) == taken
 
 
 # Who leaves ------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_what_the_project_has_already_counts(used: int, taken: bool) -> None:
 )
 def test_who_may_not_be_moved_is_not_taken(changes: dict[str, Any]) -> None:
     stays = borrower(0, 1, 2, 3, 4, 5, **changes)
-    assert found(cluster(stays, owner(), waited_s=9e9)).takings == []
+    assert found(cluster(stays, owner(), waited_s=9e9)).grants == []
 
 
 @in_turn("state", [State.RUNNING, State.RUNNING_PROTECTED, State.LAUNCHING])
@@ -129,7 +129,7 @@ def test_who_shares_a_gpu_is_not_taken() -> None:
     alone = borrower(1)
     snapshot = cluster(*beside, alone, job := owner(1), nodes=2)
     assert leaving(found(snapshot)) == {job.id: names(alone)}
-    assert found(cluster(*beside, owner(1), nodes=1)).takings == []
+    assert found(cluster(*beside, owner(1), nodes=1)).grants == []
 
 
 def test_who_is_on_a_node_that_is_not_in_service_is_not_taken() -> None:
@@ -143,7 +143,7 @@ def test_who_runs_within_a_guarantee_of_its_own_is_spared() -> None:
     within = borrower(0, 1, 2, 3, held_since=1.0)
     beyond = borrower(4, 5, held_since=2.0)
     assert leaving(found(cluster(within, beyond, job := owner(), rows=rows))) == {job.id: names(beyond)}
-    assert found(cluster(within, owner(), rows=rows, blocked_gpu_ids=frozenset({4, 5}), waited_s=9e9)).takings == []
+    assert found(cluster(within, owner(), rows=rows, blocked_gpu_ids=frozenset({4, 5}), waited_s=9e9)).grants == []
 
 
 @in_turn(
@@ -191,8 +191,8 @@ def test_nobody_leaves_for_two_owners() -> None:
     back = found(cluster(one, two, first, second))
     assert leaving(back) == {first.id: names(two), second.id: names(one)}
     four = found(cluster(borrower(0, 1, 2, 3), first, second, nodes=4))
-    assert [len(taking.borrowers) for taking in four.takings] == [1, 0]  # what is left over is the second's
-    assert [taking.gpus for taking in four.takings] == [(0, 1), (2, 3)]
+    assert [len(taking.borrowers) for taking in four.grants] == [1, 0]  # what is left over is the second's
+    assert [taking.gpus for taking in four.grants] == [(0, 1), (2, 3)]
 
 
 def test_what_is_free_is_counted_before_anybody_leaves() -> None:
@@ -202,7 +202,7 @@ def test_what_is_free_is_counted_before_anybody_leaves() -> None:
     assert leaving(found(cluster(one, two, job, nodes=4))) == {job.id: names(one, two)}
     back = found(cluster(one, job := owner(4)))
     assert leaving(back) == {job.id: set()}
-    assert back.takings[0].gpus == (2, 3, 4, 5)
+    assert back.grants[0].gpus == (2, 3, 4, 5)
 
 
 def test_the_first_that_are_enough_are_taken_without_those_that_are_not_needed_then() -> None:
@@ -232,7 +232,7 @@ def test_gpus_of_another_type_are_of_no_use() -> None:
     on_b = borrower(10, 11, type="b", held_since=900.0)
     job = owner(2, type="a")
     assert leaving(found(cluster(on_a, on_b, job, nodes=nodes))) == {job.id: names(on_a)}
-    assert found(cluster(on_b, job, nodes=nodes, blocked_gpu_ids=frozenset({0, 1}), waited_s=9e9)).takings == []
+    assert found(cluster(on_b, job, nodes=nodes, blocked_gpu_ids=frozenset({0, 1}), waited_s=9e9)).grants == []
 
 
 def test_of_two_types_the_one_for_which_fewer_gpus_change_hands() -> None:
@@ -251,7 +251,7 @@ def test_of_two_types_the_one_for_which_fewer_gpus_change_hands() -> None:
 def test_owners_are_served_in_queue_order() -> None:
     first, urgent = owner(4), owner(4, priority=5)
     back = found(cluster(borrower(0, 1, 2, 3, 4, 5), first, urgent))
-    assert [taking.job.id for taking in back.takings] == [urgent.id]
+    assert [taking.job.id for taking in back.grants] == [urgent.id]
     late, long = owner(2, submitted_at=5.0), owner(2, submitted_at=900.0)
     snapshot = cluster(late, long)
     for name in ("fifo_gang", "multifactor"):
@@ -270,11 +270,11 @@ def test_an_owner_below_a_guaranteed_level_takes_within_it_where_that_has_its_ow
     snapshot = cluster(sibling, outside, job := owner(2), rows=rows, entities=TREE)
     back = found(snapshot)
     assert leaving(back) == {job.id: names(sibling)}
-    assert back.takings[0].by == rows[1]
+    assert back.grants[0].by == rows[1]
     roomy = cluster(sibling, outside, job, rows=[Guarantee("lab", 6), rows[1]], entities=TREE)
     back = found(roomy)
     assert leaving(back) == {job.id: names(outside)}
-    assert back.takings[0].by.project == "lab"
+    assert back.grants[0].by.project == "lab"
 
 
 @in_turn("free", [0, 1, 2])
@@ -303,7 +303,7 @@ def test_protection_ends_so_long_before_the_time_is_over_that_a_checkpoint_can_b
 @in_turn(("until", "at"), [(NOW + 20.0, NOW + 20.0), (NOW + 500.0, NOW + 270.0), (None, NOW + 270.0), (NOW - 5.0, NOW)])
 def test_it_wakes_when_protection_ends_or_the_guarantees_time(until: float | None, at: float) -> None:
     back = found(cluster(protected(0, 1, 2, 3, 4, 5, until=until), job := owner()))
-    assert back.takings == []
+    assert back.grants == []
     assert back.wake_at == at
     assert back.waiting[job.id].detail["reclaimed_at"] == at
     assert f"in {at - NOW:.0f} s at the latest" in back.waiting[job.id].text
@@ -364,7 +364,7 @@ def test_processes_on_their_way_out_are_waited_for_where_they_leave_enough(stopp
 def test_nobody_starts_on_gpus_of_processes_that_are_on_their_way_out() -> None:
     holds = borrower(1, 2, 3, 4, 5)
     back = found(cluster(holds, owner(), blocked_gpu_ids=frozenset({0})))
-    assert [taking.gpus for taking in back.takings] == [(1, 2)]
+    assert [taking.gpus for taking in back.grants] == [(1, 2)]
 
 
 def test_an_owner_starts_on_nodes_with_processors_enough_once_borrowers_are_gone() -> None:
@@ -374,7 +374,7 @@ def test_an_owner_starts_on_nodes_with_processors_enough_once_borrowers_are_gone
     goes, rigid = borrower(1, 2, cpu_milli=2_000), make_job(holds=(3, 4), gpus=2, restartable=False, project="audio")
     for milli, taken in ((2_000, [(1, 2)]), (2_001, [])):
         back = found(cluster(stays, goes, rigid, owner(cpu_milli=milli), nodes=nodes))
-        assert [taking.gpus for taking in back.takings] == taken
+        assert [taking.gpus for taking in back.grants] == taken
 
 
 def test_processes_that_leave_gpus_of_another_type_are_not_waited_for() -> None:

@@ -37,9 +37,9 @@ def test_where_the_gang_finds_no_node_everybody_keeps_what_they_have() -> None:
     jobs = borrower(0), borrower(2), make_job(holds=(1, 3), gpus=2, project="audio", restartable=False)
     snapshot = cluster(*jobs, job := owner(), nodes=make_nodes(2, 2), settings={"multi_node": False})
     back = found(snapshot)
-    assert (back.takings, back.waiting, back.wake_at) == ([], {}, None)
+    assert (back.grants, back.waiting, back.wake_at) == ([], {}, None)
     assert back.claims == {job.id: NOW}
-    assert found(replace(snapshot, settings={})).takings
+    assert found(replace(snapshot, settings={})).grants
 
 
 def test_where_one_type_has_no_node_with_room_the_other_is_taken() -> None:
@@ -53,7 +53,7 @@ def test_where_one_type_has_no_node_with_room_the_other_is_taken() -> None:
     assert leaving(found(replace(snapshot, settings={}))) == {job.id: names(*apart)}  # fewer
     guarded = replace(on_b, state=State.RUNNING_PROTECTED, protected_until=NOW + 40.0)
     later = found(cluster(*apart, rigid, guarded, job, nodes=nodes, settings={"multi_node": False}))
-    assert (later.takings, later.wake_at, later.waiting[job.id].detail["type"]) == ([], NOW + 40.0, "b")
+    assert (later.grants, later.wake_at, later.waiting[job.id].detail["type"]) == ([], NOW + 40.0, "b")
 
 
 def test_after_a_gang_that_finds_no_node_the_next_is_served_as_if_it_had_not_been() -> None:
@@ -64,12 +64,12 @@ def test_after_a_gang_that_finds_no_node_the_next_is_served_as_if_it_had_not_bee
     bound = [replace(job, limits=("q",)) for job in (*jobs[:2], wide, narrow)]
     snapshot = cluster(*bound, jobs[2], nodes=nodes, settings={"multi_node": False}, limits=limits)
     back = found(snapshot)
-    assert back.takings[0].gpus in ((0,), (2,))
-    assert [taking.job.id for taking in back.takings] == [narrow.id]
+    assert back.grants[0].gpus in ((0,), (2,))
+    assert [taking.job.id for taking in back.grants] == [narrow.id]
     taker = _VictimSearch(snapshot, view(snapshot), load_policy("fifo_gang"))
     used = dict(taker.book.used)
     taker.run(())
-    assert taker.taken == names(*[job for taking in back.takings for job in taking.borrowers])
+    assert taker.taken == names(*[job for taking in back.grants for job in taking.borrowers])
     assert dict(taker.book.used) != used
 
 
@@ -78,30 +78,30 @@ def test_what_a_taking_changes_in_the_books() -> None:
     gone, job = borrower(0, 1, 2, limits=("q",)), owner(2, limits=("q",))
     snapshot = cluster(gone, job, rows=rows, limits={"q": Limit("gpus", 4)})
     taker = _VictimSearch(snapshot, view(snapshot), load_policy("fifo_gang"))
-    assert (taker.stock.free[GPU], taker.stock.rooms.left["q"]) == (3, 1)
+    assert (taker.free_capacity.free[GPU], taker.free_capacity.headroom.left["q"]) == (3, 1)
     assert taker._take(ReclaimGrant(job, Gang(GPU, 2), (), rows[0], (gone,)))
-    assert (taker.stock.free[GPU], taker.stock.rooms.left["q"]) == (4, 2)
+    assert (taker.free_capacity.free[GPU], taker.free_capacity.headroom.left["q"]) == (4, 2)
     assert {row.project: taker.book.used[row] for row in rows} == {"speech": 2_000, "vision": 0}
     assert taker.board.free == [[2, 3, 4, 5]]
     assert taker.taken == {gone.id}
-    assert taker.found.takings == [ReclaimGrant(job, Gang(GPU, 2), (0, 1), rows[0], (gone,))]
+    assert taker.found.grants == [ReclaimGrant(job, Gang(GPU, 2), (0, 1), rows[0], (gone,))]
 
 
 @pytest.mark.parametrize(("most", "taken"), [(1, False), (2, True), (6, True)])
 def test_an_owner_gets_no_more_than_its_limits_allow(most: int, taken: bool) -> None:
     limits = {"q": Limit("gpus", most)}
     jobs = borrower(0, 1, 2, 3, 4, 5), owner(2, limits=("q",))
-    assert bool(found(cluster(*jobs, limits=limits)).takings) == taken
+    assert bool(found(cluster(*jobs, limits=limits)).grants) == taken
 
 
 def test_a_limit_that_binds_borrowers_too_has_room_once_they_are_gone() -> None:
     limits = {"q": Limit("gpus", 6), "own": Limit("gpus", 1)}
     both = borrower(0, 1, 2, 3, 4, 5, limits=("q",)), owner(2, limits=("q",))
-    assert found(cluster(*both, limits=limits)).takings
-    assert not found(cluster(both[0], replace(both[1], limits=("q", "own")), limits=limits)).takings
+    assert found(cluster(*both, limits=limits)).grants
+    assert not found(cluster(both[0], replace(both[1], limits=("q", "own")), limits=limits)).grants
     tight = {"q": Limit("gpus", 3)}
     partly = borrower(0, 1, held_since=9.0, limits=("q",)), borrower(2, 3, held_since=1.0)
-    assert not found(cluster(*partly, owner(4, limits=("q",)), limits=tight, nodes=4)).takings
+    assert not found(cluster(*partly, owner(4, limits=("q",)), limits=tight, nodes=4)).grants
 
 
 def test_owners_alike_of_whom_one_can_be_served_under_its_own_limit() -> None:
@@ -109,7 +109,7 @@ def test_owners_alike_of_whom_one_can_be_served_under_its_own_limit() -> None:
     limits = {"one": Limit("gpus", 1), "two": Limit("gpus", 2)}
     first, second = owner(2, limits=("one",)), owner(2, limits=("two",))
     back = found(cluster(borrower(0, 1, 2, 3, 4, 5), first, second, limits=limits))
-    assert [taking.job.id for taking in back.takings] == [second.id]
+    assert [taking.job.id for taking in back.grants] == [second.id]
 
 
 def test_a_limit_of_one_type_keeps_nobody_else_from_that_type() -> None:
@@ -120,7 +120,7 @@ def test_a_limit_of_one_type_keeps_nobody_else_from_that_type() -> None:
     curves = {"a": make_curve(), "b": make_curve()}
     first, second = (owner(2, curves=curves, limits=(name,)) for name in limits)
     back = found(cluster(borrower(0, 1, type="a"), rigid, first, second, nodes=nodes, limits=limits))
-    assert [taking.job.id for taking in back.takings] == [second.id]
+    assert [taking.job.id for taking in back.grants] == [second.id]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_one_that_found_nothing_says_nothing_of_one_that_is_not_alike(change: di
     first = owner(**values)
     second = owner(**values | {"excluded_gpus": frozenset({9})} | change)
     back = found(cluster(borrower(0, 1), first, second, nodes=2, rows=rows))
-    assert [taking.job.id for taking in back.takings] == [second.id]
+    assert [taking.job.id for taking in back.grants] == [second.id]
 
 
 def test_who_has_waited_longer_is_served_though_one_alike_was_not() -> None:
@@ -151,7 +151,7 @@ def test_who_has_waited_longer_is_served_though_one_alike_was_not() -> None:
     snapshot = replace(snapshot, memory={CLAIMS: {old.id: NOW - 300.0, new.id: NOW}})
     back = found(snapshot)
     assert back.waiting.keys() == names(new)
-    assert [taking.job.id for taking in back.takings] == [old.id]
+    assert [taking.job.id for taking in back.grants] == [old.id]
 
 
 def test_who_has_waited_its_time_does_not_wait_for_processes_that_leave_though_one_alike_does() -> None:
@@ -201,20 +201,20 @@ def test_takings_are_within_guarantees_and_free_of_overlaps(data: st.DataObject)
     guaranteed = data.draw(st.integers(0, 8))
     total = max(1, at + data.draw(st.integers(0, 3)))
     back = found(cluster(*holds, *owners, rows=[Guarantee("speech", guaranteed)], nodes=total))
-    gone = [job for taking in back.takings for job in taking.borrowers]
+    gone = [job for taking in back.grants for job in taking.borrowers]
     assert len({job.id for job in gone}) == len(gone)
-    given = [gpu for taking in back.takings for gpu in taking.gpus]
+    given = [gpu for taking in back.grants for gpu in taking.gpus]
     assert len(given) == len(set(given)) <= guaranteed
     kept = {gpu for job in holds if job not in gone for gpu in job.gpu_ids}
     assert kept.isdisjoint(given)
-    assert all(len(taking.gpus) == taking.gang.count == taking.job.min_gpus for taking in back.takings)
+    assert all(len(taking.gpus) == taking.gang.count == taking.job.min_gpus for taking in back.grants)
     free = total - at
-    for taking in back.takings:
+    for taking in back.grants:
         left = free + sum(len(job.gpu_ids) for job in taking.borrowers) - taking.gang.count
         assert left >= 0
         assert all(left < len(job.gpu_ids) for job in taking.borrowers)
         free = left
-    served, used = {taking.job.id for taking in back.takings}, sum(taking.gang.count for taking in back.takings)
+    served, used = {taking.job.id for taking in back.grants}, sum(taking.gang.count for taking in back.grants)
     for job in owners:
         rest = total - used
         assert job.id in served or used + job.min_gpus > guaranteed or job.min_gpus > rest

@@ -283,9 +283,9 @@ def test_the_deviation_is_what_is_owed_most() -> None:
     ledger = TimeShareState(
         computed_at=NOW, books=books({"x": {"a": (0.5, 10.0)}, "y": {"a": (0.0, 0.0), "b": (0.25, 0.0)}})
     )
-    assert rounds._most_owed(ledger, NOW + 100.0) == 40.0
-    assert rounds._most_owed(ledger, NOW - 100.0) == 0.0
-    assert rounds._most_owed(TimeShareState(books=books({"x": {"a": (0.0, -9.0)}})), NOW) == 0.0
+    assert rounds._debts(ledger, NOW + 100.0) == 40.0
+    assert rounds._debts(ledger, NOW - 100.0) == 0.0
+    assert rounds._debts(TimeShareState(books=books({"x": {"a": (0.0, -9.0)}})), NOW) == 0.0
 
 
 # Who keeps its GPUs ----------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def lease(job: Job, *, share: float, given_at: float | None, **more: Any) -> lis
         ledger.began[job.id] = given_at
     snapshot = make_snapshot(job, nodes=make_nodes(2, type="a"), **more)
     settings: Any = policy().parameters
-    return [one.id for one in rounds._on_lease(ledger, snapshot, view(snapshot), settings)]
+    return [one.id for one in rounds._leased_jobs(ledger, snapshot, view(snapshot), settings)]
 
 
 def test_on_lease_is_who_is_promised_time_on_what_it_was_given_lately() -> None:
@@ -345,15 +345,15 @@ def test_since_when_each_has_its_gpus() -> None:
     new, gone = make_job(type="a"), make_job(type="a")
     snapshot = make_snapshot(kept, moved, fixed, new, gone, nodes=make_nodes(6, type="a"))
     field = view(snapshot)
-    hands = AllocationBuilder(field)
+    builder = AllocationBuilder(field)
     assert kept.gang is not None
-    hands.give(kept, kept.gang)
-    hands.give(moved, Gang("a", 2))
-    hands.give(new, Gang("a", 1))
+    builder.give(kept, kept.gang)
+    builder.give(moved, Gang("a", 2))
+    builder.give(new, Gang("a", 1))
     began = {kept.id: 1.0, moved.id: 2.0, fixed.id: 3.0, gone.id: 4.0}
-    found = rounds._beginnings(TimeShareState(began=began), snapshot, field, hands)
+    found = rounds._start_times(TimeShareState(began=began), snapshot, field, builder)
     assert found == {kept.id: 1.0, moved.id: NOW, fixed.id: 3.0, new.id: NOW}
-    found = rounds._beginnings(TimeShareState(), snapshot, field, hands)
+    found = rounds._start_times(TimeShareState(), snapshot, field, builder)
     assert found == {kept.id: NOW, moved.id: NOW, new.id: NOW}
 
 

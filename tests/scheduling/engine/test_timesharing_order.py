@@ -113,10 +113,10 @@ def given_out(
     ]
     snapshot = make_snapshot(*jobs, nodes=fleet, limits=limits or {})
     field = view(snapshot)
-    hands = AllocationBuilder(field)
+    builder = AllocationBuilder(field)
     ledger = TimeShareState(computed_at=NOW - 100.0, books=books(shares) if shares else DeficitTable())
-    rounds._give(ledger, snapshot, field, rule or policy(), hands)
-    return hands.counts
+    rounds._assign(ledger, snapshot, field, rule or policy(), builder)
+    return builder.counts
 
 
 def test_gangs_go_out_in_order_while_there_is_room() -> None:

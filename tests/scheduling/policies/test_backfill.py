@@ -45,7 +45,7 @@ def run(*jobs: Job, kind: Any = "easy", nodes: Any = 4, sizes: Any = "min", **ch
 
 
 def started(filling: Backfill) -> set[str]:
-    return {key for key in filling.stock.counts if key in {job.id for job in filling.view.queued}}
+    return {key for key in filling.free_capacity.counts if key in {job.id for job in filling.view.queued}}
 
 
 def names(*jobs: Job) -> set[str]:
@@ -69,7 +69,7 @@ def test_all_start_while_there_is_room_and_the_first_that_has_none_waits() -> No
     assert [filling.reasons[job.id].token for job in jobs[:3]] == ["started", "started", "resources"]
     assert filling.reasons[jobs[0].id].text.startswith("It has the highest priority of those that wait")
     assert at_of(filling, jobs[2]) == NOW + 100.0
-    assert filling.stock.free[GPU] == 0
+    assert filling.free_capacity.free[GPU] == 0
     assert filling.waits_behind.keys() == names(jobs[3])
 
 
@@ -153,9 +153,9 @@ def test_who_would_need_gpus_of_which_nobody_knows_when_they_are_free_is_told_wh
 def test_a_gang_is_the_smallest_or_the_largest(sizes: str, count: int) -> None:
     job = make_job(min_gpus=1, max_gpus=3)
     filling = run(job, sizes=sizes)
-    assert filling.stock.counts[job.id] == Gang(GPU, count)
+    assert filling.free_capacity.counts[job.id] == Gang(GPU, count)
     open_ended = make_job(min_gpus=1)
-    assert run(open_ended, sizes=sizes).stock.counts[open_ended.id] == Gang(GPU, 1)
+    assert run(open_ended, sizes=sizes).free_capacity.counts[open_ended.id] == Gang(GPU, 1)
 
 
 # When ------------------------------------------------------------------------------------------------------
@@ -259,22 +259,22 @@ def test_it_is_given_the_type_on_which_it_ends_first(left_s: float, kind: str) -
     """On a it takes 10 s once that is free, on b 100 s from now on."""
     filling = run(on_type("a", 0, 1, left_s=left_s), job := either(10.0, 1.0), nodes=TWO)
     if kind == "b":
-        assert filling.stock.counts[job.id] == Gang("b", 1)
+        assert filling.free_capacity.counts[job.id] == Gang("b", 1)
     else:
-        assert job.id not in filling.stock.counts
+        assert job.id not in filling.free_capacity.counts
         assert (at_of(filling, job), filling.reasons[job.id].detail["type"]) == (NOW + left_s, "a")
 
 
 def test_of_types_alike_the_first_by_name() -> None:
     filling = run(job := either(1.0, 1.0), nodes=TWO)
-    assert filling.stock.counts[job.id] == Gang("a", 1)
+    assert filling.free_capacity.counts[job.id] == Gang("a", 1)
 
 
 @pytest.mark.parametrize(("most", "kind"), [(0, "b"), (1, "a")])
 def test_a_type_whose_limit_is_used_up_is_no_choice_now(most: int, kind: str) -> None:
     limits = {"l": Limit("gpus", most, type="a", level="project Speech")}
     filling = run(job := either(10.0, 1.0, limits=("l",)), nodes=TWO, limits=limits)
-    assert filling.stock.counts[job.id] == Gang(kind, 1)
+    assert filling.free_capacity.counts[job.id] == Gang(kind, 1)
 
 
 def test_those_ahead_that_wait_for_a_type_are_counted_by_the_work_that_they_bring() -> None:

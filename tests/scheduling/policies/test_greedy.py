@@ -38,16 +38,16 @@ def kinds(draw: st.DrawFn) -> JobKind:
     picks=st.lists(st.integers(0, 3), min_size=1, max_size=7),
     free=st.integers(0, 25),
     others=st.lists(st.integers(0, UNITS), max_size=2),
-    rooms=st.lists(st.integers(0, 9), min_size=2, max_size=2),
+    headroom=st.lists(st.integers(0, 9), min_size=2, max_size=2),
     bound=st.sampled_from([0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5]),
 )
 def test_it_equals_listing_1(
-    pool: list[JobKind], picks: list[int], free: int, others: list[int], rooms: list[int], bound: float
+    pool: list[JobKind], picks: list[int], free: int, others: list[int], headroom: list[int], bound: float
 ) -> None:
     jobs = [pool[pick % len(pool)] for pick in picks]
     lows = [kind.low[0] for kind in jobs]
-    greedy = Greedy(jobs, [(0, low) for low in lows], [free], others, bound, rooms)
-    assert [count for _, count in greedy.run()] == scheduler(jobs, lows, free, others, bound, rooms)
+    greedy = Greedy(jobs, [(0, low) for low in lows], [free], others, bound, headroom)
+    assert [count for _, count in greedy.run()] == scheduler(jobs, lows, free, others, bound, headroom)
 
 
 @settings(max_examples=60, deadline=None)

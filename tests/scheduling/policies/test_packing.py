@@ -88,8 +88,8 @@ def test_nothing_is_given_twice_and_nobody_waits_who_fits(name: str, snapshot: S
         assert ram[one.name] <= (one.memory_mib or 0)
         assert all(memory[gpu] <= (one.gpu_memory_mib or 0) for gpu in one.gpu_ids)
     running = [replace(job, gpu_ids=gpus[job.id]) for job in snapshot.jobs if job.id in gpus]
-    yard = NodeCapacity(snapshot, running)
-    assert all(not len(yard.fitting(Demand.of(job))) for job in snapshot.jobs if job.id not in gpus)
+    node_capacity = NodeCapacity(snapshot, running)
+    assert all(not len(node_capacity.fitting(Demand.of(job))) for job in snapshot.jobs if job.id not in gpus)
 
 
 @in_turn(("name", "expected"), [("first_fit", (0,)), ("best_fit", (2,)), ("round_robin", (0,)), ("fgd", (2,))])
@@ -113,12 +113,12 @@ def test_in_turns_nodes_follow_each_other_over_rounds() -> None:
 def test_fragments_are_what_no_usual_job_can_use() -> None:
     """Two devices with 600 and 300 free: to halves the 300 are scraps, to a whole job all is, to quarters nothing."""
     snapshot = make_snapshot(part(400, holds=(0,)), part(700, holds=(1,)), nodes=[node("a", 2, 0)])
-    yard = NodeCapacity(snapshot, snapshot.jobs)
+    node_capacity = NodeCapacity(snapshot, snapshot.jobs)
 
     def lost(**often: float) -> float:
         demands = {"half": 500, "whole": WHOLE, "quarter": 250}
         counted = {Demand.of(part(demands[name])): times for name, times in often.items()}
-        return fragmentation(yard, Classes.of(counted, yard.types))
+        return fragmentation(node_capacity, Classes.of(counted, node_capacity.types))
 
     assert lost(half=1.0) == 300
     assert lost(whole=1.0) == 900
@@ -188,14 +188,14 @@ def test_beyond_its_size_the_exact_policy_is_best_fit() -> None:
 @settings(max_examples=25, deadline=None)
 @given(snapshot=snapshots(), data=st.data())
 def test_a_trial_is_what_booking_one_after_the_other_comes_to(snapshot: Snapshot, data: st.DataObject) -> None:
-    yard, demands = NodeCapacity(snapshot, ()), [Demand.of(job) for job in snapshot.jobs]
-    rows = np.arange(len(yard.nodes))
-    trial = FitnessTrial(yard, demands, rows)
+    node_capacity, demands = NodeCapacity(snapshot, ()), [Demand.of(job) for job in snapshot.jobs]
+    rows = np.arange(len(node_capacity.nodes))
+    trial = FitnessTrial(node_capacity, demands, rows)
     guess = st.lists(st.integers(-1, len(rows) - 1), min_size=len(demands), max_size=len(demands))
     guesses = np.array(data.draw(st.lists(guess, min_size=1, max_size=4)), dtype=np.int64)
     found = trial.placed(guesses)
     for tried, fits in zip(guesses.tolist(), found.tolist(), strict=True):
-        copy = yard.copy()
+        copy = node_capacity.copy()
         for demand, row, fit in zip(demands, tried, fits, strict=True):
             assert fit == (row in copy.fitting(demand))
             if fit:

@@ -12,9 +12,9 @@ from scipy.optimize import linprog
 
 from scheduling.domain import Curve, Entity, Snapshot
 from scheduling.policies import load_policy
-from scheduling.policies.time_shares.hierarchical import share_out, tree, vessel_of
+from scheduling.policies.time_shares.hierarchical import divide_weight, level_tree, tree
 from scheduling.policies.time_shares.max_min_fairness import steps_per_level
-from scheduling.policies.time_shares.programs.column_prices import ColumnPrices, optimise_market
+from scheduling.policies.time_shares.programs.column_prices import ColumnPrices, optimise_by_prices
 from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, optimise
 from scheduling.policies.time_shares.programs.groups import ByJob, Fractions, build
 from scheduling.policies.time_shares.programs.max_min import MakespanSearch, MaxMinSearch, highest, soonest
@@ -80,11 +80,11 @@ def check(found: Fractions, shares: Floats, needs: Floats) -> None:
 
 
 def by_prices(found: Fractions, demand: MaxMinSearch | MakespanSearch, *, maximise: bool) -> tuple[float, Floats]:
-    alike = JobClass.by(found.group_of, *demand.keys)
-    choices, units = PricingProblem(found, alike), demand.of(alike.first)
+    job_classes = JobClass.by(found.group_of, *demand.keys)
+    choices, units = PricingProblem(found, job_classes), demand.of(job_classes.first)
     market = ColumnPrices(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
-    reached = optimise_market(market, *LIMITS)
-    return reached.theta, reached.shares[:, alike.unit_of]
+    reached = optimise_by_prices(market, *LIMITS)
+    return reached.theta, reached.shares[:, job_classes.unit_of]
 
 
 @slowly
@@ -151,7 +151,7 @@ def literal_hierarchy(snapshot: Snapshot) -> Floats:
 
     def rates(active: Active) -> Floats:
         rate = np.zeros(len(active))
-        share_out(root, 1.0, rate, active, weights)
+        divide_weight(root, 1.0, rate, active, weights)
         return rate
 
     return literal_levels(found, steps_per_level(found), rates)
@@ -166,8 +166,10 @@ def test_levels_of_a_tree_are_the_literal_ones(snapshot: Snapshot) -> None:
     per_level, weights = steps_per_level(found), np.array([job.weight for job in found.jobs])
     root = tree(found.jobs, snapshot.entities)
 
-    alike, vessel = vessel_of(root, found, weights)
-    level, values = fill_by_price(found, alike, vessel, per_level[alike.first], weights[alike.first], *LIMITS)
+    job_classes, level_node = level_tree(root, found, weights)
+    level, values = fill_by_price(
+        found, job_classes, level_node, per_level[job_classes.first], weights[job_classes.first], *LIMITS
+    )
     assert level == pytest.approx(literal_hierarchy(snapshot), rel=1e-5, abs=1e-5)
     assert isinstance(values, ByJob)
     check(found, values.shares, level * per_level)
@@ -184,11 +186,13 @@ def test_levels_with_shared_gpus_are_those_step_by_step(snapshot: Snapshot) -> N
 
     def rates(active: Active) -> Floats:
         rate = np.zeros(len(active))
-        share_out(root, 1.0, rate, active, weights)
+        divide_weight(root, 1.0, rate, active, weights)
         return rate
 
-    alike, vessel = vessel_of(root, found, weights)
-    level, values = fill_by_price(found, alike, vessel, per_level[alike.first], weights[alike.first], *LIMITS)
+    job_classes, level_node = level_tree(root, found, weights)
+    level, values = fill_by_price(
+        found, job_classes, level_node, per_level[job_classes.first], weights[job_classes.first], *LIMITS
+    )
     assert level == pytest.approx(fill(found, per_level, rates, *LIMITS)[0], rel=1e-6, abs=1e-7)
     reached = achieved(found, expand(found, values, level * per_level))
     assert all(reached[job.id] >= need * (1 - 1e-6) for job, need in zip(found.jobs, level * per_level, strict=True))

@@ -18,7 +18,7 @@ from django.core.management.base import CommandError
 
 import scheduling.simulator as package
 from scheduling.simulator import Options, run_policy
-from scheduling.simulator.gantt import Bar, _beside_others
+from scheduling.simulator.gantt import Bar, _free_gap
 from scheduling.simulator.plots import write_plots
 from scheduling.simulator.run import Run
 from scheduling.simulator.suite import Suite, run_suite
@@ -118,7 +118,7 @@ def test_parts_of_a_gpu_are_drawn_one_above_the_other() -> None:
 
     def drawn(milli: int, *times: float) -> list[tuple[float, float]]:
         run = Run(TraceJob("a", 1, 0.0, 1.0, {}), 1.0, gpu_milli=milli)
-        found = _beside_others(run, 0, (times[0], times[1]), lane)
+        found = _free_gap(run, 0, (times[0], times[1]), lane)
         return [(round(bar.top, 6), round(bar.height, 6)) for bar in found]
 
     assert drawn(250, 0.0, 1.0) == [(-0.45, 0.225)]

@@ -80,11 +80,11 @@ class Scripted:
         self.asked.append(snapshot.now)
         self.seen.append(snapshot)
         field = view(snapshot)
-        stock = FreeCapacity(snapshot, field)
+        free_capacity = FreeCapacity(snapshot, field)
         for one in field.queued:
-            if stock.free.get(GPU, 0) > 0:
-                stock.give(one, Gang(GPU, 1))
-        return self.rule(snapshot, Allocation(counts=stock.counts))
+            if free_capacity.free.get(GPU, 0) > 0:
+                free_capacity.give(one, Gang(GPU, 1))
+        return self.rule(snapshot, Allocation(counts=free_capacity.counts))
 
 
 def play(jobs: list[TraceJob], on: Cluster, policy: Any, **options: Any) -> Noting:

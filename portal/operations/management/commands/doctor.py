@@ -23,7 +23,7 @@ WORKERS_START_S = 20.0  # after the portal itself is ready
 
 
 def queue_findings() -> Iterator[Finding]:
-    """Queues without a worker, where any worker answers at all; at least one line then."""
+    """Queues without a worker, if any worker answers at all; at least one line then."""
     give_up_at = time.monotonic() + WORKERS_START_S
     while (without := queues_without_worker()) and time.monotonic() < give_up_at:
         time.sleep(0.5)
@@ -37,7 +37,7 @@ def queue_findings() -> Iterator[Finding]:
 
 
 def queues_without_worker() -> set[str] | None:
-    """None where no worker answers."""
+    """None if no worker answers."""
     answers = current_app.control.inspect(timeout=QUEUES_TIMEOUT_S).active_queues() or {}
     taken = {queue["name"] for queues in answers.values() for queue in queues}
     wanted = {"celery", *(route["queue"] for route in settings.CELERY_TASK_ROUTES.values())}
@@ -60,13 +60,13 @@ class Command(BaseCommand):
             raise CommandError(f"{wrong} to put right")
 
     def _examine(self, cluster: Cluster, *, named: bool) -> int:
-        """How many things are wrong with it; one that cannot be used at all is one of them."""
+        """Returns the number of problems; an unusable engine is one of them."""
         where = f"cluster {cluster.name}: " if named else ""
         self.stdout.write(f"{where}executor {engine_of(cluster.pk).executor}")
         return sum(self._say(finding) for finding in examine_cluster(cluster))
 
     def _say(self, finding: Finding) -> int:
-        """How many things are wrong with it."""
+        """Returns the number of problems."""
         mark = "WRONG" if not finding.ok else "warn " if finding.warning else "ok   "
         self.stdout.write(f"{mark} {finding.subject}: {finding.seen}")
         if finding.warning or not finding.ok:

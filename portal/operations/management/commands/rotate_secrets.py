@@ -1,4 +1,4 @@
-"""`manage.py rotate_secrets`: a new key, and every secret under it, those of notifications too."""
+"""`manage.py rotate_secrets`: creates a new key, and re-encrypts every secret with it, those of notifications too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
             except encryption.CannotDecrypt:
                 failed.append(f"{secret.project.key}/{secret.name}")
                 continue
-            # One that was set anew meanwhile is under the new key already.
+            # one that was set again meanwhile uses the new key already
             done += Secret.objects.filter(pk=secret.pk, ciphertext=secret.ciphertext).update(ciphertext=ciphertext)
         destinations, closed = reencrypt_destinations()
         done, failed = done + destinations, failed + closed

@@ -121,7 +121,7 @@ class Command(BaseCommand):
         self.stderr.write(f"{path}: {len(never):,} of its {len(jobs):,} jobs never run: {example}")
 
     def _write(self, simulations: Sequence[Simulation], suite: Suite, options: dict[str, Any]) -> None:
-        """A file that cannot be written keeps no other from being written."""
+        """A file that cannot be written does not prevent the others."""
         results = [simulation.result for simulation in simulations]
         taken = STANDARD_OUTPUT in (options["json"], options["csv"])
         asked = [label({"policy": name, "given": given}) for name, given in suite.policies]

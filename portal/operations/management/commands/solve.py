@@ -79,7 +79,7 @@ class Command(BaseCommand):
 
 
 def _left_out(case: Case, answer: Allocation, name: str) -> Mapping[str, Reason]:
-    """Of jobs without a share; rounds find words of their own for them."""
+    """For jobs without a share; in rounds their reasons come from elsewhere."""
     served = {job for key in answer.shares or {} for job in key}
     text = "The policy gives it no time for now"
     text += ": others are better value for the money." if _is_priced(name) else "."
@@ -91,7 +91,7 @@ def _is_priced(name: str) -> bool:
 
 
 def _notes(case: Case, name: str) -> list[str]:
-    """What was assumed, and what of the file was not read."""
+    """Assumptions, and parts of the file that were ignored."""
     notes = []
     unpriced = sorted(kind for kind, gpus in case.cluster_spec.items() if gpus and not case.prices.get(kind))
     if unpriced and _is_priced(name):

@@ -15,9 +15,9 @@ from scheduling.errors import SchedulingError
 from scheduling.policies.learned.images import CONSIDERED, Profile
 from scheduling.policies.learned.network import MOST_CHOICES
 
-#: What each is shown of a job's history.
+#: What each sees of a job's history.
 PROFILES: dict[str, Profile] = {"dqn_gpu": "series", "deeprm_max": "max", "deeprm_mean": "mean"}
-#: What may be set, with its bounds.
+#: Settings, with their bounds.
 NUMBERS = {
     "iterations": (40, 1, 100_000),
     "batch": (5, 1, 100),

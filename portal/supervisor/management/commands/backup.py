@@ -12,9 +12,9 @@ from accounts.audit import chain_head
 from portal.supervisor.ownership import application_role, owner_database, separation
 from portal.supervisor.postgres import installed
 
-#: pg_restore's own --clean cannot drop what a partition inherits. Tables go first, and what hangs on them with them.
-#: The portal may be running: whoever has a table open is turned out until all tables are held at once, since two
-#: that wait for each other's tables would end in a deadlock, and PostgreSQL might choose this side to give way.
+#: pg_restore's own --clean cannot drop what a partition inherits. Tables are dropped first, with everything that
+#: depends on them. The portal may be running: sessions with open tables are ended until all tables are locked at once,
+#: since two sessions that wait for each other's tables would deadlock, and PostgreSQL might choose this one to abort.
 EMPTY = """
 DO $$
 DECLARE name text; tables text; turn int := 0;
@@ -46,8 +46,8 @@ END $$
 """
 
 
-#: The file cannot know which leases were renewed after it was written. Rows of this very transaction are checked for
-#: whom they refer to when they change; with checks to come no table could be given away.
+#: The file cannot contain leases that were renewed after it was written. Foreign keys are checked when rows of this
+#: transaction change; with deferred checks pending no table could change its owner.
 RENEW = """
 UPDATE public.jobs_run SET last_report_at = clock_timestamp()
   WHERE last_report_at IS NOT NULL AND id IN (SELECT run_id FROM public.jobs_hold WHERE upper_inf(during));
@@ -69,7 +69,7 @@ class Command(BaseCommand):
         env = {**os.environ, **{name: str(database[key]) for name, key in target.items() if database[key]}}
         if options["restore"]:
             _restore(file, env)
-        head = chain_head()  # before the dump, which then has it in any case
+        head = chain_head()  # before the dump, so that the dump contains it in any case
         if not options["restore"]:
             _dump(Path(file), env)
         self.stdout.write(f"Audit log up to {head}")
@@ -78,10 +78,10 @@ class Command(BaseCommand):
 
 
 def _dump(file: Path, env: dict[str, str]) -> None:
-    """Into a file of its owner's alone from the first byte on, which takes FILE's place once it is whole: it holds
-    password hashes, job files and sealed secrets, and jobs may run on this machine."""
+    """Into a file that only its owner can read from the first byte on, and that replaces FILE once it is complete: it
+    contains password hashes, job files and encrypted secrets, and jobs may run on this machine."""
     target = file.resolve()
-    if target.exists() and not target.is_file():  # a pipe, say to a program that encrypts
+    if target.exists() and not target.is_file():  # a pipe, for example to a program that encrypts
         with target.open("wb") as pipe:
             _run(["pg_dump", "--format", "custom"], env, output=pipe)
         return
@@ -99,7 +99,7 @@ def _dump(file: Path, env: dict[str, str]) -> None:
 
 
 def _restore(file: str, env: dict[str, str]) -> None:
-    """All of it or nothing: emptied and filled in one transaction, once the whole file is known to be readable."""
+    """All or nothing: emptied and filled in one transaction, after the whole file was checked to be readable."""
     quiet = env | {"PGOPTIONS": "-c client_min_messages=warning"}
     with tempfile.NamedTemporaryFile(dir=Path(file).absolute().parent, suffix=".sql") as script:
         _run(["pg_restore", "--no-owner", "--no-privileges", "--file", script.name, file], env)

@@ -9,7 +9,7 @@ from portal.supervisor.versions import check_not_newer
 
 
 class Command(migrate.Command):
-    """Django's own, as the owner of the database; what it made is then given to the role that works with it."""
+    """Django's own, run as the owner of the database; new tables are then given to the application's role."""
 
     def handle(self, *args: Any, **options: Any) -> None:
         with as_owner() as application:

@@ -1,5 +1,6 @@
-"""Gives the jobs of this data directory accounts of their own, where another data directory of this machine uses those
-that it names: it is a copy, or both are from before these were registered. Stop its portal and its jobs first."""
+"""Gives the jobs of this data directory separate accounts if another data directory of this machine uses the accounts
+that it names: it is a copy, or both were created before accounts were registered. Stop its portal and its jobs
+first."""
 
 from __future__ import annotations
 

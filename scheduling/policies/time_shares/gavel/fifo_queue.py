@@ -1,10 +1,10 @@
-"""How the reference's first in, first out hands types to jobs (`compatible: true`).
+"""How the reference's first-in-first-out policy assigns types to jobs (`compatible: true`).
 
 Spec: heterogeneity-policies, "The reference implementation's own rules". With throughputs (`perf`) every job in order
-gets the fastest type with room. Agnostic, jobs keep what they were given and the rest is what its code does, on which
-its recorded results rest: a job goes to the last type by name that has a GPU left, whether or not it fits there, so
-types are promised to more jobs than they hold; and where a type is used up, one that is drawn at random, of those in
-which the job fits, is no longer offered.
+gets the fastest type with room. Agnostic, jobs keep their types. The rest reproduces the reference's code, on which its
+recorded results rest: a job goes to the last type by name that has a GPU left, whether or not it fits there, so types
+are promised to more jobs than they have GPUs for. When a type is used up, a type drawn at random among those in which
+the job fits is no longer used.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from scheduling.capacity.cluster_view import queue_key
 from scheduling.domain import Job
 from scheduling.policies.time_shares.programs.groups import Fractions
 
-#: Seeds its generator as its recorded results had it.
+#: The seed of its generator in its recorded results.
 _SEED = 0
 
 
 @dataclass
 class Queue:
-    """The jobs of `found`, in order, and what becomes of them."""
+    """The jobs of `found`, in order, and the types they get."""
 
     found: Fractions
     given: dict[str, str] = field(default_factory=dict)  # job -> type
@@ -41,7 +41,7 @@ class Queue:
         }
 
     def by_speed(self) -> None:
-        """Until somebody fits nowhere; the rest waits."""
+        """Until a job fits nowhere; the rest waits."""
         for job in self.waiting:
             fits = [kind for kind, gpus in self._free.items() if gpus >= job.min_gpus]
             if not fits:
@@ -51,8 +51,8 @@ class Queue:
                 self._give(job, fastest)
 
     def blindly(self, before: Mapping[str, str], drawn: int) -> int:
-        """`before` is what was given last, in that order; `drawn` how many random numbers were used up to now: the
-        answer is how many are then."""
+        """`before`: the types assigned last, in that order; `drawn`: random numbers consumed so far. Returns the number
+        consumed afterwards."""
         self._inherit(before)
         dice, offered = _Dice(drawn), sorted(kind for kind, gpus in self._free.items() if gpus > 0)
         for job in self.waiting:
@@ -67,8 +67,8 @@ class Queue:
         return dice.drawn
 
     def _inherit(self, before: Mapping[str, str]) -> None:
-        """Jobs keep their type. For each that has ended the first of the queue may follow, if it fits beside those who
-        came before the one that ended."""
+        """Jobs keep their type. For each job that has ended the first of the queue may follow, if it fits beside the
+        jobs that came before the one that ended."""
         present = {job.id: job for job in self.waiting}
         self.waiting = [job for job in self.waiting if job.id not in before]
         for key, kind in before.items():
@@ -85,13 +85,13 @@ class Queue:
         self._free[kind] -= job.min_gpus
 
     def in_order(self) -> Sequence[tuple[str, str]]:
-        """(job, type) of all that were given one, in the order of the queue."""
+        """(job, type) of all jobs with a type, in queue order."""
         jobs = sorted(self.found.jobs, key=queue_key)
         return [(job.id, self.given[job.id]) for job in jobs if job.id in self.given]
 
 
 class _Dice:
-    """The numbers of its generator from the `drawn`-th on."""
+    """The numbers of the reference's generator from the `drawn`-th on."""
 
     def __init__(self, drawn: int) -> None:
         self._random, self.drawn = Random(_SEED), drawn  # noqa: S311
@@ -99,7 +99,7 @@ class _Dice:
             self._random.getrandbits(1)
 
     def below(self, count: int) -> int:
-        """Evenly, from so many bits as `count` has, drawn again until they are less."""
+        """Uniform: as many bits as `count` has, drawn again until the number is smaller."""
         while True:
             self.drawn += 1
             number = self._random.getrandbits(count.bit_length())

@@ -1,9 +1,9 @@
-"""The reference's programs as its engine is given them, and so the shares that it ends with.
+"""The reference's programs in the form that its engine gets, which determines the resulting shares.
 
-Spec: heterogeneity-policies, "The reference implementation's own rules". `found` has a group of its own for every job.
-What counts beside the objective is which rows there are, since the engine ends about in their middle: it lets jobs have
-time on types on which they do not run, searches for a makespan without an objective, and states finish-time fairness
-with a cone for every job.
+Spec: heterogeneity-policies, "The reference implementation's own rules". `found` has a separate group for every job.
+Besides the objective the rows matter, since the engine ends near the centre of the feasible set: it gives jobs time on
+types on which they cannot run, searches for a makespan without an objective, and states finish-time fairness with a
+cone for every job.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Table:
 
 
 def raised(found: Fractions, needs: Floats) -> Shares:
-    """`needs` (steps/s by job), raised in proportion as far as it goes."""
+    """`needs` (steps/s by job), raised in proportion as far as possible."""
     table = _Table(found, extra=1)
     rows = -table.speeds / np.maximum(needs[table.jobs], 1e-300)[:, None]
     rows[:, -1] = 1.0
@@ -50,13 +50,13 @@ def raised(found: Fractions, needs: Floats) -> Shares:
 
 
 def met(found: Fractions, needs: Floats) -> Shares:
-    """`needs` met, and no more said."""
+    """`needs` are met, without an objective."""
     table = _Table(found)
     return table.solve(np.zeros(table.variables), -table.speeds, -needs[table.jobs])[1]
 
 
 def best(found: Fractions, speed_worth: Floats) -> Shares:
-    """The most of throughput, a step/s of each job as dear as `speed_worth` says."""
+    """The largest throughput, with `speed_worth` as the worth of one step/s of each job."""
     table = _Table(found)
     return table.solve(-(speed_worth @ table.speeds), np.zeros((0, table.variables)), np.zeros(0))[1]
 

@@ -1,14 +1,15 @@
-"""What jobs reach together, found through the prices of GPUs: for many jobs of which each is a case of its own.
+"""Max-min programs solved through dual prices of GPUs, for many distinct jobs.
 
-The programs of `_needs` have a row for each job, but only one for each accelerator type joins them. So their optimum is
-described by a few prices, at which nearly every job has one cheapest way to its need; the few that have several are
-shared out by a small exact program. For any prices p (of all GPUs together: 1), theta is out of reach where
-sum over jobs of the least cost of need_m(theta) > 1, so every p bounds theta, by a search in one dimension:
+The programs of `cutting_planes` have a row for each job, but only one for each accelerator type connects them. A few
+prices therefore describe the optimum: at them nearly every job has a unique cheapest way to meet its need, and a small
+exact program assigns the few that have several. For any prices p (of all GPUs together: 1), theta is infeasible if the
+sum over jobs of the least cost of need_m(theta) exceeds 1, so every p bounds theta, by a one-dimensional search:
 
 1. cutting planes for the prices of the tightest bound, coarsely;
-2. at that bound, jobs whose cheapest way depends on which of the last prices is taken are left open, all others folded
-   into what they take of each type; the program that overloads the types least gives new prices, so a new bound, and
-   jobs for which another way is cheaper at them are opened. Where nothing is overloaded, theta is reached and proven.
+2. at that bound, jobs whose cheapest way depends on which of the last prices is used stay open, all others are fixed
+   to their use of each type. The program with the least overload of the types yields new prices, and so a new bound;
+   jobs for which another way is cheaper at these prices are opened. If no type is overloaded, theta is reached and
+   proven.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _COARSE, _EXACT = 1e-4, 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """`shares[type, unit]`; at `prices` everything is spent at theta, unless theta is a bound of the market."""
+    """`shares[type, unit]`; at `prices` the budget is spent exactly at theta, unless theta is a bound of the
+    program."""
 
     theta: float
     shares: Floats
@@ -39,7 +41,7 @@ class Reached:
 
 
 class ColumnPrices:
-    """Prices are those of all GPUs of a type; they sum to 1. `bound` is a theta that nobody can pass."""
+    """Prices are those of all GPUs of a type; they sum to 1. `bound` is an upper bound of theta."""
 
     def __init__(
         self, choices: PricingProblem, needs: Needs, bound: float, *, least: float = 0.0, maximise: bool
@@ -57,13 +59,13 @@ class ColumnPrices:
         return self.choices.cheapest(prices / self.choices.capacity, self.needs(theta)[0])
 
     def load(self, prices: Floats, theta: float) -> Floats:
-        """By type: the part of its GPUs by which the cheapest ways to the needs at theta exceed them."""
+        """By type: the fraction of its GPUs by which the cheapest ways to the needs at theta exceed it."""
         wanted = self.needs(theta)[0]
         choice = self.choices.cheapest(prices / self.choices.capacity, wanted)
         return self.choices.usage(choice, wanted) / self.choices.capacity - 1.0
 
     def excess(self, prices: Floats, theta: float) -> tuple[float, float, Choice]:
-        """By how much the needs at theta cost more than there is, its slope in theta, and the cheapest ways."""
+        """How much the needs at theta cost beyond the budget, the slope in theta, and the cheapest ways."""
         wanted, slope = self.needs(theta)
         choice = self.choices.cheapest(prices / self.choices.capacity, wanted)
         return float(choice.cost.sum()) - 1.0, float(choice.marginal @ slope), choice
@@ -86,43 +88,45 @@ class ColumnPrices:
         return theta, slope, choice
 
 
-def optimise_market(market: ColumnPrices, engine: Engine, time_limit_s: float, prices: Floats | None = None) -> Reached:
-    """The best theta and who gets what there. Raises SolverError where the rounds do not suffice."""
-    theta, seen = _coarse(market, engine, time_limit_s, prices)
+def optimise_by_prices(
+    problem: ColumnPrices, engine: Engine, time_limit_s: float, prices: Floats | None = None
+) -> Reached:
+    """The best theta and the shares there. Raises SolverError if the iterations do not suffice."""
+    theta, seen = _coarse(problem, engine, time_limit_s, prices)
     tightest = seen[0]
-    theta, _, folded = market.limit(tightest, theta, _EXACT / 10)
+    theta, _, folded = problem.limit(tightest, theta, _EXACT / 10)
     is_open = np.zeros(len(folded.cost), dtype=bool)
-    for other in seen[1:] if market.load(tightest, theta).max() > 0.0 else ():
-        choice = market.choose(other, theta)
+    for other in seen[1:] if problem.load(tightest, theta).max() > 0.0 else ():
+        choice = problem.choose(other, theta)
         is_open |= (choice.low != folded.low) | (choice.high != folded.high)
     for _ in range(_ROUNDS):
-        over, found, shares = _share_out(market, folded, is_open, market.needs(theta)[0], engine, time_limit_s)
+        over, found, shares = _assign_open_jobs(problem, folded, is_open, problem.needs(theta)[0], engine, time_limit_s)
         if over <= _EXACT:
             return Reached(theta, shares, tightest)
         tightest = found
-        theta, _, choice = market.limit(tightest, theta, _EXACT / 10)
-        per_gpu = tightest / market.choices.capacity
-        dearer = market.choices.cost_of(folded, per_gpu, market.needs(theta)[0]) - choice.cost
+        theta, _, choice = problem.limit(tightest, theta, _EXACT / 10)
+        per_gpu = tightest / problem.choices.capacity
+        dearer = problem.choices.cost_of(folded, per_gpu, problem.needs(theta)[0]) - choice.cost
         is_open |= dearer > 1e-12 * (choice.cost + 1.0 / len(dearer))
     raise SolverError("no convergence")
 
 
 def _coarse(
-    market: ColumnPrices, engine: Engine, time_limit_s: float, start: Floats | None
+    problem: ColumnPrices, engine: Engine, time_limit_s: float, start: Floats | None
 ) -> tuple[float, list[Floats]]:
-    """A bound of theta, and prices around those that tighten it most, to about _COARSE; the best first."""
-    kinds = len(market.choices.capacity)
-    prices, theta = (np.full(kinds, 1.0 / kinds) if start is None else start), market.bound
+    """A bound of theta, and prices near those that tighten it most, to about _COARSE; the best first."""
+    kinds = len(problem.choices.capacity)
+    prices, theta = (np.full(kinds, 1.0 / kinds) if start is None else start), problem.bound
     tried, binding, master = [], [], _master(kinds)  # type: list[Floats], list[Floats], LinearProgram
     for _ in range(_CUTS):
-        if market.excess(prices, theta)[0] > _COARSE:
-            theta = market.limit(prices, theta, _COARSE / 10)[0]
+        if problem.excess(prices, theta)[0] > _COARSE:
+            theta = problem.limit(prices, theta, _COARSE / 10)[0]
             master.truncate(1)
             tried = []
             for other in binding:
-                _cut(master, market.load(other, theta))
+                _cut(master, problem.load(other, theta))
                 tried.append(other)
-        load = market.load(prices, theta)
+        load = problem.load(prices, theta)
         _cut(master, load)
         tried.append(prices)
         solution = master.solve(engine, time_limit_s)
@@ -144,16 +148,16 @@ def _master(kinds: int) -> LinearProgram:
     return program
 
 
-def _share_out(
-    market: ColumnPrices,
+def _assign_open_jobs(
+    problem: ColumnPrices,
     folded: Choice,
     is_open: NDArray[np.bool_],
     wanted: Floats,
     engine: Engine,
     time_limit_s: float,
 ) -> tuple[float, Floats, Floats]:
-    """(overload of the types, prices, shares[type, job]) with the least overload that the open jobs allow."""
-    choices, capacity, kinds = market.choices, market.choices.capacity, len(market.choices.capacity)
+    """(overload of the types, prices, shares[type, job]) with the least overload over the open jobs."""
+    choices, capacity, kinds = problem.choices, problem.choices.capacity, len(problem.choices.capacity)
     shares = choices.shares(folded, wanted)
     shares[:, is_open] = 0.0
     used = (shares * choices.gang).sum(axis=1) / capacity

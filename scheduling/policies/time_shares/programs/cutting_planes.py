@@ -1,7 +1,7 @@
-"""What the members of a group need of it, exactly, without a variable per job.
+"""Exact constraints for what the members of a group need, without a variable per job.
 
 Let member m need n_m(theta) steps/s, convex in theta. Columns of the group can be split among its members so that each
-gets at most one second a second and at least its need if and only if, for every level l,
+gets at most one second per second and at least its need if and only if, for every level l,
 
     sum over columns of value * max(steps_per_s - l, 0)  >=  sum over members of max(n_m(theta) - l, 0)
 
@@ -32,7 +32,7 @@ Needs = Callable[[float], tuple[Floats, Floats]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the program, which holds sum(weight * max(need - level, 0)) - constant of the members, over `scale`."""
+    """A row of the program: sum(weight * max(need - level, 0)) - constant of the members, divided by `scale`."""
 
     index: int
     scale: float
@@ -43,7 +43,7 @@ class Row:
 
 
 def flat(rows: Sequence[Row]) -> tuple[Ints, Ints, Floats, Floats]:
-    """(place among `rows`, member, weight, level) for every member of every row."""
+    """(index in `rows`, member, weight, level) for every member of every row."""
     if not rows:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0)
     sizes = [len(row.members) for row in rows]
@@ -53,19 +53,19 @@ def flat(rows: Sequence[Row]) -> tuple[Ints, Ints, Floats, Floats]:
 
 @dataclass
 class CuttingPlanes:
-    """Rows of `program` that hold the members' needs; theta is its last variable, in units of `unit`."""
+    """Rows of `program` that state the members' needs; theta is its last variable, in units of `unit`."""
 
     found: Fractions
     program: LinearProgram
     unit: float = 1.0
     rows: list[Row] = field(default_factory=list)
-    #: By which part of its group's need a row may be missed.
+    #: Fraction of its group's need by which a row may be missed.
     tolerance: float = _TOLERANCE
-    #: Of the jobs by group and need, which other needs seldom change.
+    #: Derived from jobs by group and need, which seldom change.
     _order: Ints | None = None
 
     def add(self, needs: Needs, theta: float, values: Floats) -> bool:
-        """A row for every group that falls short at `theta`, at its worst level; False where none does."""
+        """Add a row for every group that falls short at `theta`, at its worst level; False if none does."""
         found, levels = self.found, self.found.levels
         wanted, slope = needs(theta)
         groups = len(found.gang)
@@ -73,7 +73,7 @@ class CuttingPlanes:
         most, least = np.zeros(groups), np.full(groups, np.inf)
         np.maximum.at(most, found.group_of, wanted)
         np.minimum.at(least, found.group_of, wanted)
-        # Where all members need the same, what holds at level 0 holds at every level.
+        # If all members need the same, what holds at level 0 holds at every level.
         uneven = most > least * (1 + _TOLERANCE)
         matters = (levels.steps_per_s < most[levels.group]) & (uneven[levels.group] | (levels.steps_per_s == 0.0))
         total, rate = self._above(wanted, slope)
@@ -94,7 +94,7 @@ class CuttingPlanes:
         return True
 
     def renew(self, needs: Needs, theta: float) -> None:
-        """Rows for other needs in the place of those that there are."""
+        """Replace the rows by those of other needs."""
         wanted, slope = needs(theta)
         number, members, weight, level = flat(self.rows)
         above = np.maximum(wanted[members] - level, 0.0)
@@ -106,7 +106,7 @@ class CuttingPlanes:
         self.program.set_ends([row.index for row in self.rows], ends.tolist(), lower.tolist())
 
     def _above(self, wanted: Floats, slope: Floats) -> tuple[Floats, Floats]:
-        """By level: what the group's members need above it together, and how fast that changes."""
+        """By level: the total need of the group's members above it, and its rate of change."""
         found, levels = self.found, self.found.levels
         if self._order is None or _unsorted(found.group_of[self._order], wanted[self._order]):
             self._order = np.lexsort((wanted, found.group_of))
@@ -120,7 +120,7 @@ class CuttingPlanes:
         return needs - (ends - first) * levels.steps_per_s, _sums(slope[order], first, ends)
 
     def _given(self, values: Floats) -> Floats:
-        """By level: what the columns of the group offer above it."""
+        """By level: what the columns of the group provide above it."""
         entries, levels = self.found.entries, self.found.levels
         mass = (entries.mass * values[entries.column])[levels.order]
         ends, scale = entries.start[levels.group + 1], self.found.fastest[entries.group][levels.order]
@@ -128,7 +128,7 @@ class CuttingPlanes:
         return offers * self.found.fastest[levels.group] - _sums(mass, levels.above, ends) * levels.steps_per_s
 
     def add_cuts(self, needs: Needs, theta: float, values: Floats) -> bool:
-        """A row for every group with pairs of its own whose members cannot all be served; False where none is."""
+        """Add a row for every group with pairs inside it whose members cannot all be served; False if there is none."""
         found, entries, before = self.found, self.found.entries, self.program.rows
         (shared,) = np.nonzero((entries.mass == 2.0) & (values[entries.column] > 0.0))
         wanted, slope = needs(theta)
@@ -147,12 +147,12 @@ class CuttingPlanes:
     def _add_rows(
         self, start: Ints, columns: Ints, offers: Floats, total: Floats, rate: Floats, theta: float
     ) -> list[tuple[int, float]]:
-        """offers * values >= total + rate * (theta' - theta) for each stretch of the columns, of which none is empty,
-        scaled so that its numbers are near 1: (index, scale)."""
+        """offers * values >= total + rate * (theta' - theta) for each stretch of the columns, none of which is empty,
+        scaled to numbers near 1: (index, scale)."""
         last = len(self.program.costs) - 1
         scale = np.maximum(np.abs(total), np.abs(rate) * max(abs(theta), self.unit))
         largest = np.maximum.reduceat(np.abs(offers), start[:-1])
-        scale = np.where(scale > 1e-9 * largest, scale, largest)  # a cut may say no more than that a column stays empty
+        scale = np.where(scale > 1e-9 * largest, scale, largest)  # a cut may only say that a column stays empty
         values = np.insert(offers / np.repeat(scale, np.diff(start)), start[1:], -rate * self.unit / scale)
         lower = (total - rate * theta) / scale
         where = start + np.arange(len(start)), np.insert(columns, start[1:], last)
@@ -165,7 +165,7 @@ def _unsorted(group: Ints, wanted: Floats) -> bool:
 
 
 def _sums(values: Floats, first: Ints, end: Ints) -> Floats:
-    """Of each stretch."""
+    """The sum of each stretch."""
     running = np.concatenate(([0.0], np.cumsum(values)))
     return np.asarray(running[end] - running[first])
 
@@ -173,7 +173,7 @@ def _sums(values: Floats, first: Ints, end: Ints) -> Floats:
 def optimise(
     tangents: CuttingPlanes, needs: Needs, theta: float, engine: Engine, time_limit_s: float
 ) -> tuple[float, Floats, Floats]:
-    """(theta, value of each column, dual values) at the best theta; `theta` is a start, near it or beyond."""
+    """(theta, value of each column, dual values) at the best theta; `theta` is a starting value, near it or beyond."""
     program = tangents.program
     width = len(program.costs) - 1
     most_levels = int(np.bincount(tangents.found.levels.group).max())
@@ -185,7 +185,7 @@ def optimise(
         values, duals = solution.values[:width], solution.duals
         before, theta = theta, float(solution.values[width]) * tangents.unit
         still = still + 1 if abs(theta - before) <= _TOLERANCE * abs(theta) else 0
-        # Theta may stand still while rows for other levels are added. Beyond that many the engine's own precision is
+        # Theta may stand still while rows for other levels are added. Beyond this many the precision of the engine is
         # reached: CBC prints eight digits.
         if still > most_levels + _PATIENCE and tangents.tolerance < _COARSEST:
             tangents.tolerance *= 10

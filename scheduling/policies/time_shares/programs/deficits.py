@@ -1,6 +1,6 @@
-"""Who was promised which part of time on which accelerator type, and how long they had it: arrays of jobs by types.
+"""The deficit table: time promised to each job on each accelerator type and time received, as arrays of jobs by types.
 
-A round looks at all live jobs several times over, so their figures are columns; in the plan's memory they are text.
+A round reads all live jobs several times, so their figures are columns; in the plan's memory they are text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DOUBLE = np.dtype("<f8")
 
 @dataclass(frozen=True, eq=False)
 class DeficitTable:
-    """[job, type]: `shares` are parts of time, `had` seconds. Nothing in it is changed: what changes is new."""
+    """[job, type]: `shares` are fractions of time, `had` seconds. Immutable: changes make a new table."""
 
     jobs: tuple[str, ...] = ()
     types: tuple[str, ...] = ()  # in name order
@@ -31,7 +31,7 @@ class DeficitTable:
 
     @classmethod
     def load(cls, kept: dict[str, Any]) -> DeficitTable:
-        """What `dump` made."""
+        """The inverse of `dump`."""
         latest, books = _latest.value
         if latest is not kept:
             wide = len(kept["jobs"]), len(kept["types"])
@@ -41,8 +41,8 @@ class DeficitTable:
         return books
 
     def dump(self) -> dict[str, Any]:
-        """JSON values, made once, so that who is shown them again has these books at once: thousands of figures as
-        base64 of doubles, exact, and in a third of the time of numbers."""
+        """JSON values, made once, so that a table that is loaded again is the same object. Thousands of figures are
+        base64 of doubles: exact, and in a third of the time of numbers."""
         kept, latest = _latest.value
         if latest is not self:
             arrays = {"shares": self.shares, "had": self.had}
@@ -60,7 +60,7 @@ class DeficitTable:
         return {kind: n for n, kind in enumerate(self.types)}
 
     def rows_of(self, jobs: Sequence[str]) -> Ints:
-        """-1: it is not in the books."""
+        """-1: not in the table."""
         rows = self.rows
         return np.array([rows.get(job, -1) for job in jobs], dtype=np.int64)
 
@@ -69,20 +69,20 @@ class DeficitTable:
         return 0.0 if row is None or column is None else float(self.shares[row, column])
 
     def promised(self, job: str) -> float:
-        """Over all types."""
+        """Summed over types."""
         row = self.rows.get(job)
         return 0.0 if row is None else sum(self.shares[row].tolist())
 
     def by_job(self) -> dict[str, dict[str, float]]:
-        """{job: {type: share}}, of those that have one."""
+        """{job: {type: share}} of jobs with a share."""
         return {job: dict(by_type) for (job,), by_type in ByNumber(self.jobs, self.types, self.shares).items()}
 
     def debts(self, rows: Ints, since_s: float) -> Floats:
-        """Seconds that the jobs were promised on all types in so many, less those that they had."""
+        """Seconds promised to the jobs on all types in this time, minus those received."""
         return _sum(self.shares[rows]) * since_s - _sum(self.had[rows])
 
     def of(self, jobs: Sequence[str], types: Collection[str] = ()) -> DeficitTable:
-        """Of these jobs in this order, new ones with nothing, and of these types beside those that are here."""
+        """The table of these jobs in this order, new ones with nothing, and of these types besides the present ones."""
         names = tuple(jobs)
         every = self.types if self.columns.keys() >= set(types) else tuple(sorted({*self.types, *types}))
         if every == self.types and names == self.jobs:
@@ -95,26 +95,26 @@ class DeficitTable:
         return DeficitTable(names, every, *figures)
 
     def credited(self, rows: Ints, columns: Ints, since: Floats, now: float) -> DeficitTable:
-        """The jobs of these rows, once each, have had these types since then."""
+        """With this time added on these types to the jobs of these rows, once each."""
         had = self.had.copy()
         had[rows, columns] = had[rows, columns] + now - since
         return self._with(had=had)
 
     def settled(self, since_s: float, most_s: float) -> DeficitTable:
-        """What they had beyond what they were promised in so many seconds, within `most_s` of 0."""
+        """With the surplus of received over promised time in this period, limited to `most_s` either way."""
         beyond = np.clip(self.had - self.shares * since_s, -most_s, most_s)
         (used,) = np.nonzero(self.shares.any(axis=0) | beyond.any(axis=0))
         if len(used) == len(self.types):
             return self._with(had=beyond)
-        types = tuple(self.types[column] for column in used.tolist())  # pools come and go
+        types = tuple(self.types[column] for column in used.tolist())  # pools change
         return DeficitTable(self.jobs, types, self.shares[:, used], beyond[:, used])
 
     def forgetting(self) -> DeficitTable:
-        """Nobody has had anything."""
+        """With no time received."""
         return self._with(had=np.zeros_like(self.had))
 
     def promising(self, shares: Shares) -> DeficitTable:
-        """These instead of what was promised before."""
+        """With new promises."""
         found = shares if isinstance(shares, ByNumber) else _in_turns(shares)
         books = self.of((*self.jobs, *(job for job in found.jobs if job not in self.rows)), found.types)
         promised = np.zeros_like(books.shares)
@@ -123,7 +123,7 @@ class DeficitTable:
         return books._with(shares=promised)
 
     def _with(self, *, shares: Floats | None = None, had: Floats | None = None) -> DeficitTable:
-        """Other figures of the same jobs."""
+        """The same jobs with other figures."""
         books = DeficitTable(
             self.jobs, self.types, self.shares if shares is None else shares, self.had if had is None else had
         )
@@ -132,12 +132,12 @@ class DeficitTable:
         return books
 
 
-#: The newest that was dumped or loaded: mostly the next round's.
+#: The newest table dumped or loaded: mostly the next round's.
 _latest: Latest[tuple[dict[str, Any], DeficitTable]] = Latest(({}, DeficitTable()))
 
 
 def _in_turns(shares: Shares) -> ByNumber:
-    """GPUs are held whole, so the members of a pair take turns in its time."""
+    """GPUs are held whole, so the members of a pair take turns."""
     jobs = list(dict.fromkeys(job for key in shares for job in key))
     types = sorted({kind for by_type in shares.values() for kind in by_type})
     number, column = ({name: n for n, name in enumerate(names)} for names in (jobs, types))
@@ -150,7 +150,7 @@ def _in_turns(shares: Shares) -> ByNumber:
 
 
 def _sum(figures: Floats) -> Floats:
-    """Over types, one after the other: what is equal stays equal however many types there are."""
+    """Summed over types in order, so that equal values stay equal however many types there are."""
     if not figures.shape[1]:
         return np.zeros(len(figures))
     found: Floats = figures[:, 0].copy()

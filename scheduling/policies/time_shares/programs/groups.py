@@ -1,9 +1,9 @@
-"""Fractions of time: what the heterogeneity-aware policies optimise over (spec: heterogeneity-policies).
+"""Time shares: the variables of the heterogeneity-aware policies (spec: heterogeneity-policies).
 
-A column is a combination of one or two jobs on one accelerator type, its value the share of wall time that it is
-given. Jobs with the same throughputs and gang are interchangeable, so a column stands for a whole group of them and its
-value is the sum over the group: the optimum is the same, and the program hundreds of columns wide. What single members
-need of their group is in `_needs`.
+A column is a combination of one or two jobs on one accelerator type, its value is its share of wall time. Jobs with the
+same throughputs and gang are interchangeable, so a column stands for a whole group of them and its value is the sum
+over the group: the optimum is the same, and the program has hundreds of columns. `cutting_planes` states what single
+members need of their group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_PARTNER = -1
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """By column: the group, its partner's group or NO_PARTNER, the number of the type, and both members' steps/s."""
+    """By column: the group, its partner's group or NO_PARTNER, the index of the type, and both members' steps/s."""
 
     group: Ints
     partner: Ints
@@ -45,9 +45,9 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What serves whom, ordered by group: one entry per column and group that takes part in it.
+    """Which columns serve which groups, ordered by group: one entry per column and group in it.
 
-    `steps_per_s` is one member's; a column of pairs within a group occupies two members (`mass`).
+    `steps_per_s` is that of one member; a column of pairs within a group occupies two members (`mass`).
     """
 
     group: Ints
@@ -63,7 +63,7 @@ class Entries:
 @dataclass(frozen=True, slots=True)
 class Levels:
     """0 and the speeds of each group's columns, ascending by group. `order` sorts the entries likewise, and `above` is
-    the first of them that is faster than a level; `step` sets groups apart where both are one number."""
+    the first of them that is faster than a level; `step` separates groups when both are combined in one number."""
 
     group: Ints
     steps_per_s: Floats
@@ -74,7 +74,7 @@ class Levels:
 
 @dataclass(frozen=True, slots=True)
 class ByJob:
-    """Who gets what where nobody has a partner: `shares[type, job]`."""
+    """Shares if no job has a partner: `shares[type, job]`."""
 
     shares: Floats
 
@@ -154,7 +154,7 @@ class Fractions:
         return Levels(group, speed, order, above, step)
 
     def program(self, costs: Floats | None = None, *, extra: int = 0, maximise: bool = True) -> LinearProgram:
-        """Valid allocations as a linear program; `extra` further variables follow the columns."""
+        """Valid allocations as a linear program; `extra` more variables follow the columns."""
         width = len(self.columns)
         program = LinearProgram(np.zeros(width + extra) if costs is None else costs, maximise=maximise)
         gangs, kind, entries = self.gang[self.columns.group].astype(float), self.columns.kind, self.entries
@@ -164,7 +164,7 @@ class Fractions:
         most = (self.capacity > 0).astype(float)
         program.add_rows(start, by_kind, used, np.full(len(most), -INFINITY), most)
         part = entries.mass / self.count[entries.group]
-        first = np.unique(entries.start)  # a group whose columns were all left out has none
+        first = np.unique(entries.start)  # a group without any column left has none
         ones = np.ones(len(first) - 1)
         program.add_rows(first, entries.column, part, -INFINITY * ones, ones)
         return program
@@ -174,26 +174,26 @@ class Fractions:
         return replace(self, columns=Columns(*(getattr(self.columns, name)[columns] for name in Columns.__slots__)))
 
     def worth_of_columns(self, per_step: Floats) -> Floats:
-        """Sum over a column's members of their steps/s times what a step of their group is worth."""
+        """Sum over a column's members of their steps/s times the worth of a step of their group."""
         entries = self.entries
         value = entries.steps_per_s * entries.mass * per_step[entries.group]
         return np.asarray(np.bincount(entries.column, weights=value, minlength=len(self.columns)), dtype=float)
 
 
 def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 1.0, apart: bool = False) -> Fractions:
-    """The snapshot's jobs that may be given time, grouped by what they can do, or each in a group of its own."""
-    taking_part, absent = participants(snapshot)
-    largest, capacity = room_of(snapshot, {job.id for job in taking_part})
+    """The snapshot's candidates, grouped by equal throughputs, or each in its own group."""
+    candidates, absent = participants(snapshot)
+    largest, capacity = room_of(snapshot, {job.id for job in candidates})
     types = tuple(sorted(capacity))
     reach = reach_of(snapshot, capacity, largest)
     groups: dict[tuple[tuple[float, ...], int, str, str], int] = {}
-    numbers: dict[Hashable, int] = {}  # by what is quick to look up; -1: runs nowhere
+    numbers: dict[Hashable, int] = {}  # by a cheap key; -1: runs nowhere
     packed = variant == "packed"
-    keys: list[Hashable] = [(id(job.curves), job.min_gpus, job.types) for job in taking_part]
+    keys: list[Hashable] = [(id(job.curves), job.min_gpus, job.types) for job in candidates]
     if packed or apart:
-        own = ((job.workload if packed else "", job.id if apart else "") for job in taking_part)
+        own = ((job.workload if packed else "", job.id if apart else "") for job in candidates)
         keys = list(zip(keys, own, strict=True))
-    first = dict(zip(reversed(keys), reversed(taking_part), strict=True))
+    first = dict(zip(reversed(keys), reversed(candidates), strict=True))
     for key in dict.fromkeys(keys):
         job = first[key]
         row = tuple(steps_per_s(job, kind, reach[kind], largest[kind]) for kind in types)
@@ -202,8 +202,8 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
         numbers[key] = groups.setdefault(alike, len(groups)) if any(row) else -1
     group_of = [numbers[key] for key in keys]
     if -1 in group_of:
-        absent |= {job.id: _nowhere(job) for job, number in zip(taking_part, group_of, strict=True) if number < 0}
-        taking_part = [job for job, number in zip(taking_part, group_of, strict=True) if number >= 0]
+        absent |= {job.id: _nowhere(job) for job, number in zip(candidates, group_of, strict=True) if number < 0}
+        candidates = [job for job, number in zip(candidates, group_of, strict=True) if number >= 0]
         group_of = [number for number in group_of if number >= 0]
     throughput = np.array([row for row, *_ in groups], dtype=float).reshape(len(groups), len(types))
     group, kind = np.nonzero(throughput)
@@ -212,17 +212,17 @@ def build(snapshot: Snapshot, *, variant: str = "perf", pair_threshold: float = 
     gang = np.array([gpus for _, gpus, *_ in groups], dtype=np.int64)
     capacities = np.array([capacity[name] for name in types], dtype=float)
     found = Fractions(
-        types, capacities, tuple(taking_part), np.array(group_of, dtype=np.int64), throughput, gang, columns, absent
+        types, capacities, tuple(candidates), np.array(group_of, dtype=np.int64), throughput, gang, columns, absent
     )
-    if not packed or not taking_part:
+    if not packed or not candidates:
         return found
     pairs = _pairs(found, [workload for _, _, workload, _ in groups], snapshot, pair_threshold)
     return replace(found, columns=columns.joined(pairs))
 
 
 def participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
-    """Who may be given time, in queue order, and why the others may not."""
-    taking_part, absent, queue = [], {}, queue_of(snapshot)
+    """Candidates for time shares in queue order, and why the other jobs are not."""
+    candidates, absent, queue = [], {}, queue_of(snapshot)
     contact = State.WAITING_FOR_INITIAL_CONTACT
     odd = [
         job
@@ -254,12 +254,12 @@ def participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
             text = f"The last attempt failed; the job is tried again in {job.not_before - snapshot.now:.0f} s."
             absent[job.id] = Reason(ReasonCode.BACK_OFF, text, {"not_before": job.not_before})
         else:
-            taking_part.append(job)
-    return taking_part, absent
+            candidates.append(job)
+    return candidates, absent
 
 
 def room_of(snapshot: Snapshot, part: set[str]) -> tuple[Mapping[str, int], dict[str, int]]:
-    """The largest node by type, and the GPUs that those that take part may share."""
+    """The largest node by type, and the GPUs that candidates may share."""
     found = cluster_index(snapshot.nodes)
     capacity = dict(found.total)
     others = [job for job in snapshot.jobs if job.id not in part] if len(part) < len(snapshot.jobs) else ()
@@ -271,18 +271,18 @@ def room_of(snapshot: Snapshot, part: set[str]) -> tuple[Mapping[str, int], dict
 
 
 def reach_of(snapshot: Snapshot, capacity: Mapping[str, int], largest: Mapping[str, int]) -> Mapping[str, int]:
-    """By type: the GPUs of the largest gang that there can be."""
+    """By type: the GPUs of the largest possible gang."""
     return capacity if snapshot.multi_node else {kind: min(gpus, largest[kind]) for kind, gpus in capacity.items()}
 
 
 def steps_per_s(job: Job, kind: str, gpus: int, largest: int) -> float:
-    """On its least gang, with so many GPUs of the type and nodes of at most `largest`; 0 where it cannot run."""
+    """On the least gang, with so many GPUs of the type and nodes of at most `largest`; 0 if it cannot run."""
     if job.min_gpus > gpus or (job.types and kind not in job.types):
         return 0.0
     curve = job.curves.get(kind) if job.curves else Curve((0.0,) * (job.min_gpus - 1) + (1.0,), "trial")
     if curve is None:
         return 0.0
-    if job.min_gpus <= largest:  # the same without spanning nodes, and several times as fast
+    if job.min_gpus <= largest:  # the same without spanning nodes, several times as fast
         return max(curve.steps_per_s[: job.min_gpus], default=0.0)
     return effective(curve, job.min_gpus, largest)[-1]
 
@@ -312,7 +312,7 @@ def _pairs(found: Fractions, workloads: list[str], snapshot: Snapshot, threshold
 
 
 def colocated(snapshot: Snapshot, one: str, other: str, gang: int) -> Mapping[str, tuple[float, float]]:
-    """{type: (steps/s of `one`, of `other`)} where they share their GPUs; empty where nothing is known."""
+    """{type: (steps/s of `one`, of `other`)} when they share their GPUs; empty if unknown."""
     known = snapshot.pairs.get((one, other, gang))
     if known is not None:
         return known

@@ -1,6 +1,6 @@
-"""The best theta that all jobs reach together: a level as high as can be, or a time as short as can be.
+"""The best theta that all jobs reach together: the highest level, or the shortest time.
 
-With few groups by the rows of `_needs`; where there are many, and so most rows say nothing, by the prices of `_prices`.
+With few groups by the rows of `cutting_planes`; with many, where most rows are slack, by the prices of `column_prices`.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from typing import Protocol, Self
 import numpy as np
 
 from scheduling.errors import SolverError
-from scheduling.policies.time_shares.programs.column_prices import ColumnPrices, optimise_market
+from scheduling.policies.time_shares.programs.column_prices import ColumnPrices, optimise_by_prices
 from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, optimise
 from scheduling.policies.time_shares.programs.groups import ByJob, Fractions
 from scheduling.policies.time_shares.programs.pricing_problem import MOST_TYPES, JobClass, PricingProblem
 from scheduling.policies.time_shares.programs.ungroup import even
 from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints, LinearProgram
 
-#: From so many columns on prices are faster than rows.
+#: From this number of columns on, prices are faster than rows.
 _MANY = 1_000
 _ROUGH, _SAME = 1e-3, 1e-12
-#: Of its time a job needs at least this at the best level, for numbers that an engine can tell from none.
+#: The least fraction of time a job needs at the best level, so that an engine can distinguish it from zero.
 _LEAST = 1e-8
 
 
 class Demand(Protocol):
-    """What jobs need in steps/s, and how fast that changes with theta."""
+    """What jobs need in steps/s, and its rate of change with theta."""
 
     @property
     def keys(self) -> tuple[Floats, ...]:
-        """By job: what sets the needs of jobs with equal throughputs apart."""
+        """By job: what distinguishes the needs of jobs with equal throughputs."""
 
     def of(self, jobs: Ints) -> Self: ...
 
     def needs(self, theta: float) -> tuple[Floats, Floats]: ...
 
     def alone(self, fastest: Floats) -> float:
-        """A theta that nobody can pass, even with its fastest column all the time."""
+        """An upper bound of theta: reached with the job's fastest column all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class MakespanSearch:
 
 
 def highest(found: Fractions, climb: MaxMinSearch, engine: Engine, time_limit_s: float) -> tuple[float, Floats | ByJob]:
-    """(level, who gets what) with the highest level that everybody reaches."""
+    """(level, shares) with the highest level that all jobs reach."""
     fastest = found.fastest[found.group_of]
     alone = climb.alone(fastest)
     climb = MaxMinSearch(np.maximum(climb.per_level, _LEAST * fastest / alone))
@@ -105,8 +105,8 @@ def highest(found: Fractions, climb: MaxMinSearch, engine: Engine, time_limit_s:
 
 
 def _let_all_reach(found: Fractions, per_level: Floats, program: LinearProgram, start: float) -> None:
-    """A row for every group whose members need the same: what they get is at least what the level takes. `start`, a
-    level near it, is for numbers near 1."""
+    """Add a row for every group whose members need the same: they get at least what the level requires. `start`, a
+    level near it, scales numbers to about 1."""
     entries, scale, groups = found.entries, max(start, 1.0), len(found.gang)
     needs: Floats = np.zeros(groups)
     needs[found.group_of] = per_level
@@ -120,7 +120,7 @@ def _let_all_reach(found: Fractions, per_level: Floats, program: LinearProgram, 
 def soonest(
     found: Fractions, race: MakespanSearch, engine: Engine, time_limit_s: float
 ) -> tuple[float, Floats | ByJob]:
-    """(theta, who gets what) with the least theta that everybody reaches."""
+    """(theta, shares) with the least theta that all jobs reach."""
     alone = race.alone(found.fastest[found.group_of])
     start, priced = _unshared(found, race, alone, engine, time_limit_s, maximise=False)
     if priced is not None:
@@ -137,35 +137,35 @@ def soonest(
 def _unshared(
     found: Fractions, demand: Demand, alone: float, engine: Engine, time_limit_s: float, *, maximise: bool
 ) -> tuple[float, tuple[float, ByJob] | None]:
-    """(a theta to start from, the best by prices): None where rows are to decide, as there are few columns, or somebody
-    gains by sharing GPUs. `alone`: what nobody can pass."""
+    """(a theta to start from, the best by prices); None if rows must decide, because there are few columns or some job
+    gains by sharing GPUs. `alone`: the upper bound of theta."""
     if not (found.paired or len(found.columns) >= _MANY) or len(found.types) > MOST_TYPES:
         return alone, None
-    alike, market = _market(found, demand, maximise=maximise)
-    equal = np.full(market.choices.types, 1.0 / market.choices.types)
-    start = market.limit(equal, market.bound, _ROUGH)[0]
-    # Sharing slows jobs down, so where one job alone decides nobody needs to.
+    job_classes, problem = _without_partners(found, demand, maximise=maximise)
+    equal = np.full(problem.choices.types, 1.0 / problem.choices.types)
+    start = problem.limit(equal, problem.bound, _ROUGH)[0]
+    # Sharing slows jobs down, so if one job alone decides, no job needs to share.
     if found.paired and abs(start - alone) > _SAME * alone:
         return start, None
-    priced = _by_prices(alike, market, engine, time_limit_s)
+    priced = _by_prices(job_classes, problem, engine, time_limit_s)
     if priced is not None and found.paired and abs(priced[0] - alone) > _SAME * alone:
         return start, None
     return start, priced
 
 
-def _market(found: Fractions, demand: Demand, *, maximise: bool) -> tuple[JobClass, ColumnPrices]:
-    """Of the jobs without partners."""
-    alike = JobClass.by(found.group_of, *demand.keys)
-    choices, units = PricingProblem(found, alike), demand.of(alike.first)
-    return alike, ColumnPrices(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
+def _without_partners(found: Fractions, demand: Demand, *, maximise: bool) -> tuple[JobClass, ColumnPrices]:
+    """The program of jobs without partners."""
+    job_classes = JobClass.by(found.group_of, *demand.keys)
+    choices, units = PricingProblem(found, job_classes), demand.of(job_classes.first)
+    return job_classes, ColumnPrices(choices, units.needs, units.alone(choices.fastest), maximise=maximise)
 
 
 def _by_prices(
-    alike: JobClass, market: ColumnPrices, engine: Engine, time_limit_s: float
+    job_classes: JobClass, problem: ColumnPrices, engine: Engine, time_limit_s: float
 ) -> tuple[float, ByJob] | None:
-    """None where prices do not suffice, and rows decide."""
+    """None if prices do not suffice and rows must decide."""
     try:
-        reached = optimise_market(market, engine, time_limit_s)
+        reached = optimise_by_prices(problem, engine, time_limit_s)
     except SolverError:
         return None
-    return reached.theta, ByJob(reached.shares[:, alike.unit_of])
+    return reached.theta, ByJob(reached.shares[:, job_classes.unit_of])

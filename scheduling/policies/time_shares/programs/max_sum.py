@@ -1,9 +1,9 @@
-"""The allocation of the largest sum: as one program, or through the prices of GPUs where there are many groups.
+"""The allocation of the largest sum: as one program, or through dual prices of GPUs if there are many groups.
 
-At given prices each group takes the type on which it is worth most above its price, or none, and what all of them gain
-and pay together bounds the sum. Cutting planes find prices near the least bound; groups whose choice depends on which
-of these are taken are left open in a small exact program, all others folded. Its prices then show whether the bound is
-met, or which groups to open, too.
+At given prices each group uses the type with the largest worth above its price, or none; gains and payments of all
+groups bound the sum. Cutting planes find prices near the least bound; groups whose choice depends on which of these
+prices are used stay open in a small exact program, all others are fixed. The prices of that program then show whether
+the bound is met, or which further groups to open.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduling.errors import SolverError
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints, LinearProgram
 
-#: From so many columns on prices are faster than one program.
+#: From this number of columns on, prices are faster than one program.
 _MANY = 1_000
 _CUTS, _ROUNDS = 60, 20
 _COARSE, _EXACT = 1e-4, 1e-11
@@ -36,7 +36,7 @@ def largest_sum(found: Fractions, worth: Floats, engine: Engine, time_limit_s: f
 
 
 class Offers:
-    """[type, group]; prices are of all GPUs of a type. Worth is in units of what all are worth where nothing costs."""
+    """[type, group]; prices are for all GPUs of a type. Worth is in units of the total worth at price zero."""
 
     def __init__(self, found: Fractions, worth: Floats) -> None:
         self.found, columns = found, found.columns
@@ -46,7 +46,7 @@ class Offers:
         self.unit = max(float(self.worth.max(axis=0).clip(0.0).sum()), 1e-300)
         self.worth /= self.unit
         self.use = (found.gang * found.count)[None, :] / np.maximum(found.capacity, 1.0)[:, None]
-        #: Beyond these prices nobody takes a type.
+        #: Above these prices no group uses a type.
         self.highest = np.maximum(self.worth / self.use, 0.0).max(axis=1)
         self.numbers = np.arange(groups)
 
@@ -70,7 +70,7 @@ class Offers:
         return np.asarray(parts[columns.kind, columns.group] * self.found.count[columns.group])
 
     def _choose(self, prices: Floats) -> tuple[Ints, Floats]:
-        """By group: the type that gains most, -1 for none, and the gain."""
+        """By group: the type with the largest gain, -1 for none, and the gain."""
         gains = self.worth - prices[:, None] * self.use
         kind = gains.argmax(axis=0)
         gain = gains[kind, self.numbers]
@@ -86,7 +86,7 @@ class Offers:
         return np.bincount(choice[taken], weights=weights, minlength=self.types).astype(float)
 
     def _coarse(self, engine: Engine, time_limit_s: float) -> list[Floats]:
-        """Prices around those of the least bound, to about _COARSE; the best first."""
+        """Prices near those of the least bound, to about _COARSE; the best first."""
         every = np.arange(self.types + 1)
         master = LinearProgram(
             (every == self.types).astype(float), maximise=False, bounds=np.append(self.highest, INFINITY)
@@ -108,8 +108,8 @@ class Offers:
     def _complete(
         self, folded: Ints, is_open: NDArray[np.bool_], engine: Engine, time_limit_s: float
     ) -> tuple[Floats, Floats]:
-        """(parts[type, group], prices) that are best for the open groups. Each type may be overdrawn above its
-        highest price, so that there always is a solution; whoever overdraws it would rather not, and is opened."""
+        """(parts[type, group], prices) that are best for the open groups. Each type may be exceeded above its highest
+        price, so that there always is a solution; a group that exceeds it is opened."""
         parts = np.zeros_like(self.worth)
         fixed = np.where(is_open, -1, folded)
         parts[fixed[fixed >= 0], self.numbers[fixed >= 0]] = 1.0

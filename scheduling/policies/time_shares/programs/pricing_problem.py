@@ -15,17 +15,17 @@ from scheduling.errors import SolverError
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.solvers.lp import Floats, Ints
 
-#: Every pair of types is tried for every unit: with more types than this rows of a program take less.
+#: Every pair of types is tried for every unit: with more types the rows of a program are faster.
 MOST_TYPES = 48
-#: A need may exceed the fastest type by this part: rounding.
+#: A need may exceed the fastest type by this fraction: rounding.
 _SLACK = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """By unit: part of the time on place `high` of its types in order of speed, the rest on `low` (0 is idle).
+    """By unit: fraction of the time on type `high`, an index in order of speed, the rest on `low` (0 is idle).
 
-    `marginal` is what one more step/s would cost.
+    `marginal` is the cost of one more step/s.
     """
 
     cost: Floats
@@ -36,7 +36,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """Jobs of which nothing tells one from the other are one unit: a job of each, each job's unit, and how many."""
+    """Interchangeable jobs form one unit: one job of each unit, each job's unit, and their number."""
 
     first: Ints
     unit_of: Ints
@@ -53,21 +53,21 @@ class JobClass:
 
 
 class PricingProblem:
-    """Units of jobs without partners, on types with a price for a GPU. What is said of a unit is the sum over it, but
-    needs and shares are each member's."""
+    """Units of jobs without partners, on types with a price for a GPU. Figures of a unit are sums over it, but needs
+    and shares are those of each member."""
 
-    def __init__(self, found: Fractions, alike: JobClass) -> None:
+    def __init__(self, found: Fractions, job_classes: JobClass) -> None:
         if len(found.types) > MOST_TYPES:
             raise SolverError("too many types for prices")
-        group = found.group_of[alike.first]
+        group = found.group_of[job_classes.first]
         speeds = found.throughput[group]
         self.order: Ints = np.argsort(speeds, axis=1, kind="stable").T.copy()
         ordered = np.take_along_axis(speeds.T, self.order, axis=0)
-        #: By place and unit; place 0 is idle. Types on which a job cannot run come right after it.
+        #: By index and unit; index 0 is idle. Types on which a job cannot run come right after it.
         self.speed: Floats = np.concatenate((np.zeros((1, len(speeds))), ordered))
-        self.gang: Floats = (found.gang[group] * alike.count).astype(float)
+        self.gang: Floats = (found.gang[group] * job_classes.count).astype(float)
         self.types, self.numbers = len(found.capacity), np.arange(len(speeds))
-        self.capacity: Floats = np.maximum(found.capacity, 1.0)  # where there are no GPUs no job can run
+        self.capacity: Floats = np.maximum(found.capacity, 1.0)  # without GPUs of a type no job can run on it
         self.fastest: Floats = self.speed[-1]
         low, high = np.array([(a, b) for b in range(1, self.types + 1) for a in range(b)], dtype=np.int8).T
         apart = self.speed[high] - self.speed[low]
@@ -93,7 +93,7 @@ class PricingProblem:
         return Choice(value[best], rise[best], self._low[best[0]], self._high[best[0]])
 
     def cost_of(self, choice: Choice, prices: Floats, needs: Floats) -> Floats:
-        """Of an earlier choice at other prices; infinite where it does not reach the need."""
+        """Cost of an earlier choice at other prices; infinite if it does not reach the need."""
         part = self._part(choice, needs)
         low, high = self._price(choice.low, prices), self._price(choice.high, prices)
         within = (part >= -_SLACK) & (part <= 1 + _SLACK)

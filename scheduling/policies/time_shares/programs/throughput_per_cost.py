@@ -1,9 +1,9 @@
 """The most throughput for the money: maximise throughput(X) / cost(X).
 
-Where nothing has to run, no mix is better value than its best column: a ratio of sums lies between the ratios. Where
-something has to, it is a linear-fractional program by Dinkelbach's iteration: with the best ratio r so far, maximise
-throughput(X) - r * cost(X); where that is 0, r is the optimum. Each step keeps the basis of the one before. Source:
-Gavel (OSDI 2020), section 4.2.
+If no job has to run, no mix has a better ratio than its best column: a ratio of sums is between the ratios. Otherwise
+it is a linear-fractional program, solved by Dinkelbach's iteration: with the best ratio r so far, maximise
+throughput(X) - r * cost(X); if that is 0, r is the optimum. Each step keeps the previous basis. Source: Gavel (OSDI
+2020), section 4.2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scheduling.solvers.lp import INFINITY, Engine, Floats, LinearProgram
 
 _ROUNDS = 50
 _TOLERANCE = 1e-10
-#: Per GPU-hour, where no price above 0 is known.
+#: Per GPU-hour, if no price above 0 is known.
 UNPRICED = 1.0
 
 
@@ -29,8 +29,8 @@ def cost_of_columns(found: Fractions, prices: dict[str, float]) -> Floats:
 def best_value(
     found: Fractions, worth: Floats, cost: Floats, engine: Engine, time_limit_s: float
 ) -> tuple[float, Floats]:
-    """(ratio, values) where nothing has to run: of the columns that are the best value those with the most
-    throughput, so that GPUs are not left idle."""
+    """(ratio, values) if no job has to run: of the columns with the best ratio those with the most throughput, so that
+    GPUs are not left idle."""
     value = worth / cost
     ratio, values = float(value.max()), np.zeros(len(worth))
     (best,) = np.nonzero(value >= ratio * (1 - _TOLERANCE))
@@ -41,7 +41,8 @@ def best_value(
 def best_ratio(
     program: LinearProgram, worth: Floats, cost: Floats, engine: Engine, time_limit_s: float
 ) -> tuple[float, Floats]:
-    """(ratio, values): among all of the best ratio one with the most throughput, so that GPUs are not left idle."""
+    """(ratio, values): of all values with the best ratio one with the most throughput, so that GPUs are not left
+    idle."""
     width = len(worth)
     pad = np.zeros(len(program.costs) - width)
     ratio, best = 0.0, np.zeros(width)

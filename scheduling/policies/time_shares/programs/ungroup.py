@@ -1,4 +1,4 @@
-"""From groups back to jobs: columns' values as shares of time of single jobs and of pairs."""
+"""From groups back to jobs: the columns' values as time shares of single jobs and of pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAST = 1e-12
 
 
 class ByNumber(Mapping[tuple[str, ...], Mapping[str, float]]):
-    """Shares of single jobs: `parts[job, type]`, 0 for none. As a mapping once somebody asks for that."""
+    """Shares of single jobs: `parts[job, type]`, 0 for none. Converted to a mapping on demand."""
 
     def __init__(self, jobs: Sequence[str], types: Sequence[str], parts: Floats) -> None:
         self.jobs, self.types, self.parts = jobs, types, parts
@@ -41,8 +41,8 @@ class ByNumber(Mapping[tuple[str, ...], Mapping[str, float]]):
 
 
 def expand(found: Fractions, values: Floats | ByJob, demand: Floats | None = None) -> Shares:
-    """The columns' values as shares of combinations of jobs: equal within a group, or such that each member
-    reaches its `demand` (steps/s by job). What is known by job stays as it is."""
+    """The columns' values as shares of combinations of jobs: equal within a group, or such that each member reaches its
+    `demand` (steps/s by job). Shares that are already by job are unchanged."""
     if isinstance(values, ByJob):
         return _of_jobs(found, values.shares)
     if not found.paired and (demand is None or even(found, demand)):
@@ -71,7 +71,7 @@ def expand(found: Fractions, values: Floats | ByJob, demand: Floats | None = Non
 
 
 def even(found: Fractions, demand: Floats) -> bool:
-    """Whether members of a group need the same."""
+    """Whether all members of a group need the same."""
     first = np.zeros(len(found.gang))
     first[found.group_of] = demand
     return bool((np.abs(demand - first[found.group_of]) <= 1e-12 * demand).all())
@@ -96,7 +96,7 @@ def _give(
 
 
 def _pair_up(one: Floats, other: Floats, *, within: bool) -> list[tuple[int, int, float]]:
-    """Lay both sides' shares on a line and cut it at every border; within a group, against itself half a turn on."""
+    """Lay both sides' shares on a line and cut it at every border; a group paired with itself is offset by half."""
     ends_one, ends_other = np.cumsum(one), np.cumsum(other)
     length = min(ends_one[-1], ends_other[-1])
     turn = length / 2 if within else 0.0

@@ -1,8 +1,8 @@
-"""Splitting a group's columns among its members, where some columns are pairs within the group.
+"""Splits a group's columns among its members if some columns are pairs within the group.
 
-Nobody may have more than half of such a column: it would be its own partner. That is one condition more than
-`_needs` knows, so a split that fails it is looked for by a small linear program, whose dual values say which further
-row the master program needs (Benders' decomposition).
+No job may have more than half of such a column: it would be its own partner. `cutting_planes` does not include this
+condition, so a small linear program searches for a split that meets it. Its dual values yield the further row that the
+master program needs (Benders' decomposition).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduling.policies.time_shares.programs.groups import Entries, Fractions
-from scheduling.policies.time_shares.programs.ungroup_singles import hand_out_rest, split_by_demand
+from scheduling.policies.time_shares.programs.ungroup_singles import assign_rest, split_by_demand
 from scheduling.solvers.lp import INFINITY, Floats, LinearProgram
 
-#: Of the fastest column: a need below it is none.
+#: Fraction of the fastest column: a smaller need counts as none.
 _NOTHING = 1e-9
 
 
@@ -32,7 +32,8 @@ class Cut:
 def split(
     found: Fractions, group: int, values: Floats, demand: Floats | None, short: float = 1e-7
 ) -> tuple[Floats, Cut | None]:
-    """[member, entry]: seconds per second; and, where more than the part `short` of the demand cannot be met, why."""
+    """[member, entry]: seconds per second; and, if more than the fraction `short` of the demand cannot be met, the
+    reason as a cut."""
     entries: Entries = found.entries
     own = entries.of(group)
     mass, speeds = entries.mass[own], entries.steps_per_s[own]
@@ -50,7 +51,7 @@ def split(
 
 
 def _alike(result: Floats, demand: Floats) -> Floats:
-    """Members of equal demand share what they have together."""
+    """Members of equal demand share equally."""
     _, alike = np.unique(np.round(demand / max(demand.max(), 1e-300), 12), return_inverse=True)
     sizes = np.bincount(alike)
     return np.stack([np.bincount(alike, weights=column) / sizes for column in result.T], axis=1)[alike]
@@ -82,7 +83,7 @@ def _least_short(
         program.add_row(np.arange(n, members * width, width), np.ones(members), -INFINITY, masses[column])
         for n, column in enumerate(used)
     ]
-    # Both halves of a column within the group have to be somebody's: all of it is handed out.
+    # Both halves of a column within the group must belong to some member: all of it is assigned.
     wholes = [
         (column, program.add_row(np.arange(n, members * width, width), np.ones(members), masses[column], INFINITY))
         for n, column in enumerate(used)
@@ -97,7 +98,7 @@ def _least_short(
     solution = program.solve()
     result = np.zeros((members, len(masses)))
     result[:, used] = solution.values[:-1].reshape(members, width)
-    result[:, ~within] = hand_out_rest(result, np.where(within, result.sum(axis=0), masses))[:, ~within]
+    result[:, ~within] = assign_rest(result, np.where(within, result.sum(axis=0), masses))[:, ~within]
     if solution.objective >= 1.0 - short:
         return result, None
     duals = np.abs(solution.duals)
@@ -107,7 +108,7 @@ def _least_short(
         price[column] -= duals[row] * mass[column]
     for column, row in halves:
         price[column] += duals[row] * mass[column] / 2
-    # Columns that are not used yet would bring the most that any member's row and need are worth there.
+    # Columns that are not used yet would add the most that any member's row and need are worth there.
     weight[wants] = duals[reaches] / demand[wants]
     for column in np.nonzero(masses <= 0)[0]:
         gain = np.maximum(weight * speeds[column] - duals[turns], 0.0)

@@ -1,4 +1,4 @@
-"""From groups back to jobs: columns' seconds as each member's."""
+"""From groups back to jobs: the columns' seconds of each member."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from scheduling.solvers.lp import Floats
 def split_by_demand(masses: Floats, speeds: Floats, demand: Floats) -> Floats:
     """Split columns of `masses` seconds at `speeds` so that member m has at most 1 s and at least demand[m] steps.
 
-    Possible where sum(mass * max(speed - l, 0)) >= sum(max(demand - l, 0)) for every l (Strassen). The most
-    demanding members (those of equal demand together) take the contiguous stretch of the sorted columns whose mean is
-    their demand, which leaves the condition true for the rest; once a split in proportion to demand fits, it serves all
-    that are left.
+    Possible if sum(mass * max(speed - l, 0)) >= sum(max(demand - l, 0)) for every l (Strassen). The most demanding
+    members (those of equal demand together) take the contiguous stretch of the sorted columns whose mean is their
+    demand; the condition remains true for the rest. Once a split in proportion to demand fits, it serves all remaining
+    members.
     """
     pace, mass, needs = speeds.tolist(), masses.tolist(), demand.tolist()
-    order = sorted((column for column, seconds in enumerate(mass) if seconds), key=pace.__getitem__)  # of many, few
-    left = [max(0.0, len(needs) - sum(mass)), *(mass[column] for column in order)]  # who idles does so at no speed
+    order = sorted((column for column, seconds in enumerate(mass) if seconds), key=pace.__getitem__)
+    left = [max(0.0, len(needs) - sum(mass)), *(mass[column] for column in order)]  # idle time has no speed
     pace = [0.0, *(pace[column] for column in order)]
     ranked = sorted(range(len(needs)), key=lambda member: -needs[member])
     total = list(accumulate(needs[member] for member in reversed(ranked)))
@@ -45,11 +45,11 @@ def split_by_demand(masses: Floats, speeds: Floats, demand: Floats) -> Floats:
         n = end
     result = np.zeros((len(needs), len(mass)))
     result[:, order] = rows
-    return hand_out_rest(result, masses)
+    return assign_rest(result, masses)
 
 
-def hand_out_rest(split: Floats, masses: Floats) -> Floats:
-    """What nobody needed goes to members with time left: the partners in columns of pairs count on it."""
+def assign_rest(split: Floats, masses: Floats) -> Floats:
+    """Time that no member needs goes to members with time left: the partners in columns of pairs depend on it."""
     rest = np.maximum(masses - split.sum(axis=0), 0.0)
     idle = np.maximum(1.0 - split.sum(axis=1), 0.0)
     if rest.sum() <= 0.0 or idle.sum() <= 0.0:
@@ -58,11 +58,11 @@ def hand_out_rest(split: Floats, masses: Floats) -> Floats:
 
 
 def _stretch(left: list[float], pace: list[float], wanted: float, seconds: float) -> list[float]:
-    """So many seconds of what is left, contiguous in pace, with a mean of `wanted` (or of the least there is above)."""
+    """This many seconds of the rest, contiguous in speed, with a mean of `wanted` (or the smallest mean above it)."""
     ends = list(accumulate(left, initial=0.0))
     steps = list(accumulate(map(mul, left, pace), initial=0.0))
     length = min(seconds, ends[-1])
-    # What a stretch brings grows with where it begins, linearly between the columns' borders.
+    # The steps of a stretch grow with where it begins, linearly between the columns' borders.
     last = ends[-1] - length
     begins = sorted({min(max(at, 0.0), last) for border in ends for at in (border, border - length)})
     brings = [_between(begin + length, ends, steps) - _between(begin, ends, steps) for begin in begins]
@@ -77,7 +77,7 @@ def _stretch(left: list[float], pace: list[float], wanted: float, seconds: float
 
 
 def _between(at: float, ends: list[float], steps: list[float]) -> float:
-    """The steps up to a place, linear between the borders."""
+    """The steps up to an index, linear between the borders."""
     n = bisect_right(ends, at) - 1
     if n >= len(ends) - 1:
         return steps[-1]

@@ -1,9 +1,9 @@
-"""Water filling: raise every job's level together, stop those that cannot rise further, go on with the rest.
+"""Water filling: raise all jobs' levels together, stop those that cannot rise further, continue with the rest.
 
-Each step is one program: maximise d such that every job reaches level_m + rate_m * d. A job is at its bottleneck where
-a row that its need enters has a positive dual value (complementary slackness); in every step there is one, so the steps
+Each step is one program: maximise d such that every job reaches level_m + rate_m * d. A job is at its bottleneck if a
+row that contains its need has a positive dual value (complementary slackness). Every step has such a job, so the steps
 end, at the lexicographic max-min optimum for the rates. Source: Gavel (OSDI 2020), section 4.3; its bottleneck test is
-a MILP, ours the dual values.
+a MILP, ours uses the dual values.
 """
 
 from __future__ import annotations
@@ -28,19 +28,27 @@ _MANY = 512
 
 def raise_levels(
     found: Fractions,
-    vessel_of: Callable[[], tuple[JobClass, LevelNode]],
+    level_tree: Callable[[], tuple[JobClass, LevelNode]],
     per_level: Floats,
     weights: Floats,
     rates: Callable[[Active], Floats],
     engine: Engine,
     time_limit_s: float,
 ) -> tuple[Floats, Floats | ByJob]:
-    """(level by job, who gets what): by steps where jobs are few, along the closed form where they are many, and the
-    other way where that fails."""
+    """(level by job, shares): in steps for few jobs, along the closed form for many, and by the other method if that
+    fails."""
 
     def closed() -> tuple[Floats, Floats | ByJob]:
-        alike, vessel = vessel_of()
-        return fill_by_price(found, alike, vessel, per_level[alike.first], weights[alike.first], engine, time_limit_s)
+        job_classes, level_node = level_tree()
+        return fill_by_price(
+            found,
+            job_classes,
+            level_node,
+            per_level[job_classes.first],
+            weights[job_classes.first],
+            engine,
+            time_limit_s,
+        )
 
     def steps() -> tuple[Floats, Floats | ByJob]:
         return fill(found, per_level, rates, engine, time_limit_s)
@@ -57,8 +65,8 @@ def raise_levels(
 def fill(
     found: Fractions, per_level: Floats, rates: Callable[[Active], Floats], engine: Engine, time_limit_s: float
 ) -> tuple[Floats, Floats]:
-    """(level by job, value of each column). `per_level[j]` is the steps/s of one level of job j, `rates(active)` how
-    fast the levels of the jobs that still rise grow, in proportion to each other."""
+    """(level by job, value of each column). `per_level[j]` is the steps/s of one level of job j; `rates(active)` how
+    fast the levels of the jobs that still rise grow, relative to each other."""
     costs = np.zeros(len(found.columns) + 1)
     costs[-1] = 1.0
     program = found.program(costs, extra=1)

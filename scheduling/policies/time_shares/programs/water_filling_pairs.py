@@ -1,8 +1,8 @@
-"""Water filling where jobs share GPUs: how high the levels can be poured, by the rows of `_needs`.
+"""Water filling if jobs share GPUs: how high the levels can rise, by the rows of `cutting_planes`.
 
-At given needs the largest part of them that can be met at once is a linear program. Its dual values are a bound that
-holds at all levels: what the rows weigh of the needs is never more than what they weigh of all that there is. So the
-volume falls to where the bound allows it, until all needs can be met there.
+At given needs the largest fraction of them that can be met at once is a linear program. Its dual values are a bound
+that holds at all levels: the weighted needs never exceed the weighted capacity. The total level is lowered to what the
+bound allows, until all needs can be met.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MET, _BINDS, _SAME = 1e-9, 1e-9, 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """sum(weight * max(need - level, 0)) <= most, over entries that name a unit each."""
+    """sum(weight * max(need - level, 0)) <= most, over entries that each name a unit."""
 
     unit: Ints
     weight: Floats
@@ -31,46 +31,46 @@ class Bound:
     most: float
 
     def excess(self, needs: Floats, slope: Floats) -> tuple[float, float]:
-        """By how much needs pass the bound, and how fast that grows where they grow by `slope`."""
+        """How much needs exceed the bound, and how fast that grows when they grow by `slope`."""
         above = np.maximum(needs[self.unit] - self.level, 0.0)
         return float(self.weight @ above) - self.most, float((self.weight * (above > 0)) @ slope[self.unit])
 
     def free(self, needs: Floats, fastest: Floats) -> Floats:
-        """The most that each unit may need where the bound is reached."""
+        """The most that each unit may need if the bound is tight."""
         free = fastest.copy()
         np.minimum.at(free, self.unit, np.maximum(self.level, needs[self.unit] * (self.level < needs[self.unit])))
         return np.maximum(free, needs)
 
 
 class Bounding:
-    """The program of one problem, kept between volumes."""
+    """The program of one problem, kept between levels."""
 
-    def __init__(self, found: Fractions, alike: JobClass, engine: Engine, time_limit_s: float) -> None:
-        self.found, self.alike, self.limits = found, alike, (engine, time_limit_s)
+    def __init__(self, found: Fractions, job_classes: JobClass, engine: Engine, time_limit_s: float) -> None:
+        self.found, self.job_classes, self.limits = found, job_classes, (engine, time_limit_s)
         width = len(found.columns)
         self.program = found.program((np.arange(width + 1) == width).astype(float), extra=1)
-        self.program.options = {"presolve": "off"}  # it is solved again and again from its last basis
+        self.program.options = {"presolve": "off"}  # it is solved repeatedly from its last basis
         self.program.add_row([width], [1.0], -INFINITY, 1.0)
         self.fixed = self.program.rows
         self.tangents = CuttingPlanes(found, self.program)
 
     def reach(self, needs: Needs, most: float, least: float) -> tuple[float, Floats, Bound | None]:
-        """(volume, value of each column, what keeps it from being more): at most `most`; `least` can be met."""
+        """(total level, value of each column, the bound that limits it): at most `most`; `least` is feasible."""
         tangents, width, bound = self.tangents, len(self.found.columns), None
-        volume, part, values = most, 1.0, np.zeros(width)
+        total_level, part, values = most, 1.0, np.zeros(width)
         for _ in range(_ROUNDS):
-            demand = _parts_of(needs(volume)[0][self.alike.unit_of])
+            demand = _parts_of(needs(total_level)[0][self.job_classes.unit_of])
             tangents.renew(demand, 1.0)
-            # A bound holds whatever rows are missing, so they are only all looked for where it seems to be met.
-            met = part >= 1.0 - _MET or volume <= least
+            # A bound is valid even if rows are missing, so all rows are only searched when it seems to be met.
+            met = part >= 1.0 - _MET or total_level <= least
             more = tangents.add(demand, part, values) or (met and tangents.add_cuts(demand, part, values))
             if met and not more:
-                return volume, values, bound
+                return total_level, values, bound
             solution = self.program.solve(*self.limits)
             values, part = solution.values[:width], float(solution.values[width])
-            if part < 1.0 - _MET and volume > least:
+            if part < 1.0 - _MET and total_level > least:
                 bound = self._bound(solution.duals)
-                volume = _fall(bound, needs, volume, least)
+                total_level = _fall(bound, needs, total_level, least)
         raise SolverError("no convergence")
 
     def _bound(self, duals: Floats) -> Bound:
@@ -83,10 +83,12 @@ class Bounding:
         number, members, weight, level = flat(rows)
         # Members of a unit need the same.
         _, first, place = np.unique(
-            number * len(self.alike.first) + self.alike.unit_of[members], return_index=True, return_inverse=True
+            number * len(self.job_classes.first) + self.job_classes.unit_of[members],
+            return_index=True,
+            return_inverse=True,
         )
         total = np.bincount(place, weights=weight * worth[number]).astype(float)
-        return Bound(self.alike.unit_of[members[first]], total, level[first], most)
+        return Bound(self.job_classes.unit_of[members[first]], total, level[first], most)
 
 
 def _parts_of(wanted: Floats) -> Needs:
@@ -94,14 +96,14 @@ def _parts_of(wanted: Floats) -> Needs:
 
 
 def _fall(bound: Bound, needs: Needs, high: float, low: float) -> float:
-    """The largest volume that the bound allows, by Newton's method between `low` and `high`."""
-    volume = high
+    """The largest total level that the bound allows, by Newton's method between `low` and `high`."""
+    total_level = high
     for _ in range(_STEPS):
-        over, slope = bound.excess(*needs(volume))
+        over, slope = bound.excess(*needs(total_level))
         if abs(over) <= _SAME * bound.most or high - low <= _SAME * high:
-            return volume
-        low, high = (volume, high) if over < 0.0 else (low, volume)
-        volume = volume - over / slope if slope > 0.0 else low
-        if not low < volume < high:
-            volume = (low + high) / 2
+            return total_level
+        low, high = (total_level, high) if over < 0.0 else (low, total_level)
+        total_level = total_level - over / slope if slope > 0.0 else low
+        if not low < total_level < high:
+            total_level = (low + high) / 2
     return high

@@ -1,4 +1,4 @@
-"""Throughput sums in which who comes first in an order weighs most.
+"""Throughput sums in which earlier jobs of an order weigh more.
 
 maximise sum_m throughput(m, X) / throughput(m, X_fastest) * (M - position_m), X valid.
 """
@@ -14,7 +14,7 @@ from scheduling.solvers.lp import Engine, Ints
 
 
 def maximise_in_order(found: Fractions, position: Ints, engine: Engine, time_limit_s: float) -> tuple[float, Shares]:
-    """`found` has a group of its own for every job; `position` counts from 0."""
+    """`found` has a separate group for every job; `position` counts from 0."""
     rank = (len(position) - position).astype(float)[np.concatenate(found.members)]
     objective, values = largest_sum(found, found.worth_of_columns(rank / found.fastest), engine, time_limit_s)
     return objective, expand(found, values)
