@@ -27,7 +27,7 @@ from portal.jobs.models import Cluster, ClusterSample, Run
 from portal.lab.models import Simulation, Trial
 from portal.lab.results import Row, job_rows
 from scheduling.lifecycle import LIVE, QUEUED
-from scheduling.simulator.report import percentile
+from scheduling.simulator.output.report import percentile
 
 #: Runs that are looked at, the newest; more in one stretch are beyond what is guarded.
 MOST_RUNS = 50_000

@@ -1,5 +1,5 @@
 """What an engine's limits by account, QOS, partition and user leave to a job: from the table of them that its executor
-gives (scheduling.executors.slurm.limits makes that of Slurm), to which also the web pages' forecasts come.
+gives (scheduling.executors.slurm.cluster.limits makes that of Slurm), to which also the web pages' forecasts come.
 
 In the order in which Slurm has them: a partition's QOS before the job's, and both before associations.
 """

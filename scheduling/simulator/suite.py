@@ -14,8 +14,8 @@ from typing import Any
 
 from scheduling.collector import spare_the_collector
 from scheduling.simulator import Simulation, run_policy
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.outcome import Options
-from scheduling.simulator.trace import Cluster, TraceJob
 
 #: Jobs that have ended since the last call.
 Report = Callable[[int], None]

@@ -10,7 +10,7 @@ Schrage 1968), and relative speed says best who runs where: an hour of a fast GP
 is the job's weight until its slowdown (time in the system by time alone on the fastest gang) reaches `bound`, or what
 is usual here if that is more, and grows with the fourth power of it from there on, against starvation. GPUs that are
 left go to whoever gains the most from one more, where the time it saves exceeds a restart. Gangs that span nodes are
-brought together where that pays (scheduling.engine.consolidation).
+brought together where that pays (scheduling.engine.placement.consolidation).
 """
 
 from __future__ import annotations
