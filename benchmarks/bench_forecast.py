@@ -32,8 +32,8 @@ from scheduling.forecast.calibration import Sample, calibrate
 from scheduling.forecast.forecast import Budget, Known, Start, foresee
 from scheduling.forecast.run_times import History
 from scheduling.policies import load_policy
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.readers import read_trace
-from scheduling.simulator.trace import Cluster, TraceJob
 
 SHARED = Path(os.environ.get("EVENKEEL_SHARED", Path(__file__).resolve().parent.parent.parent / "shared")) / "data"
 Floats = npt.NDArray[np.float64]

@@ -22,7 +22,7 @@ from evenkeel.runner.trees import remove_tree
 from benchmarks.hostile_files import PLACES, Hostile
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.layout import Layout, RunRecord
-from scheduling.executors.local.sweeping import RunnerIdentity
+from scheduling.executors.local.processes.sweeping import RunnerIdentity
 
 #: More threads would be measured themselves.
 CHANGES_ONE_IN = 10

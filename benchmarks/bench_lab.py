@@ -26,9 +26,9 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.bench_simulator import LOAD, TYPES  # noqa: E402
 from scheduling.domain import Curve  # noqa: E402
-from scheduling.simulator.generate import SCALES  # noqa: E402
+from scheduling.simulator.inputs.generate import SCALES  # noqa: E402
+from scheduling.simulator.inputs.trace import TraceJob  # noqa: E402
 from scheduling.simulator.readers.own import SCHEMA, entry_of  # noqa: E402
-from scheduling.simulator.trace import TraceJob  # noqa: E402
 from scheduling.throughput.curves import amdahl  # noqa: E402
 from tests.live_portal import running_portal  # noqa: E402
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from evenkeel.runner.processes import all_processes, proportional_mib, real_uid
 
 from benchmarks.bench_launch import spread
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import LaunchRequest
-from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.executor import LocalExecutor
-from scheduling.executors.local.networks import Networks, find_pasta, way_out
+from scheduling.executors.local.machine.networks import Networks, find_pasta, way_out
 
 UID = 2_000_000_001  # nobody's
 RECEIVING = """

@@ -29,9 +29,9 @@ import numpy as np  # noqa: E402
 from benchmarks.reference_traces import TRACES, cluster, made  # noqa: E402
 from scheduling.domain import Node  # noqa: E402
 from scheduling.simulator import simulate  # noqa: E402
-from scheduling.simulator.generate import Recipe  # noqa: E402
+from scheduling.simulator.inputs.generate import Recipe  # noqa: E402
+from scheduling.simulator.inputs.trace import Cluster, TraceJob, sizes, speed_alone  # noqa: E402
 from scheduling.simulator.readers import read_trace  # noqa: E402
-from scheduling.simulator.trace import Cluster, TraceJob, sizes, speed_alone  # noqa: E402
 from scheduling.solvers.lp import LinearProgram  # noqa: E402
 
 RESTART_S = 20.0, 5.0, 2.0

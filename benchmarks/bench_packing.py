@@ -37,12 +37,12 @@ from scheduling.policies import load_policy  # noqa: E402
 from scheduling.policies.packing.base import MEMORY  # noqa: E402
 from scheduling.policies.packing.fragmentation import Classes, fragmentation  # noqa: E402
 from scheduling.simulator import parse_policy  # noqa: E402
-from scheduling.simulator.clusters import load_cluster  # noqa: E402
 from scheduling.simulator.engine import Engine  # noqa: E402
+from scheduling.simulator.inputs.clusters import load_cluster  # noqa: E402
+from scheduling.simulator.inputs.trace import Cluster, TraceJob  # noqa: E402
 from scheduling.simulator.outcome import Options  # noqa: E402
+from scheduling.simulator.output.report import label  # noqa: E402
 from scheduling.simulator.readers import load_trace  # noqa: E402
-from scheduling.simulator.report import label  # noqa: E402
-from scheduling.simulator.trace import Cluster, TraceJob  # noqa: E402
 
 DATA = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data" / "alibaba"
 MACHINES = {"openb": "openb_node_list_gpu_node.csv", "pai": "pai_machine_spec.csv"}

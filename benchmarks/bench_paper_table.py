@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT))
 
 from scheduling.domain import Curve, Node  # noqa: E402
 from scheduling.simulator import simulate  # noqa: E402
-from scheduling.simulator.report import percentile  # noqa: E402
-from scheduling.simulator.trace import Cluster, TraceJob  # noqa: E402
+from scheduling.simulator.inputs.trace import Cluster, TraceJob  # noqa: E402
+from scheduling.simulator.output.report import percentile  # noqa: E402
 
 STEPS, GPUS = 2000.0, 6
 STATIC = {1: 1557.0, 2: 1593.0, 3: 1498.0, 6: 2138.0}

@@ -26,7 +26,7 @@ from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.queue.multifactor import Multifactor
 from scheduling.simulator.engine import Engine
-from scheduling.simulator.trace import Cluster, TraceJob
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 
 HOUR, DAY = 3_600.0, 86_400.0
 #: (type, nodes, GPUs of each)

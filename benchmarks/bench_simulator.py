@@ -29,8 +29,8 @@ from scheduling.collector import freeze_loaded_objects  # noqa: E402
 from scheduling.domain import Curve, Node  # noqa: E402
 from scheduling.policies import POLICIES  # noqa: E402
 from scheduling.simulator import simulate  # noqa: E402
+from scheduling.simulator.inputs.trace import Cluster, TraceJob  # noqa: E402
 from scheduling.simulator.readers import read_trace  # noqa: E402
-from scheduling.simulator.trace import Cluster, TraceJob  # noqa: E402
 from scheduling.throughput.curves import amdahl  # noqa: E402
 
 DATA = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data"

@@ -1,7 +1,7 @@
 """Co-placement on one GPU: the five workloads of the thesis under each policy, and how well interference is predicted.
 
 Parts `coplacement` and `interference` of bench_packing. Job sets are of seeds that training never uses; the histories
-are synthetic (scheduling.simulator.applications), interference is fitted to published pairs
+are synthetic (scheduling.simulator.inputs.applications), interference is fitted to published pairs
 (scheduling.throughput.interference)
 and no policy sees it. Policies that know no histories are told each job's peaks.
 """
@@ -24,8 +24,8 @@ sys.path.insert(0, str(ROOT))
 from scheduling.policies import load_policy  # noqa: E402
 from scheduling.policies.learned.dqn_gpu import DqnGpu  # noqa: E402
 from scheduling.policies.learned.images import Placed, Sight, sight, usage_of  # noqa: E402
-from scheduling.simulator.applications import WORKLOADS, declared_at_peak, make_workload, one_gpu  # noqa: E402
 from scheduling.simulator.engine import Engine  # noqa: E402
+from scheduling.simulator.inputs.applications import WORKLOADS, declared_at_peak, make_workload, one_gpu  # noqa: E402
 from scheduling.throughput.interference import fit, predicted  # noqa: E402
 from scheduling.throughput.published import published_table  # noqa: E402
 

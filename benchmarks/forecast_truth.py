@@ -13,9 +13,9 @@ from scheduling.forecast.forecast import Budget, Known, Start, foresee
 from scheduling.forecast.future import Times
 from scheduling.forecast.run_times import History, Past
 from scheduling.simulator.engine import Engine
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.run import Run
-from scheduling.simulator.trace import Cluster, TraceJob
 
 #: So many ended jobs and arrivals are remembered.
 PASTS, ARRIVALS = 4_000, 500

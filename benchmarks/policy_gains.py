@@ -7,9 +7,9 @@ from typing import Any
 
 from benchmarks.reference_traces import TRACES, cluster, made, recorded, run
 from scheduling.simulator import simulate
-from scheduling.simulator.generate import Recipe
+from scheduling.simulator.inputs.generate import Recipe
+from scheduling.simulator.inputs.trace import TraceJob
 from scheduling.simulator.readers import read_trace
-from scheduling.simulator.trace import TraceJob
 
 RESTART_S = 20.0, 5.0, 2.0
 SPEC = "12:12:12"

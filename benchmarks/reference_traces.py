@@ -12,10 +12,10 @@ from typing import Any
 
 from scheduling.domain import Node
 from scheduling.simulator import simulate
-from scheduling.simulator.generate import Recipe, generate
+from scheduling.simulator.inputs.generate import Recipe, generate
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.readers import read_trace
 from scheduling.simulator.readers.own import write
-from scheduling.simulator.trace import Cluster, TraceJob
 from scheduling.throughput.published import published_curves
 
 TRACES = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data" / "traces"

@@ -17,8 +17,8 @@ sys.path.insert(0, str(ROOT))
 
 from scheduling.policies import POLICIES, load_policy  # noqa: E402
 from scheduling.simulator import Options, Simulation, run_policy  # noqa: E402
+from scheduling.simulator.inputs.trace import Cluster, read_cluster  # noqa: E402
 from scheduling.simulator.readers import load_trace  # noqa: E402
-from scheduling.simulator.trace import Cluster, read_cluster  # noqa: E402
 
 TRACE, CLUSTER = (ROOT / "examples" / f"sample.{what}.json" for what in ("trace", "cluster"))
 PICTURES = ROOT / "docs" / "pictures"

@@ -5,10 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from portal.core import money
-
 CURRENCY = "USD"
-CURRENCY = money.CURRENCY
 
 
 def plain_amount(value: Any) -> str | None:

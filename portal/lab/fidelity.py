@@ -10,7 +10,7 @@ from portal.lab.models import Simulation
 from portal.lab.results import cdf, job_rows
 from portal.lab.services import policy_then
 from portal.lab.spec import HistoryWorkload, Spec
-from scheduling.simulator.report import percentile
+from scheduling.simulator.output.report import percentile
 
 LABELS = {
     "jct_mean_s": "Mean JCT",

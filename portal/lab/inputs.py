@@ -21,11 +21,11 @@ from portal.readmodels.jobs.trace_export import export_jobs
 from portal.snapshot.rows import nodes_of
 from portal.throughput.restart_times import restart_times
 from scheduling.errors import InvalidInput
-from scheduling.simulator import trace
-from scheduling.simulator.generate import Recipe, generate
+from scheduling.simulator.inputs import trace
+from scheduling.simulator.inputs.generate import Recipe, generate
+from scheduling.simulator.inputs.trace import TraceJob
 from scheduling.simulator.readers import own
-from scheduling.simulator.readers._jobs import Context
-from scheduling.simulator.trace import TraceJob
+from scheduling.simulator.readers.jobs import Context
 from scheduling.throughput.curves import catalogue
 from scheduling.throughput.published import published_curves
 

@@ -20,7 +20,7 @@ from portal.lab.selectors import access_trace
 from portal.lab.spec import MOST_JOBS, HistoryWorkload, Spec, TraceWorkload, check_hardware, unfold
 from portal.submission.saved import check_unbound
 from scheduling import lifecycle
-from scheduling.simulator.report import label
+from scheduling.simulator.output.report import label
 
 MOST_OF_ONE, MOST_OF_ALL = 3, 20
 #: Without columns that only results need.

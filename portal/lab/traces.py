@@ -18,9 +18,9 @@ from portal.readmodels.cluster.catalogue import known_accelerator_types
 from portal.submission.saved import check_unbound
 from scheduling.errors import InvalidInput
 from scheduling.input_files import plain_name, unpack
+from scheduling.simulator.inputs.trace import TraceJob
 from scheduling.simulator.readers import FORMATS, load_trace
 from scheduling.simulator.readers.own import SCHEMA, entry_of
-from scheduling.simulator.trace import TraceJob
 
 MOST_BYTES = 32 * 1024**2
 #: A trace may be compressed.

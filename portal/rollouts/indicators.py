@@ -26,7 +26,7 @@ from portal.jobs.models import Cluster, ClusterSample, Run
 from portal.lab.models import Simulation, Trial
 from portal.lab.results import Row, job_rows
 from scheduling.lifecycle import LIVE, QUEUED
-from scheduling.simulator.report import percentile
+from scheduling.simulator.output.report import percentile
 
 #: The newest runs in an interval; more are beyond what is guarded.
 MOST_RUNS = 50_000

@@ -16,7 +16,7 @@ from portal.lab.selectors import visible_simulations
 from portal.rollouts.bounds import Guard
 from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES
-from scheduling.simulator.report import label
+from scheduling.simulator.output.report import label
 
 
 class RolloutWish(Guard):

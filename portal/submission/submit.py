@@ -15,6 +15,7 @@ from portal.accounting.admission import admit
 from portal.core import wake
 from portal.drafts.dependencies import store_dependencies
 from portal.drafts.draft import ResolvedDraft
+from portal.forecasts.choose_cluster import choose
 from portal.jobfile.schema import JobFile
 from portal.jobs import events
 from portal.jobs.models import IdempotencyKey, Job, JobArray, Run, next_job_numbers
@@ -42,9 +43,6 @@ def submit_job(
     Raises Problems naming the fields, QuotaExceeded naming the limits, IdempotencyConflict if the key was used for
     another body.
     """
-    # imported here: it uses rounds, which start and end jobs through this module
-    from portal.forecasts.choose_cluster import choose
-
     digest = body_digest(job_file)
     if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
         return known, False

@@ -33,7 +33,7 @@ from portal.supervisor.supervisor import Server, Supervisor
 from portal.supervisor.valkey import Valkey
 from portal.web.listening import CannotListen, listen
 from scheduling.errors import ExecutorError
-from scheduling.executors.local.accounts import claim_accounts
+from scheduling.executors.accounts import claim_accounts
 
 logger = logging.getLogger("evenkeel.supervisor")
 

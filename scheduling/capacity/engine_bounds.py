@@ -1,5 +1,5 @@
 """What an engine's limits by account, QOS, partition and user leave to a job. Rounds and forecasts of the web pages
-read them from a table that the executor provides (scheduling.executors.slurm.limits for Slurm).
+read them from a table that the executor provides (scheduling.executors.slurm.cluster.limits for Slurm).
 
 Precedence is as in Slurm: a partition's QOS before the job's, and both before associations.
 """

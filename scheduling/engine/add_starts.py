@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduling.engine.accept import present
-from scheduling.engine.cross_pool import start_across_pools
-from scheduling.engine.node_bounds import keep_to_nodes
+from scheduling.engine.placement.cross_pool import start_across_pools
+from scheduling.engine.placement.node_bounds import keep_to_nodes
 from scheduling.engine.reclaim.reclaim import in_order
 from scheduling.engine.state import Rank, RoundState
 

@@ -9,8 +9,8 @@ from itertools import chain
 from scheduling.capacity.cluster_view import RoundView
 from scheduling.capacity.memo import cluster_index
 from scheduling.domain import Allocation, Gang, Snapshot
-from scheduling.engine.consolidation import consolidate_gangs
-from scheduling.engine.placement import Board, Request, lay_out
+from scheduling.engine.placement.choose_gpus import Board, Request, lay_out
+from scheduling.engine.placement.consolidation import consolidate_gangs
 from scheduling.engine.state import Placement, RoundState
 
 

@@ -61,7 +61,7 @@ class EngineLimits:
     max_duration_s: float | None = None
     max_nodes: int | None = None
     memory_mib: int | None = None  # of each node
-    #: Limits on jobs by account, QOS, partition and user (scheduling.executors.slurm.limits); JSON.
+    #: Limits on jobs by account, QOS, partition and user (scheduling.executors.slurm.cluster.limits); JSON.
     table: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -47,7 +47,7 @@ from scheduling.policies.learned.images import (
     usage_of,
 )
 from scheduling.policies.learned.network import LARGEST_BYTES, SCHEMA, Model, save
-from scheduling.simulator.applications import JOBS, WORKLOADS, make_workload
+from scheduling.simulator.inputs.applications import JOBS, WORKLOADS, make_workload
 
 #: Seeds of the job sets: for training and for choosing the best model; tests and benchmarks use smaller ones.
 FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED = 1_000_000, 2_000_000

@@ -14,9 +14,9 @@ from scheduling.errors import InvalidParameters
 from scheduling.policies import POLICIES, load_policy, policy_class
 from scheduling.policies.base import Policy, parse_parameters
 from scheduling.simulator.engine import Engine
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.outcome import Options, Outcome
-from scheduling.simulator.report import summarise
-from scheduling.simulator.trace import Cluster, TraceJob
+from scheduling.simulator.output.report import summarise
 from scheduling.validation import hint_at
 
 __all__ = ["Options", "Simulation", "parse_policy", "run_policy", "simulate"]

@@ -14,16 +14,16 @@ from scheduling.policies.base import Policy, half_life_s, protection_factor
 from scheduling.policies.capabilities import Needs
 from scheduling.simulator.clock import Clock
 from scheduling.simulator.failures import Failures
+from scheduling.simulator.gpu_sharing.neighbours import Neighbours
 from scheduling.simulator.holdings import Holdings
-from scheduling.simulator.limits import binding
+from scheduling.simulator.inputs.limits import binding
+from scheduling.simulator.inputs.trace import Cluster, TraceJob, sizes, speed_alone
 from scheduling.simulator.meter import Meter
-from scheduling.simulator.neighbours import Neighbours
 from scheduling.simulator.noise import draw_factors
 from scheduling.simulator.outcome import Options, Outcome
 from scheduling.simulator.run import Run
 from scheduling.simulator.shares import NoShares, Shares
 from scheduling.simulator.skip_idle_rounds import sight_of
-from scheduling.simulator.trace import Cluster, TraceJob, sizes, speed_alone
 
 #: Rounds in a row in which all jobs queue on an idle cluster; after that no job will ever start.
 _HOPELESS = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from math import log1p, sqrt
 
-from scheduling.simulator.trace import TraceJob
+from scheduling.simulator.inputs.trace import TraceJob
 
 
 def draw_factors(job: TraceJob, relative_deviation: float, seed: int) -> dict[str, float]:

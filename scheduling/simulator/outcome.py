@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from scheduling.lifecycle import State
+from scheduling.simulator.gpu_sharing.usage import Usage
 from scheduling.simulator.meter import Meter
 from scheduling.simulator.run import Run
-from scheduling.simulator.usage import Usage
 from scheduling.throughput.colocation import Pairs
 
 LAUNCHING_DELAY = frozenset({State.STANDBY, State.LAUNCHING, State.CHECKPOINTING, State.STOPPING})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from scheduling import domain
 from scheduling.domain import WHOLE, Curve, Gang
 from scheduling.lifecycle import TRAINING, State
-from scheduling.simulator.trace import TraceJob
+from scheduling.simulator.inputs.trace import TraceJob
 from scheduling.throughput.curves import scale
 
 _set = object.__setattr__  # other modules see frozen jobs

@@ -9,8 +9,8 @@ from scheduling.domain import Node, Plan, Snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.lifecycle import QUEUED, State
 from scheduling.policies.capabilities import Needs
-from scheduling.simulator.limits import by_key
-from scheduling.simulator.pairs import PairBook
+from scheduling.simulator.gpu_sharing.pairs import PairBook
+from scheduling.simulator.inputs.limits import by_key
 from scheduling.simulator.run import Run
 from scheduling.simulator.window import FIRST, Floor, Queue, most_gpus
 from scheduling.solvers.budget import CLOCK

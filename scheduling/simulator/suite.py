@@ -14,8 +14,8 @@ from typing import Any
 
 from scheduling.collector import freeze_loaded_objects
 from scheduling.simulator import Simulation, run_policy
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.outcome import Options
-from scheduling.simulator.trace import Cluster, TraceJob
 
 #: Jobs finished since the last call.
 Report = Callable[[int], None]

@@ -14,10 +14,10 @@ from typing import Any
 from scheduling.collector import freeze_loaded_objects
 from scheduling.lifecycle import TRAINING, WAITING
 from scheduling.simulator import Simulation, run_policy
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.outcome import LAUNCHING_DELAY, Options
-from scheduling.simulator.report import percentile, seconds_in, slowdown
+from scheduling.simulator.output.report import percentile, seconds_in, slowdown
 from scheduling.simulator.run import Run
-from scheduling.simulator.trace import Cluster, TraceJob
 
 JOB_KEYS = (
     "id", "project", "user", "arrival_s", "started_s", "finished_s", "wait_s", "launching_s", "running_s", "gpu_s",

@@ -16,8 +16,8 @@ from evenkeel.runner.files import MAX_DEPTH, MAX_NODES, parse_json, read_object,
 from evenkeel.runner.trees import Bounds, OutOfBounds, remove_below, remove_tree, walk
 
 from benchmarks.hostile_files import Hostile
-from scheduling.executors.local.account_blocks import FIRST_UID
-from scheduling.executors.local.accounts import Account
+from scheduling.executors.account_blocks import FIRST_UID
+from scheduling.executors.accounts import Account
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="accounts of their own need root")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.local import account_blocks
-from scheduling.executors.local.account_blocks import (
+from scheduling.executors import account_blocks
+from scheduling.executors.account_blocks import (
     BLOCK_UIDS,
     FIRST_UID,
     PROJECT_UIDS,
@@ -20,7 +20,7 @@ from scheduling.executors.local.account_blocks import (
     places_of,
     read_block,
 )
-from scheduling.executors.local.accounts import Account, Accounts
+from scheduling.executors.accounts import Account, Accounts
 from scheduling.executors.local.executor import LocalExecutor
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="accounts of their own need root")

@@ -15,13 +15,13 @@ import pytest
 from evenkeel.runner import entry
 from evenkeel.runner.processes import identity
 
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import LaunchRequest
-from scheduling.executors.local import admitting, cgroups
-from scheduling.executors.local.accounts import Account
-from scheduling.executors.local.admitting import limits_in_words
-from scheduling.executors.local.cgroups import Cgroups, Mount, Parent
 from scheduling.executors.local.executor import LocalExecutor
-from scheduling.executors.local.sweeping import RunnerIdentity
+from scheduling.executors.local.processes import admitting, cgroups
+from scheduling.executors.local.processes.admitting import limits_in_words
+from scheduling.executors.local.processes.cgroups import Cgroups, Mount, Parent
+from scheduling.executors.local.processes.sweeping import RunnerIdentity
 from tests.executors.contract import ended, reason
 from tests.executors.test_sharing import make_request
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.account_blocks import FIRST_UID
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import LaunchRequest, Preparation
-from scheduling.executors.local.account_blocks import FIRST_UID
-from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.executor import LocalExecutor
 from tests.executors.contract import ExecutorContract, ended, reason, until
 

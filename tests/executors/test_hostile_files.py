@@ -22,9 +22,9 @@ from evenkeel.runner.trees import remove_tree
 
 from benchmarks.hostile_files import PLACES, Hostile
 from scheduling.errors import ExecutorError
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import LaunchRequest, Preparation, Progress
 from scheduling.executors.local import facts, preparing, spooling
-from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.layout import Layout, RunRecord
 from scheduling.executors.preparation_results import checked_detail

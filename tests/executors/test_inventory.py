@@ -12,7 +12,7 @@ import pytest
 from evenkeel.runner.spec import LaunchSpec
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.local.inventory import real_nodes
+from scheduling.executors.local.machine.inventory import real_nodes
 
 MIB = 2**20
 

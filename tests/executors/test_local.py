@@ -23,13 +23,13 @@ from evenkeel.runner.processes import all_processes, read_process
 from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError, InvalidInput
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import AcceleratorInfo, Executor, ExitInfo, LaunchRequest, NodeCheck
 from scheduling.executors.local import facts, launching
-from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.executor import LocalExecutor
-from scheduling.executors.local.inventory import declared_nodes, real_nodes, type_name
+from scheduling.executors.local.machine.inventory import declared_nodes, real_nodes, type_name
+from scheduling.executors.local.processes.sweeping import sdk_dir_of
 from scheduling.executors.local.spooling import spooled_reports
-from scheduling.executors.local.sweeping import sdk_dir_of
 from tests.cases import in_turn
 from tests.executors.contract import Requests, ended, reason, until
 from tests.executors.contract_checks import ChecksContract, examined, wrong

@@ -14,10 +14,10 @@ from django.core.exceptions import ImproperlyConfigured
 
 from portal.config.engines import read_run_network
 from scheduling.errors import ExecutorError
-from scheduling.executors.local import networks
-from scheduling.executors.local.accounts import Account
+from scheduling.executors.accounts import Account
 from scheduling.executors.local.executor import LocalExecutor
-from scheduling.executors.local.networks import Networks, local_resolver, loopback_port, way_out
+from scheduling.executors.local.machine import networks
+from scheduling.executors.local.machine.networks import Networks, local_resolver, loopback_port, way_out
 from tests.executors.contract import ended, reason, requests_for, until
 
 ROUTE = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
@@ -143,7 +143,7 @@ def test_a_way_out_that_cannot_be_mended_keeps_no_look_waiting(place: Path, monk
     with subprocess.Popen(["unshare", "--net", "sleep", "600"]) as process:
         try:
             until(lambda: networks.network_of(process.pid) != networks.network_of("self"), "a network")
-            monkeypatch.setattr("scheduling.executors.local.networks.time.monotonic", lambda: now[0])
+            monkeypatch.setattr("scheduling.executors.local.machine.networks.time.monotonic", lambda: now[0])
             look(1, 2, 1)  # while the first is being mended
             assert attempts() == [1]
             look(1, 2, 1, 2)

@@ -19,8 +19,8 @@ from evenkeel.runner.processes import all_processes, real_uid
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import LaunchRequest
-from scheduling.executors.local import network_keeper, networks
 from scheduling.executors.local.executor import LocalExecutor
+from scheduling.executors.local.machine import network_keeper, networks
 from tests.executors.contract import ended, reason, requests_for, until
 from tests.site_software import need_pasta
 

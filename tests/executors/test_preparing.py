@@ -22,7 +22,7 @@ import pytest
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Executor, Preparation, Progress, Secret
 from scheduling.executors.local.executor import LocalExecutor
-from scheduling.executors.local.watching import holders
+from scheduling.executors.local.processes.watching import holders
 from tests.executors.contract import ExecutorContract, ended, reason, until
 from tests.executors.contract_material import MIB, archive, asked, git, settled
 

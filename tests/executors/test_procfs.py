@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.executors.local import procfs
+from scheduling.executors.local.machine import procfs
 
 LINE = "22 28 0:20 / /proc rw,nosuid shared:5 - proc proc rw{options}"
 

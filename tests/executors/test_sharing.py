@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from scheduling.executors.base import AcceleratorInfo, LaunchRequest, NodeInfo
-from scheduling.executors.local import launching, sharing
+from scheduling.executors.local import launching
 from scheduling.executors.local.executor import LocalExecutor
+from scheduling.executors.local.machine import sharing
 from tests.executors.contract import ended, reason
 
 REAL = tuple(AcceleratorInfo(i, "titan_xp", f"GPU-{i}", 12_196, emulated=False) for i in range(2))
@@ -137,7 +138,7 @@ def test_the_logs_say_how_the_device_is_shared(share: int) -> None:
 
 def test_a_daemon_that_the_job_cannot_reach_is_none(tmp_path: Path, daemon: dict[str, str]) -> None:
     if os.geteuid() == 0:
-        from scheduling.executors.local.accounts import Account
+        from scheduling.executors.accounts import Account
 
         tmp_path.chmod(0o700)
         with Account(2_100_099).files():
@@ -181,7 +182,7 @@ def test_an_examination_knows_whom_jobs_run_as(tmp_path: Path, daemon: dict[str,
     (tmp_path / "control").chmod(0o666)  # as the daemon makes it
     assert sharing.examine(daemon, accounts=True).seen.startswith("by MPS")
     if os.geteuid() == 0:
-        from scheduling.executors.local.accounts import Account
+        from scheduling.executors.accounts import Account
 
         tmp_path.chmod(0o700)
         with Account(2_100_099).files():

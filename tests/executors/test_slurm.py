@@ -18,7 +18,7 @@ from evenkeel.runner.processes import all_processes
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Executor, LaunchRequest, Secret
-from scheduling.executors.local.sweeping import sdk_dir_of
+from scheduling.executors.local.processes.sweeping import sdk_dir_of
 from scheduling.executors.slurm.executor import SlurmExecutor
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.contract import COUNTING, ExecutorContract, Requests, ended, reason, until

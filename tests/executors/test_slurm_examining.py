@@ -16,8 +16,8 @@ import pytest
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Finding, Kept, NodeCheck
+from scheduling.executors.slurm.checks.examining import NEEDED, PROBE, _of_devices, _version, check_node, examine
 from scheduling.executors.slurm.commands import Commands
-from scheduling.executors.slurm.examining import NEEDED, PROBE, _of_devices, _version, check_node, examine
 from scheduling.executors.slurm.options import Options
 from tests.executors.played_nvml import play
 

@@ -10,11 +10,11 @@ import pytest
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import CheckpointStore, Data, DataEntry, EngineLimits
-from scheduling.executors.slurm.inventory import parse_nodes
-from scheduling.executors.slurm.launching import arguments, parts_of
+from scheduling.executors.slurm.cluster.inventory import parse_nodes
+from scheduling.executors.slurm.cluster.partitions import NO_LIMITS, Partition, chosen, parse_partitions, within
+from scheduling.executors.slurm.launch.launching import arguments, parts_of
+from scheduling.executors.slurm.launch.times import engine_limits, requested_seconds, time_word
 from scheduling.executors.slurm.options import Options
-from scheduling.executors.slurm.partitions import NO_LIMITS, Partition, chosen, parse_partitions, within
-from scheduling.executors.slurm.times import engine_limits, requested_seconds, time_word
 from tests.executors.test_sharing import make_request
 from tests.executors.test_slurm_words import NODE
 

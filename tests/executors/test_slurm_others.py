@@ -11,15 +11,15 @@ import pytest
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Taken
-from scheduling.executors.slurm import others
+from scheduling.executors.slurm.cluster import others
+from scheduling.executors.slurm.cluster.inventory import SlurmNode, Used, parse_nodes
+from scheduling.executors.slurm.cluster.others import as_left, beside, expand, parse_jobs
+from scheduling.executors.slurm.cluster.partitions import KnownPartitions
+from scheduling.executors.slurm.cluster.waiting import Watch
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.executor import SlurmExecutor
-from scheduling.executors.slurm.inventory import SlurmNode, Used, parse_nodes
-from scheduling.executors.slurm.launching import parts_of
+from scheduling.executors.slurm.launch.launching import parts_of
 from scheduling.executors.slurm.names import parse_launch
-from scheduling.executors.slurm.others import as_left, beside, expand, parse_jobs
-from scheduling.executors.slurm.partitions import KnownPartitions
-from scheduling.executors.slurm.waiting import Watch
 from tests.cases import in_turn
 from tests.executors.test_sharing import make_request
 

@@ -8,9 +8,9 @@ import pytest
 
 from scheduling.capacity.engine_bounds import NO_BOUNDS, bounds_of
 from scheduling.domain import NodeBounds
+from scheduling.executors.slurm.cluster.limits import ASSOC_COMMAND, SHOW, KnownLimits, enforces_limits, parse_table
+from scheduling.executors.slurm.cluster.partitions import Partition
 from scheduling.executors.slurm.commands import Commands
-from scheduling.executors.slurm.limits import ASSOC_COMMAND, SHOW, KnownLimits, enforces_limits, parse_table
-from scheduling.executors.slurm.partitions import Partition
 
 NONE = "cpu=N(1),mem=N(16),energy=N(0),node=N(1),billing=N(1),fs/disk=N(0),vmem=N(0),pages=N(0)"
 SHOWN = f"""Current Association Manager state

@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from scheduling.executors.slurm.launching import SCRIPT
+from scheduling.executors.slurm.launch.launching import SCRIPT
 
 
 def test_a_request_to_end_before_the_runner_can_take_it_does_not_fail_the_job(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.executors.slurm.shares import read_shares
+from scheduling.executors.slurm.cluster.shares import read_shares
 
 #: As printed by 22.05 with Fair Tree: accounts are indented, and have a factor under the classic form alone.
 PRINTED = """root||

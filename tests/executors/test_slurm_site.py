@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scheduling.executors.base import Finding
-from scheduling.executors.slurm.folding import fold_findings, fold_names
+from scheduling.executors.slurm.checks.folding import fold_findings, fold_names
+from scheduling.executors.slurm.checks.site import examine_partition
 from scheduling.executors.slurm.options import Options
-from scheduling.executors.slurm.site import examine_partition
 from tests.executors.test_slurm_words import NODE
 
 #: As 24.11.5 printed it, shortened.

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from scheduling.executors.base import Taken
-from scheduling.executors.slurm.executor import SlurmExecutor
-from scheduling.executors.slurm.waiting import (
+from scheduling.executors.slurm.cluster.waiting import (
     _COLUMNS,
     WaitingJob,
     ahead_of,
@@ -20,6 +19,7 @@ from scheduling.executors.slurm.waiting import (
     of_others,
     parse_waiting,
 )
+from scheduling.executors.slurm.executor import SlurmExecutor
 from scripts.slurm_cluster import SlurmCluster, until
 from tests.executors.slurm import slurm_or_skipped
 from tests.executors.test_sharing import make_request

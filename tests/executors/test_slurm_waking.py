@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from scheduling.executors.slurm import waking as module
-from scheduling.executors.slurm.inventory import SlurmNode, parse_node
-from scheduling.executors.slurm.waking import Waking
+from scheduling.executors.slurm.cluster import waking as module
+from scheduling.executors.slurm.cluster.inventory import SlurmNode, parse_node
+from scheduling.executors.slurm.cluster.waking import Waking
 
 CONFIG = "ResumeProgram           = /x\nResumeTimeout           = 120 sec\n"
 
@@ -27,7 +27,7 @@ class Site:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1_000.0]
-    monkeypatch.setattr("scheduling.executors.slurm.waking.time.time", lambda: now[0])
+    monkeypatch.setattr("scheduling.executors.slurm.cluster.waking.time.time", lambda: now[0])
     return now
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.slurm.cluster.inventory import parse_nodes
 from scheduling.executors.slurm.commands import Commands, SlurmJob, limit_seconds
 from scheduling.executors.slurm.endings import brought_about, ending_of
-from scheduling.executors.slurm.inventory import parse_nodes
-from scheduling.executors.slurm.launching import arguments, parts_of
+from scheduling.executors.slurm.launch.launching import arguments, parts_of
 from scheduling.executors.slurm.names import job_name
 from scheduling.executors.slurm.options import Options
 from scheduling.executors.slurm.seeing import Notes, Seen, waits_in_words

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scheduling.executors.slurm.cluster.inventory import parse_nodes
 from scheduling.executors.slurm.commands import SlurmJob
-from scheduling.executors.slurm.inventory import parse_nodes
 from scheduling.executors.slurm.seeing import waits_in_words
 from tests.executors.test_slurm_words import RECORDED, Printed
 

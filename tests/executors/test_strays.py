@@ -19,12 +19,13 @@ import pytest
 from evenkeel.runner.processes import all_processes, read_process, real_uid
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import LaunchRequest
 from scheduling.executors.local import executor as local_executor
-from scheduling.executors.local import launching, strays, watching, zygotes
-from scheduling.executors.local.accounts import Account
+from scheduling.executors.local import launching
 from scheduling.executors.local.executor import LocalExecutor
 from scheduling.executors.local.layout import RunRecord
+from scheduling.executors.local.processes import strays, watching, zygotes
 from tests.executors.contract import ended, reason, requests_for, until
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="accounts of their own need root")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.executors.local import network_keeper
+from scheduling.executors.local.machine import network_keeper
 from tests.live_portal import LivePortal, running_portal
 from tests.site_software import need_pasta
 

@@ -228,7 +228,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "week begins on Sunday",
     ),
     (
-        "scheduling/engine/placement.py",
+        "scheduling/engine/placement/choose_gpus.py",
         "bad = request.job.excluded_gpus - set(request.held)",
         "bad = request.job.excluded_gpus",
         "who runs on an excluded GPU cannot stay",

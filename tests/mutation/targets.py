@@ -36,7 +36,7 @@ GROUPS = {
             "scheduling/engine/enforce_quota.py",
             "scheduling/engine/place.py",
             "scheduling/engine/to_plan.py",
-            "scheduling/engine/placement.py",
+            "scheduling/engine/placement/choose_gpus.py",
             "scheduling/engine/time_sharing/rounds.py",
             "scheduling/engine/reclaim/reclaim.py",
             "scheduling/policies/queue/backfill.py",

@@ -7,8 +7,8 @@ from typing import Any
 from scheduling.domain import Curve, Job
 from scheduling.domain.usage_history import ResourceHistory
 from scheduling.policies.learned.images import Choices
-from scheduling.simulator.applications import GPU_TYPE
-from scheduling.simulator.trace import TraceJob
+from scheduling.simulator.inputs.applications import GPU_TYPE
+from scheduling.simulator.inputs.trace import TraceJob
 from tests.builders import make_job
 
 

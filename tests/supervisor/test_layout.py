@@ -13,7 +13,7 @@ from portal.config import env
 from portal.config.layout import LAYOUT_VERSION, Layout
 from portal.config.setup_errors import SetupError, unreachable
 from portal.settings import BASE_DIR
-from scheduling.executors.local.accounts import isolation_problem
+from scheduling.executors.accounts import isolation_problem
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives the servers an account of their own")
 

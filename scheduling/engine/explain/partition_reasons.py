@@ -14,7 +14,7 @@ from scheduling.domain import POOL_MARK, Gang, Job, Plan, Reason, Window, plain_
 from scheduling.domain.reason_codes import NOT_OF_POOLS, SHORT_OF_GPUS, ReasonCode
 from scheduling.domain.wording import counted, span, words
 from scheduling.engine.constraints.unavailable_nodes import window_detail
-from scheduling.engine.cross_pool import by_type, is_wide
+from scheduling.engine.placement.cross_pool import by_type, is_wide
 
 _KEY = re.compile(f"{POOL_MARK}[^{POOL_MARK}]*{POOL_MARK}")
 

@@ -19,7 +19,7 @@ from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.capacity.guarantee_usage import GuaranteeUsage, urgency
 from scheduling.capacity.memo import cluster_index
 from scheduling.domain import WHOLE, Gang, Guarantee, Job, Reason, Snapshot
-from scheduling.engine.placement import Board, Request
+from scheduling.engine.placement.choose_gpus import Board, Request
 from scheduling.engine.reclaim.reasons import (
     PendingClaim,
     ReclaimGrant,

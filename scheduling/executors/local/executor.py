@@ -21,6 +21,8 @@ from evenkeel.runner.software import installed
 from evenkeel.store.offers import offers
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.account_blocks import REGISTRY
+from scheduling.executors.accounts import Account, Accounts, isolation_problem
 from scheduling.executors.base import (
     NO_RENEWALS,
     NO_SOFTWARE,
@@ -39,21 +41,20 @@ from scheduling.executors.base import (
     Software,
     Spooled,
 )
-from scheduling.executors.local import environment, facts, launching, preparing, procfs, sharing
-from scheduling.executors.local.account_blocks import REGISTRY
-from scheduling.executors.local.accounts import Account, Accounts, isolation_problem
-from scheduling.executors.local.admitting import Gate
+from scheduling.executors.local import environment, facts, launching, preparing
 from scheduling.executors.local.apart import apart, each_epoch, log_apart
-from scheduling.executors.local.cgroups import NAME, Cgroups, find_parents
-from scheduling.executors.local.checking import check_node
-from scheduling.executors.local.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
-from scheduling.executors.local.networks import Networks
+from scheduling.executors.local.machine import procfs, sharing
+from scheduling.executors.local.machine.checking import check_node
+from scheduling.executors.local.machine.inventory import declared_nodes, real_nodes
+from scheduling.executors.local.machine.networks import Networks
+from scheduling.executors.local.processes.admitting import Gate
+from scheduling.executors.local.processes.cgroups import NAME, Cgroups, find_parents
+from scheduling.executors.local.processes.strays import Found, Strays
+from scheduling.executors.local.processes.sweeping import Prey, RunnerIdentity, sdk_dir_of
+from scheduling.executors.local.processes.watching import end_holders, is_stopped
+from scheduling.executors.local.processes.zygotes import Zygotes
 from scheduling.executors.local.spooling import is_spooled, spooled_reports
-from scheduling.executors.local.strays import Found, Strays
-from scheduling.executors.local.sweeping import Prey, RunnerIdentity, sdk_dir_of
-from scheduling.executors.local.watching import end_holders, is_stopped
-from scheduling.executors.local.zygotes import Zygotes
 from scheduling.executors.offering import SiteSoftware, offer_findings, software_findings
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from evenkeel.runner.reports import write_atomically
 
 from scheduling.executors.base import ExitInfo
 from scheduling.executors.local.layout import RunRecord
-from scheduling.executors.local.sweeping import RunnerIdentity
+from scheduling.executors.local.processes.sweeping import RunnerIdentity
 
 MAX_RECORD_BYTES = 64 << 10
 MAX_MESSAGE = 500

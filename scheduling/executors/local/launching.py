@@ -23,17 +23,17 @@ from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.spec import LaunchSpec
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import AcceleratorInfo, Data, LaunchRequest, Secret
-from scheduling.executors.local import sharing
-from scheduling.executors.local.accounts import Account
-from scheduling.executors.local.admitting import limits_in_words
 from scheduling.executors.local.environment import own_environment
 from scheduling.executors.local.layout import Layout, checked_name
-from scheduling.executors.local.networks import Network
+from scheduling.executors.local.machine import sharing
+from scheduling.executors.local.machine.networks import Network
 from scheduling.executors.local.preparing import code_dir, environment_dir
+from scheduling.executors.local.processes.admitting import limits_in_words
+from scheduling.executors.local.processes.watching import LOOK_S, end_holders, run_watched
+from scheduling.executors.local.processes.zygotes import Zygotes
 from scheduling.executors.local.resuming import bring_checkpoint
-from scheduling.executors.local.watching import LOOK_S, end_holders, run_watched
-from scheduling.executors.local.zygotes import Zygotes
 
 log = logging.getLogger(__name__)
 START_TIMEOUT_S = 30.0

@@ -27,8 +27,8 @@ from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.trees import remove_tree
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.local.accounts import Account
-from scheduling.executors.local.sweeping import RunnerIdentity
+from scheduling.executors.accounts import Account
+from scheduling.executors.local.processes.sweeping import RunnerIdentity
 
 log = logging.getLogger(__name__)
 

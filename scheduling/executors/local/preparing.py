@@ -25,10 +25,10 @@ from evenkeel.runner.reports import write_atomically
 from evenkeel.runner.trees import remove_below, remove_tree
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import Preparation, Progress
-from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout, checked_name
-from scheduling.executors.local.watching import end_holders, run_watched
+from scheduling.executors.local.processes.watching import end_holders, run_watched
 from scheduling.executors.preparation_results import MAX_RESULT_BYTES, MAX_RESULT_NODES, checked_detail
 
 log = logging.getLogger(__name__)

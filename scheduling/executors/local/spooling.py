@@ -15,8 +15,8 @@ from typing import Any
 
 from evenkeel.runner.files import parse_json, read_plain
 
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import Spooled
-from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.facts import UNPRINTABLE
 
 #: Size of one report, as over HTTP.

@@ -22,6 +22,7 @@ from evenkeel.runner.spec import END_OF_LEASE_S, ENDED_FILE
 from evenkeel.runner.trees import remove_tree
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import (
     NO_RENEWALS,
     NO_SOFTWARE,
@@ -39,10 +40,10 @@ from scheduling.executors.base import (
     Software,
     Spooled,
 )
-from scheduling.executors.local import environment, facts, preparing, storage
-from scheduling.executors.local.accounts import Account
+from scheduling.executors.local import environment, facts, preparing
 from scheduling.executors.local.apart import apart, each_epoch, log_apart
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.local.machine import storage
 from scheduling.executors.local.spooling import is_spooled, spooled_reports
 from scheduling.executors.offering import SiteSoftware
 from scheduling.executors.ray.examining import check_node, examine

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scheduling.executors.base import AcceleratorInfo, NodeInfo
-from scheduling.executors.local.inventory import type_name
+from scheduling.executors.local.machine.inventory import type_name
 
 TYPE_LABEL = "ray.io/accelerator-type"
 MEMORY_LABEL = "evenkeel.io/gpu-memory-mib"

@@ -13,9 +13,9 @@ from evenkeel.runner.entry import SECRETS_FILE
 from evenkeel.runner.hosting import PLAN
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import AcceleratorInfo, LaunchRequest, NodeInfo, Software
 from scheduling.executors.local import launching
-from scheduling.executors.local.accounts import Account
 from scheduling.executors.local.layout import Layout
 from scheduling.executors.ray.records import Place
 

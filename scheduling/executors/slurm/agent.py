@@ -26,11 +26,11 @@ from scheduling.executors.base import NO_SOFTWARE, LaunchRequest, Software
 from scheduling.executors.local.environment import ALLOWED
 from scheduling.executors.local.preparing import PROXIES
 from scheduling.executors.slurm.as_person import LAUNCH, MAX_LINE, PREPARATION, QUEUE, VERSION
+from scheduling.executors.slurm.cluster.partitions import KnownPartitions
+from scheduling.executors.slurm.cluster.waiting import Watch
 from scheduling.executors.slurm.commands import Commands
 from scheduling.executors.slurm.executor import SlurmExecutor
-from scheduling.executors.slurm.partitions import KnownPartitions
 from scheduling.executors.slurm.seeing import Notes, Seen
-from scheduling.executors.slurm.waiting import Watch
 
 IDLE_S = 600.0
 CHUNK = 1 << 20

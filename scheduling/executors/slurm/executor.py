@@ -17,6 +17,7 @@ from evenkeel.runner.spec import END_OF_LEASE_S
 from evenkeel.runner.trees import remove_tree
 
 from scheduling.errors import ExecutorError
+from scheduling.executors.accounts import Account
 from scheduling.executors.base import (
     NO_RENEWALS,
     NOTHING_KEPT,
@@ -34,22 +35,27 @@ from scheduling.executors.base import (
     Renewals,
     Spooled,
 )
-from scheduling.executors.local import facts, preparing, storage
-from scheduling.executors.local.accounts import Account
+from scheduling.executors.local import facts, preparing
 from scheduling.executors.local.apart import apart, each_epoch, log_apart
 from scheduling.executors.local.environment import own_environment
 from scheduling.executors.local.launching import make_job_dir
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
+from scheduling.executors.local.machine import storage
 from scheduling.executors.local.spooling import is_spooled, spooled_reports
 from scheduling.executors.offering import SiteSoftware
-from scheduling.executors.slurm import examining, launching, others, shares
+from scheduling.executors.slurm.checks import examining
+from scheduling.executors.slurm.cluster import others, shares
+from scheduling.executors.slurm.cluster.inventory import SlurmNode, features_of, parse_nodes
+from scheduling.executors.slurm.cluster.limits import KnownLimits
+from scheduling.executors.slurm.cluster.partitions import KnownPartitions, chosen, within
+from scheduling.executors.slurm.cluster.waiting import Watch
+from scheduling.executors.slurm.cluster.waking import Waking
 from scheduling.executors.slurm.commands import Commands, SlurmJob
 from scheduling.executors.slurm.endings import brought_about, ending_of
-from scheduling.executors.slurm.inventory import SlurmNode, features_of, parse_nodes
-from scheduling.executors.slurm.limits import KnownLimits
+from scheduling.executors.slurm.launch import launching
+from scheduling.executors.slurm.launch.times import engine_limits
 from scheduling.executors.slurm.names import PREFIX, job_name, parse_launch
 from scheduling.executors.slurm.options import Options
-from scheduling.executors.slurm.partitions import KnownPartitions, chosen, within
 from scheduling.executors.slurm.remembering import MOMENT_S, RememberingCommands, is_in_motion
 from scheduling.executors.slurm.seeing import (
     Notes,
@@ -63,9 +69,6 @@ from scheduling.executors.slurm.seeing import (
     silent,
     waits_in_words,
 )
-from scheduling.executors.slurm.times import engine_limits
-from scheduling.executors.slurm.waiting import Watch
-from scheduling.executors.slurm.waking import Waking
 
 log = logging.getLogger(__name__)
 

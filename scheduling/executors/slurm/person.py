@@ -33,7 +33,6 @@ from scheduling.executors.base import (
     Spooled,
 )
 from scheduling.executors.local.layout import RunRecord, checked_name
-from scheduling.executors.slurm import examining_people
 from scheduling.executors.slurm.agents import HELPER, Link, RunAs
 from scheduling.executors.slurm.as_person import (
     LAUNCH,
@@ -43,6 +42,7 @@ from scheduling.executors.slurm.as_person import (
     progress_of,
     spooled_of,
 )
+from scheduling.executors.slurm.checks import examining_people
 from scheduling.executors.slurm.commands import QUEUE_FORMAT, Commands, SlurmJob, jobs_in
 from scheduling.executors.slurm.executor import SlurmExecutor
 from scheduling.executors.slurm.names import PREFIX, parse_launch

@@ -10,7 +10,7 @@ a fast GPU saves the same for every job. w_m is the job's weight until its slowd
 the fastest gang) reaches `bound`, or the usual slowdown of this cluster if that is larger. Beyond that it grows with
 the fourth power of the slowdown, to prevent starvation. Remaining GPUs go to the job that gains most from one more, if
 the time saved exceeds a restart. Gangs that span nodes are consolidated if that pays off
-(scheduling.engine.consolidation).
+(scheduling.engine.placement.consolidation).
 """
 
 from __future__ import annotations

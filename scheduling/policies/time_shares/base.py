@@ -13,7 +13,7 @@ from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.gavel.objective import blind
 from scheduling.policies.time_shares.programs.groups import Fractions, build
-from scheduling.policies.time_shares.programs.ungroup import Shares
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares
 from scheduling.solvers.budget import time_budget_s
 from scheduling.solvers.lp import Engine
 

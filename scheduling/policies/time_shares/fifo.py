@@ -17,7 +17,7 @@ from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.gavel.fifo_queue import Queue
 from scheduling.policies.time_shares.programs.groups import Fractions, build
 from scheduling.policies.time_shares.programs.last_answer import last_shares, remembered
-from scheduling.policies.time_shares.programs.ungroup import Shares
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares
 from scheduling.policies.time_shares.programs.weighted_sum import maximise_in_order
 
 _DRAWN = "drawn"

@@ -17,7 +17,7 @@ from scheduling.policies.time_shares.gavel.programs import least_late
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.policies.time_shares.programs.last_answer import remembered
 from scheduling.policies.time_shares.programs.max_min import MakespanSearch, soonest
-from scheduling.policies.time_shares.programs.ungroup import Shares, expand
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares, expand
 from scheduling.solvers.lp import Floats
 
 

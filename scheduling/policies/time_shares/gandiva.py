@@ -16,7 +16,7 @@ from scheduling.domain import Snapshot
 from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.programs.groups import Fractions, build, colocated
-from scheduling.policies.time_shares.programs.ungroup import Shares
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares
 
 
 class Gandiva(FractionPolicy):

@@ -19,7 +19,7 @@ from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.max_min_fairness import steps_per_level
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.policies.time_shares.programs.pricing_problem import JobClass
-from scheduling.policies.time_shares.programs.ungroup import Shares, expand
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares, expand
 from scheduling.policies.time_shares.programs.water_filling import Active, raise_levels
 from scheduling.policies.time_shares.programs.water_levels import LevelNode
 from scheduling.solvers.lp import Floats, Ints

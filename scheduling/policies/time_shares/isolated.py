@@ -13,7 +13,7 @@ from scheduling.domain import Snapshot
 from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.programs.groups import NO_PARTNER, Fractions
-from scheduling.policies.time_shares.programs.ungroup import Shares, expand
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares, expand
 
 
 class Isolated(FractionPolicy):

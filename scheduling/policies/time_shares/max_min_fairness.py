@@ -16,7 +16,7 @@ from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.gavel.programs import raised
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.policies.time_shares.programs.max_min import MaxMinSearch, highest
-from scheduling.policies.time_shares.programs.ungroup import Shares, expand
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares, expand
 from scheduling.solvers.lp import Floats
 
 

@@ -18,7 +18,7 @@ from scheduling.policies.time_shares.base import FractionParameters, FractionPol
 from scheduling.policies.time_shares.gavel.programs import best
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.policies.time_shares.programs.max_sum import largest_sum
-from scheduling.policies.time_shares.programs.ungroup import Shares, expand
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares, expand
 
 
 class SumParameters(FractionParameters):

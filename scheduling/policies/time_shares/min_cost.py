@@ -17,7 +17,7 @@ from scheduling.policies.capabilities import Answer, Capabilities, Needs
 from scheduling.policies.time_shares.base import FractionParameters, FractionPolicy
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.policies.time_shares.programs.throughput_per_cost import best_value, cost_of_columns
-from scheduling.policies.time_shares.programs.ungroup import Shares, expand
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares, expand
 
 
 class CostParameters(FractionParameters):

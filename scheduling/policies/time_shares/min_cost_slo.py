@@ -18,7 +18,7 @@ from scheduling.policies.time_shares.min_cost import MinCost
 from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, optimise
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.policies.time_shares.programs.throughput_per_cost import best_ratio, cost_of_columns
-from scheduling.policies.time_shares.programs.ungroup import Shares, achieved, expand
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares, achieved, expand
 from scheduling.solvers.lp import INFINITY, Floats
 
 _SURE = 1 - 1e-9

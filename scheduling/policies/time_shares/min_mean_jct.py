@@ -19,7 +19,7 @@ from scheduling.policies.base import Parameters as BaseParameters
 from scheduling.policies.time_shares.base import FractionParameters, FractionPolicy
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.policies.time_shares.programs.last_answer import last_shares
-from scheduling.policies.time_shares.programs.ungroup import Shares
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares
 from scheduling.solvers.lp import Floats, Ints
 
 

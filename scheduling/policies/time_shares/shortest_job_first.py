@@ -13,7 +13,7 @@ import numpy as np
 from scheduling.domain import Snapshot
 from scheduling.policies.time_shares.base import FractionPolicy
 from scheduling.policies.time_shares.programs.groups import Fractions
-from scheduling.policies.time_shares.programs.ungroup import Shares
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares
 from scheduling.policies.time_shares.programs.weighted_sum import maximise_in_order
 
 

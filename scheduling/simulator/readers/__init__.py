@@ -12,9 +12,9 @@ from typing import Protocol, cast
 
 from scheduling.errors import InvalidInput
 from scheduling.input_files import opening, plain_name
-from scheduling.simulator.readers._jobs import Context
-from scheduling.simulator.readers._rows import MOST_JOBS
-from scheduling.simulator.trace import Throughputs, TraceJob
+from scheduling.simulator.inputs.trace import Throughputs, TraceJob
+from scheduling.simulator.readers.jobs import Context
+from scheduling.simulator.readers.rows import MOST_JOBS
 from scheduling.validation import shown
 
 #: In the order of detection; imported on first use.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from scheduling.input_files import lines
-from scheduling.simulator.readers._jobs import Context
-from scheduling.simulator.readers._rows import Row, make_row
-from scheduling.simulator.trace import TraceJob, look_up
+from scheduling.simulator.inputs.trace import TraceJob, look_up
+from scheduling.simulator.readers.jobs import Context
+from scheduling.simulator.readers.rows import Row, make_row
 
 LONG = (
     "job_type", "command", "directory", "steps_argument", "needs_data_dir", "total_steps", "scale_factor",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from scheduling.domain import WHOLE
-from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
-from scheduling.simulator.readers._rows import Row, header, table
-from scheduling.simulator.trace import TraceJob
+from scheduling.simulator.inputs.trace import TraceJob
+from scheduling.simulator.readers.jobs import Context, Timed, make_jobs
+from scheduling.simulator.readers.rows import Row, header, table
 
 _PRIORITY = {"LS": 2, "Guaranteed": 2, "Burstable": 1, "BE": 0}
 

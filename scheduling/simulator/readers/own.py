@@ -11,9 +11,9 @@ from scheduling.domain import WHOLE, Curve
 from scheduling.domain.usage_history import history_json, parse_history
 from scheduling.errors import InvalidInput
 from scheduling.input_files import read_json
-from scheduling.simulator.hardware import MOST_GPUS
-from scheduling.simulator.readers._jobs import Context
-from scheduling.simulator.trace import TraceJob, look_up, read_curve
+from scheduling.simulator.inputs.hardware import MOST_GPUS
+from scheduling.simulator.inputs.trace import TraceJob, look_up, read_curve
+from scheduling.simulator.readers.jobs import Context
 from scheduling.throughput.curves import make_curve
 from scheduling.validation import is_number, shown
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from scheduling.domain import WHOLE
 from scheduling.errors import InvalidInput
 from scheduling.input_files import check_header, lines, opening, plain_name
-from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
-from scheduling.simulator.readers._rows import Row, comma_separated, make_row
-from scheduling.simulator.trace import TraceJob
+from scheduling.simulator.inputs.trace import TraceJob
+from scheduling.simulator.readers.jobs import Context, Timed, make_jobs
+from scheduling.simulator.readers.rows import Row, comma_separated, make_row
 
 JOB = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
 TASK = (

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from scheduling.errors import InvalidInput
 from scheduling.input_files import check_header, lines
-from scheduling.simulator.hardware import MOST_GPUS
-from scheduling.simulator.readers._jobs import Context, Timed, apart, make_jobs
-from scheduling.simulator.readers._rows import Row, comma_separated, header, make_row
-from scheduling.simulator.trace import TraceJob
+from scheduling.simulator.inputs.hardware import MOST_GPUS
+from scheduling.simulator.inputs.trace import TraceJob
+from scheduling.simulator.readers.jobs import Context, Timed, apart, make_jobs
+from scheduling.simulator.readers.rows import Row, comma_separated, header, make_row
 
 _ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", re.ASCII)
 _GPU = re.compile(r"gres/gpu(?::([\w.-]+))?=(\d+)", re.ASCII)

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from scheduling.domain import Curve
 from scheduling.errors import InvalidInput
-from scheduling.simulator.readers._jobs import Context
-from scheduling.simulator.readers._rows import Row, header, table
-from scheduling.simulator.trace import TraceJob
+from scheduling.simulator.inputs.trace import TraceJob
+from scheduling.simulator.readers.jobs import Context
+from scheduling.simulator.readers.rows import Row, header, table
 from scheduling.throughput.curves import make_curve
 
 Points = list[tuple[float, float, float]]  # local batch, step time, synchronisation part of it; seconds

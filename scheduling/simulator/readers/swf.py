@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from scheduling.input_files import lines
-from scheduling.simulator.readers._jobs import Context, Timed, make_jobs
-from scheduling.simulator.readers._rows import make_row
-from scheduling.simulator.trace import TraceJob
+from scheduling.simulator.inputs.trace import TraceJob
+from scheduling.simulator.readers.jobs import Context, Timed, make_jobs
+from scheduling.simulator.readers.rows import make_row
 
 COLUMNS = (
     "job", "submit_time", "wait_time", "run_time", "allocated_processors", "average_cpu_time", "used_memory",

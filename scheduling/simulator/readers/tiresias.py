@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scheduling.simulator.readers._jobs import Context, Timed, apart, make_jobs
-from scheduling.simulator.readers._rows import header, table
-from scheduling.simulator.trace import TraceJob
+from scheduling.simulator.inputs.trace import TraceJob
+from scheduling.simulator.readers.jobs import Context, Timed, apart, make_jobs
+from scheduling.simulator.readers.rows import header, table
 
 
 def matches(path: Path, text: str) -> bool:

@@ -17,8 +17,8 @@ from portal.jobfile.parsing import parse_job_file
 from portal.jobfile.slurm_options import sbatch_options
 from portal.jobs.models import Cluster, Job
 from scheduling.errors import ExecutorError
-from scheduling.executors.slurm.inventory import parse_nodes
-from scheduling.executors.slurm.launching import arguments, parts_of
+from scheduling.executors.slurm.cluster.inventory import parse_nodes
+from scheduling.executors.slurm.launch.launching import arguments, parts_of
 from scheduling.executors.slurm.options import Options
 from tests.cases import in_turn
 from tests.executors.test_sharing import make_request

@@ -21,8 +21,8 @@ from portal.lab.models import Simulation, State, Trial
 from portal.lab.tasks import prune_simulations, run_simulations
 from scheduling import lifecycle
 from scheduling.simulator import Options, run_policy
+from scheduling.simulator.inputs.trace import read_cluster
 from scheduling.simulator.readers import load_trace
-from scheduling.simulator.trace import read_cluster
 from tests.portal.api_calls import Api
 from tests.portal.world import World
 

@@ -11,8 +11,8 @@ from django.utils import timezone
 from portal.jobs.models import Job
 from scheduling.lifecycle import State
 from scheduling.simulator import simulate
+from scheduling.simulator.inputs.trace import Cluster
 from scheduling.simulator.readers import load_trace
-from scheduling.simulator.trace import Cluster
 from tests.builders import make_nodes
 from tests.portal.world import World
 

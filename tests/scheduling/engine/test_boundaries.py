@@ -12,7 +12,7 @@ from scheduling.capacity.free_capacity import FreeCapacity
 from scheduling.capacity.quota_headroom import QuotaHeadroom, exceeds_quota, trim_to_quota
 from scheduling.domain import Allocation, Curve, Gang, Guarantee, Job, Limit, Snapshot
 from scheduling.engine import ask_policy, enforce_quota
-from scheduling.engine.placement import Board, Request, lay_out
+from scheduling.engine.placement.choose_gpus import Board, Request, lay_out
 from scheduling.engine.reclaim.reasons import ReclaimGrant
 from scheduling.engine.reclaim.reclaim import _VictimSearch
 from scheduling.engine.rounds import plan_round
@@ -23,10 +23,10 @@ from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.queue.backfill import Backfill
 from scheduling.simulator.engine import Engine
+from scheduling.simulator.inputs.trace import Cluster as SimulatedCluster
+from scheduling.simulator.inputs.trace import TraceJob
 from scheduling.simulator.meter import Meter
 from scheduling.simulator.outcome import Options
-from scheduling.simulator.trace import Cluster as SimulatedCluster
-from scheduling.simulator.trace import TraceJob
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.cases import in_turn
 from tests.scheduling.engine.test_timesharing import ROUND_S, Cluster

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Gang, Move
-from scheduling.engine.consolidation import consolidate_gangs
-from scheduling.engine.placement import Board, Request
+from scheduling.engine.placement.choose_gpus import Board, Request
+from scheduling.engine.placement.consolidation import consolidate_gangs
 from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot

@@ -22,8 +22,8 @@ from scheduling.lifecycle import LOCKED, QUEUED, State
 from scheduling.policies import POLICIES, load_policy
 from scheduling.policies.base import Policy
 from scheduling.simulator.engine import Engine
+from scheduling.simulator.inputs.trace import TraceJob, read_cluster
 from scheduling.simulator.outcome import Options
-from scheduling.simulator.trace import TraceJob, read_cluster
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.cases import in_turn
 from tests.scheduling.strategies import COUNTING, snapshots

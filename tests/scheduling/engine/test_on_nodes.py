@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from scheduling.domain import Gang, NodeBounds, Snapshot
-from scheduling.engine.placement import Board, Request
+from scheduling.engine.placement.choose_gpus import Board, Request
 from scheduling.engine.rounds import plan_round
 from scheduling.policies import POLICIES, load_policy
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Gang
-from scheduling.engine.placement import Board, Request, lay_out
+from scheduling.engine.placement.choose_gpus import Board, Request, lay_out
 from tests.builders import make_curve, make_job, make_nodes
 
 

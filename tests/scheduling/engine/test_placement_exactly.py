@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain import Curve, Gang, Job, Node
-from scheduling.engine.placement import Board, Request, lay_out
+from scheduling.engine.placement.choose_gpus import Board, Request, lay_out
 from tests.builders import make_job, make_nodes
 from tests.cases import in_turn
 

@@ -20,7 +20,7 @@ from scheduling.forecast.run_times import History, Past
 from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy
 from scheduling.simulator.engine import Engine
-from scheduling.simulator.trace import Cluster, TraceJob
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 from tests.cases import in_turn
 

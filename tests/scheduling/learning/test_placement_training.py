@@ -22,7 +22,7 @@ from scheduling.policies import load_policy
 from scheduling.policies.learned.base import MODELS
 from scheduling.policies.learned.images import CROWDS, INPUTS, PRICE, SAVED, Bounds, Profile, Sight, Usage, usage_of
 from scheduling.policies.learned.network import load, save
-from scheduling.simulator.applications import make_workload
+from scheduling.simulator.inputs.applications import make_workload
 from tests.scheduling.histories import every
 
 LEARNED = ("dqn_gpu", "deeprm_max", "deeprm_mean")

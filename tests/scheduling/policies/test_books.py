@@ -23,7 +23,7 @@ from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlane
 from scheduling.policies.time_shares.programs.deficits import DeficitTable
 from scheduling.policies.time_shares.programs.groups import build
 from scheduling.policies.time_shares.programs.max_min import MaxMinSearch, highest
-from scheduling.policies.time_shares.programs.ungroup import even
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import even
 from tests.builders import make_job, make_snapshot
 from tests.scheduling.strategies import snapshots
 

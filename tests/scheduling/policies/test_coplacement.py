@@ -29,7 +29,8 @@ from scheduling.policies.learned.images import (
     sight,
     usage_of,
 )
-from scheduling.simulator.applications import (
+from scheduling.simulator.engine import Engine
+from scheduling.simulator.inputs.applications import (
     APPLICATIONS,
     GPU_TYPE,
     MEMORY_MIB,
@@ -39,7 +40,6 @@ from scheduling.simulator.applications import (
     make_workload,
     one_gpu,
 )
-from scheduling.simulator.engine import Engine
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.readers import load_trace
 from scheduling.simulator.readers.own import entry_of, write

@@ -19,8 +19,8 @@ from scheduling.domain import Curve, Entity, Job, Snapshot
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
 from scheduling.policies.time_shares.programs.groups import Fractions, build
-from scheduling.policies.time_shares.programs.ungroup import achieved
-from scheduling.policies.time_shares.programs.ungroup_singles import split_by_demand
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import achieved
+from scheduling.policies.time_shares.programs.ungrouping.ungroup_singles import split_by_demand
 from tests.builders import make_job, make_nodes, make_snapshot
 
 CASES = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data" / "policy_cases"

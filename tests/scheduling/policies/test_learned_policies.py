@@ -15,9 +15,9 @@ from scheduling.domain.wording import span
 from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
 from scheduling.policies.learned.images import Bounds, Placed, legal_actions, usage_of
-from scheduling.simulator.applications import WORKLOADS, make_workload, one_gpu
 from scheduling.simulator.engine import Engine
-from scheduling.simulator.trace import TraceJob
+from scheduling.simulator.inputs.applications import WORKLOADS, make_workload, one_gpu
+from scheduling.simulator.inputs.trace import TraceJob
 from tests.builders import make_job, make_nodes, make_snapshot
 from tests.scheduling.histories import every, history, seen, trace_job
 

@@ -21,7 +21,7 @@ from scheduling.policies.time_shares.programs.max_min import MakespanSearch, Max
 from scheduling.policies.time_shares.programs.max_sum import Offers
 from scheduling.policies.time_shares.programs.pricing_problem import JobClass, PricingProblem
 from scheduling.policies.time_shares.programs.throughput_per_cost import best_ratio, best_value, cost_of_columns
-from scheduling.policies.time_shares.programs.ungroup import achieved, expand
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import achieved, expand
 from scheduling.policies.time_shares.programs.water_filling import Active, fill
 from scheduling.policies.time_shares.programs.water_filling_by_price import fill_by_price
 from scheduling.solvers.lp import Engine, Floats

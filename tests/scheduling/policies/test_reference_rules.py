@@ -14,7 +14,7 @@ from scheduling.policies.time_shares.gavel.fifo_queue import Queue
 from scheduling.policies.time_shares.gavel.objective import drawn_order
 from scheduling.policies.time_shares.programs.groups import build
 from scheduling.simulator import simulate
-from scheduling.simulator.trace import Cluster, TraceJob
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.solvers.interior_point import centre
 from tests.builders import make_job, make_nodes, make_snapshot
 

@@ -15,8 +15,8 @@ from scheduling.domain import Curve, Gang, Job, Node
 from scheduling.policies import load_policy
 from scheduling.policies.elastic.shortest_remaining_time import ShortestRemainingTime
 from scheduling.simulator import run_policy, simulate
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.outcome import Options
-from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot
 
 NAME = "shortest_remaining_time"

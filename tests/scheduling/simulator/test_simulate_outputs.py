@@ -18,11 +18,11 @@ from django.core.management.base import CommandError
 
 import scheduling.simulator as package
 from scheduling.simulator import Options, run_policy
-from scheduling.simulator.gantt import Bar, _free_gap
-from scheduling.simulator.plots import write_plots
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
+from scheduling.simulator.output.gantt import Bar, _free_gap
+from scheduling.simulator.output.plots import write_plots
 from scheduling.simulator.run import Run
 from scheduling.simulator.suite import Suite, run_suite
-from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_curve, make_nodes
 
 SCHEMA = json.loads((Path(package.__file__).parent / "simulation-1.schema.json").read_text())
@@ -129,7 +129,8 @@ def test_parts_of_a_gpu_are_drawn_one_above_the_other() -> None:
 
 
 def test_matplotlib_is_imported_for_pictures_only() -> None:
-    code = "import sys, scheduling.simulator.suite, scheduling.simulator.tables; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, scheduling.simulator.suite, scheduling.simulator.output.tables as _"
+    code += "; sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
 
 

@@ -16,9 +16,9 @@ from scheduling.lifecycle import State
 from scheduling.policies import POLICIES, load_policy
 from scheduling.simulator import Options, parse_policy, simulate
 from scheduling.simulator.engine import Engine
+from scheduling.simulator.inputs.trace import Cluster, TraceJob, read_cluster, read_throughputs
+from scheduling.simulator.output.report import percentile, table
 from scheduling.simulator.readers import read_trace
-from scheduling.simulator.report import percentile, table
-from scheduling.simulator.trace import Cluster, TraceJob, read_cluster, read_throughputs
 from tests.builders import make_nodes
 
 

@@ -17,9 +17,9 @@ from scheduling.policies import load_policy
 from scheduling.policies.base import Parameters
 from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.simulator.engine import Engine
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.outcome import Options
 from scheduling.simulator.run import Run
-from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_nodes
 
 GPU = "titan_xp"

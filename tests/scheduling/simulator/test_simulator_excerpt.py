@@ -11,8 +11,8 @@ from scheduling.policies import load_policy
 from scheduling.policies.capabilities import Answer, Capabilities
 from scheduling.policies.queue.fifo_gang import FifoGang
 from scheduling.simulator.engine import Engine
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.outcome import Options, Outcome
-from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_nodes
 
 

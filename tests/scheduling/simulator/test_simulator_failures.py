@@ -10,8 +10,8 @@ import pytest
 from scheduling.domain import Node
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.outcome import Options
-from scheduling.simulator.trace import Cluster, TraceJob
 from tests.scheduling.simulator.test_simulator_exactly import GPU, Noting, Scripted, cluster, job, play
 
 # Nodes that fail -------------------------------------------------------------------------------------------

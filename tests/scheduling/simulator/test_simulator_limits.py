@@ -14,10 +14,10 @@ from scheduling.errors import InvalidInput
 from scheduling.policies import load_policy
 from scheduling.policies.time_shares.max_min_fairness import MaxMinFairness
 from scheduling.simulator.engine import Engine
-from scheduling.simulator.limits import read_limits
+from scheduling.simulator.gpu_sharing.pairs import read_pairs
+from scheduling.simulator.inputs.limits import read_limits
+from scheduling.simulator.inputs.trace import Cluster, TraceJob, parse_cluster, read_cluster, read_throughputs
 from scheduling.simulator.outcome import Options
-from scheduling.simulator.pairs import read_pairs
-from scheduling.simulator.trace import Cluster, TraceJob, parse_cluster, read_cluster, read_throughputs
 from scheduling.throughput.colocation import Pairs
 from tests.builders import make_nodes
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from scheduling.domain import Curve
 from scheduling.policies import load_policy
 from scheduling.simulator.engine import Engine
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.outcome import Options, Outcome
 from scheduling.simulator.snapshot import Whole
-from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_nodes
 from tests.scheduling.simulator.test_simulator_excerpt import cases
 

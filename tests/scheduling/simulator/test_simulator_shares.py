@@ -14,14 +14,14 @@ from scheduling.domain import WHOLE, Curve
 from scheduling.errors import InvalidInput
 from scheduling.lifecycle import State
 from scheduling.policies import load_policy
-from scheduling.simulator.clusters import load_cluster
 from scheduling.simulator.engine import Engine
 from scheduling.simulator.holdings import Holdings
+from scheduling.simulator.inputs.clusters import load_cluster
+from scheduling.simulator.inputs.trace import Cluster, TraceJob
 from scheduling.simulator.outcome import Options, Outcome
+from scheduling.simulator.output.report import summarise
 from scheduling.simulator.readers import load_trace
-from scheduling.simulator.report import summarise
 from scheduling.simulator.snapshot import Whole
-from scheduling.simulator.trace import Cluster, TraceJob
 from tests.builders import make_nodes
 
 ONE = {"titan_xp": Curve((1.0,))}

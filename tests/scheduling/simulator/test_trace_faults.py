@@ -15,9 +15,9 @@ import zstandard
 from scheduling.cases.case_file import read_case
 from scheduling.errors import InvalidInput
 from scheduling.input_files import unpack
-from scheduling.simulator.clusters import load_cluster
+from scheduling.simulator.inputs.clusters import load_cluster
+from scheduling.simulator.inputs.trace import read_throughputs
 from scheduling.simulator.readers import Trace, load_trace
-from scheduling.simulator.trace import read_throughputs
 from tests.cases import in_turn
 
 SACCT = "JobID|Submit|ElapsedRaw|AllocTRES|JobName|Account\n"

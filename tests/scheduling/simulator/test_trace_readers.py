@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduling.errors import InvalidInput
-from scheduling.simulator.generate import Recipe, generate
+from scheduling.simulator.inputs.generate import Recipe, generate
+from scheduling.simulator.inputs.trace import TraceJob, read_curve, read_throughputs
 from scheduling.simulator.readers import FORMATS, detect, load_trace
 from scheduling.simulator.readers.own import write
 from scheduling.simulator.readers.swf import COLUMNS
-from scheduling.simulator.trace import TraceJob, read_curve, read_throughputs
 from tests.cases import in_turn
 
 DATA = Path(os.environ.get("EVENKEEL_SHARED", "../shared")) / "data"

@@ -21,10 +21,10 @@ from scheduling.policies import load_policy
 from scheduling.policies.elastic import f_scheduling_exact, variance_program
 from scheduling.policies.packing import genetic
 from scheduling.simulator import Options
+from scheduling.simulator.inputs.trace import Cluster
 from scheduling.simulator.readers import own
-from scheduling.simulator.readers._jobs import Context
+from scheduling.simulator.readers.jobs import Context
 from scheduling.simulator.sweeps import Trial, run_trial
-from scheduling.simulator.trace import Cluster
 from scheduling.solvers import lp
 from scheduling.solvers.budget import CLOCK
 from tests.builders import make_curve, make_job, make_nodes, make_snapshot

@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from portal.operations.management.outputs import STANDARD_OUTPUT, check_file, check_value, unwritable
 from scheduling.errors import SchedulingError
-from scheduling.simulator.generate import Recipe, generate
+from scheduling.simulator.inputs.generate import Recipe, generate
+from scheduling.simulator.inputs.trace import read_throughputs
 from scheduling.simulator.readers.own import write
-from scheduling.simulator.trace import read_throughputs
 
 
 class Command(BaseCommand):

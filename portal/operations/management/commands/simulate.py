@@ -17,14 +17,14 @@ from django.core.management.base import BaseCommand, CommandError
 from portal.operations.management.outputs import STANDARD_OUTPUT, check_file, check_folder, check_value, unwritable
 from scheduling.errors import SchedulingError
 from scheduling.simulator import Options, Simulation, parse_policy
-from scheduling.simulator.clusters import load_cluster
-from scheduling.simulator.never_runs import complaint, stranded
-from scheduling.simulator.pairs import read_pairs
+from scheduling.simulator.gpu_sharing.pairs import read_pairs
+from scheduling.simulator.inputs.clusters import load_cluster
+from scheduling.simulator.inputs.never_runs import complaint, stranded
+from scheduling.simulator.inputs.trace import Cluster, TraceJob, read_throughputs
+from scheduling.simulator.output.report import SCHEMA, label, remarks, table
+from scheduling.simulator.output.tables import print_jobs, write_jobs
 from scheduling.simulator.readers import FORMATS, load_trace
-from scheduling.simulator.report import SCHEMA, label, remarks, table
 from scheduling.simulator.suite import Suite, run_suite
-from scheduling.simulator.tables import print_jobs, write_jobs
-from scheduling.simulator.trace import Cluster, TraceJob, read_throughputs
 
 _NOTHING = "Interrupted: nothing was simulated."
 
@@ -159,7 +159,7 @@ class Command(BaseCommand):
 
 
 def _draw(simulations: Sequence[Simulation], cluster: Cluster, folder: Path, kind: str) -> None:
-    from scheduling.simulator.plots import write_plots  # matplotlib takes a second to import
+    from scheduling.simulator.output.plots import write_plots  # matplotlib takes a second to import
 
     write_plots(simulations, cluster, folder, kind)
 

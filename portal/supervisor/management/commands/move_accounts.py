@@ -17,7 +17,7 @@ from portal.config.setup_errors import SetupError
 from portal.jobs.clusters import environment_engine
 from portal.supervisor.lock import DirectoryLock
 from scheduling.errors import ExecutorError
-from scheduling.executors.local.account_blocks import BLOCK_UIDS, move
+from scheduling.executors.account_blocks import BLOCK_UIDS, move
 
 
 class Command(BaseCommand):

@@ -13,7 +13,7 @@ import numpy as np
 from scheduling.policies.time_shares.gavel.objective import everywhere
 from scheduling.policies.time_shares.programs.groups import NO_PARTNER, Fractions
 from scheduling.policies.time_shares.programs.max_min import MakespanSearch
-from scheduling.policies.time_shares.programs.ungroup import Shares, expand
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares, expand
 from scheduling.solvers.interior_point import centre
 from scheduling.solvers.lp import Floats
 

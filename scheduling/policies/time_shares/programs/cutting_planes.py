@@ -19,7 +19,7 @@ import numpy as np
 
 from scheduling.errors import SolverError
 from scheduling.policies.time_shares.programs.groups import Fractions
-from scheduling.policies.time_shares.programs.ungroup_pairs import split
+from scheduling.policies.time_shares.programs.ungrouping.ungroup_pairs import split
 from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints, LinearProgram
 
 _ROUNDS = 200

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from scheduling.capacity.memo import Latest
-from scheduling.policies.time_shares.programs.ungroup import ByNumber, Shares
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import ByNumber, Shares
 from scheduling.solvers.lp import Floats, Ints
 
 _DOUBLE = np.dtype("<f8")

@@ -15,7 +15,7 @@ from scheduling.policies.time_shares.programs.column_prices import ColumnPrices,
 from scheduling.policies.time_shares.programs.cutting_planes import CuttingPlanes, optimise
 from scheduling.policies.time_shares.programs.groups import ByJob, Fractions
 from scheduling.policies.time_shares.programs.pricing_problem import MOST_TYPES, JobClass, PricingProblem
-from scheduling.policies.time_shares.programs.ungroup import even
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import even
 from scheduling.solvers.lp import INFINITY, Engine, Floats, Ints, LinearProgram
 
 #: From this number of columns on, prices are faster than rows.

@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduling.policies.time_shares.programs.groups import Fractions
 from scheduling.policies.time_shares.programs.max_sum import largest_sum
-from scheduling.policies.time_shares.programs.ungroup import Shares, expand
+from scheduling.policies.time_shares.programs.ungrouping.ungroup import Shares, expand
 from scheduling.solvers.lp import Engine, Ints
 
 
