@@ -39,15 +39,21 @@ WORDS = {
 #: Whoever claimed a check has so long to end it and bring the result, beyond its time limit.
 MARGIN = timedelta(seconds=15)
 MAX_ATTEMPTS = 3
+#: A check without an answer has failed after so long.
+TIMEOUT_S = 60.0
+#: So many runs that failed by the fault of a node within so many seconds have it checked.
+FAULTS, FAULTS_WITHIN_S = 3, 3_600
 #: At one time: each may take its whole time limit.
 AT_ONCE = 16
+#: After a failure, doubled each time up to the longest.
+AGAIN_S = 60
 LONGEST_BACKOFF = timedelta(hours=1)
 KEPT = 20
 MAX_FINDINGS, MAX_TEXT = 20, 500
 
 
 def _limit() -> timedelta:
-    return timedelta(seconds=settings.EVENKEEL_NODE_CHECK_TIMEOUT_S)
+    return timedelta(seconds=TIMEOUT_S)
 
 
 # Asking for checks ---------------------------------------------------------------------------------
@@ -144,9 +150,7 @@ def _faulty(nodes: QuerySet[Node], now: datetime) -> dict[int, int]:
     """Nodes on which so many runs failed by no fault of a program, since they were last found to be well. What a job
     may have brought about itself counts where runs of several projects have failed that have no project above them in
     common."""
-    most, since = settings.EVENKEEL_NODE_CHECK_FAULTS, now - timedelta(seconds=settings.EVENKEEL_NODE_CHECK_FAULTS_S)
-    if not most:
-        return {}
+    most, since = FAULTS, now - timedelta(seconds=FAULTS_WITHIN_S)
     failed = Run.objects.filter(state=State.FAILED, ended_at__gt=since, exit__nodes_fault=True)
     said = failed.values_list("pk", "epoch", "ended_at", "job__project_id", "exit__alleged")
     levels = Levels.load()  # one team can make many projects below its own
@@ -244,7 +248,7 @@ def _failed(node: Node, check: NodeCheck, rows: list[dict[str, Any]], now: datet
     wrong = [f"{row['subject']}: {row['seen']}" for row in rows if row["result"] == "failed"] or ["it said nothing"]
     repeated = check.cause == Cause.AGAIN and _subjects(rows) == _subjects_before(check)
     failures = node.check_failures + 1
-    backoff_s = settings.EVENKEEL_NODE_CHECK_AGAIN_S * 2 ** min(failures - 1, 20)
+    backoff_s = AGAIN_S * 2 ** min(failures - 1, 20)
     backoff = max(min(timedelta(seconds=backoff_s), LONGEST_BACKOFF), timedelta(seconds=1))
     on = settings.EVENKEEL_NODE_CHECKS
     _set(node, check_state=CheckState.FAILED if on else "", check_failures=failures)

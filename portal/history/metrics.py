@@ -44,7 +44,7 @@ def prune(now: datetime) -> None:
     """Within its time; what is left of those that ended is for the next pruning."""
     thin_live()
     until = time.monotonic() + _PASS_S
-    before = now - timedelta(days=settings.EVENKEEL_KEEP_METRICS_DAYS)
+    before = now - timedelta(days=settings.EVENKEEL_KEEP.metrics_days)
     while thin_ended(before) == _RUNS and time.monotonic() < until:
         pass
 

@@ -100,13 +100,13 @@ def _key(project_id: int, what: str) -> str:
 def going(project: Project, now: datetime, stuck: Container[str] = ()) -> Iterator[Kept]:
     """Of ended jobs, what is older than the rule allows, then the oldest until the hard limit holds. What lies at the
     places of `stuck` cannot be removed: it takes its room, and others go instead."""
-    limits, hard = settings.EVENKEEL_MATERIAL, quotas.checkpoint_hard_bytes(project)
+    keep, hard = settings.EVENKEEL_KEEP, quotas.checkpoint_hard_bytes(project)
     rows = kept(project)
     total = sum(one.size_bytes for one in rows)
     for one in rows:
         if one.ended_at is None or one.place in stuck:
             continue
-        days = limits.checkpoint_final_keep_days if one.final else limits.checkpoint_keep_days
+        days = keep.final_checkpoints_days if one.final else keep.checkpoints_days
         if one.ended_at < now - timedelta(days=days) or (hard and total > hard):
             total -= one.size_bytes
             yield one

@@ -139,7 +139,7 @@ def test_each_executor_may_offer_modules_and_images(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("EVENKEEL_SLURM_PLACEMENT", "anywhere"), ("EVENKEEL_LEASE_S", "1"), ("EVENKEEL_SLURM_EMULATED", "?")],
+    [("EVENKEEL_SLURM_PLACEMENT", "anywhere"), ("EVENKEEL_LEASE_S", "1"), ("EVENKEEL_EMULATED", "?")],
 )
 def test_settings_that_make_no_sense_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str
@@ -153,7 +153,7 @@ def test_the_shared_directory_is_the_data_directory_unless_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert read_slurm_options(tmp_path)["shared_dir"] == tmp_path
-    monkeypatch.setenv("EVENKEEL_SLURM_SHARED_DIR", str(tmp_path / "shared"))
+    monkeypatch.setenv("EVENKEEL_SHARED_DIR", str(tmp_path / "shared"))
     assert read_slurm_options(tmp_path)["shared_dir"] == tmp_path / "shared"
 
 
