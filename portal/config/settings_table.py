@@ -26,7 +26,7 @@ _PORTAL = Group(
             "can listen there as `localhost`",
             default="127.0.0.1",
         ),
-        integer("EVENKEEL_PORT", "its port", 8_800, 1, 65_535),
+        integer("EVENKEEL_PORT", "port of the web process", 8_800, 1, 65_535),
         text(
             "EVENKEEL_API_URL", "address under which runners reach the portal", shown="of host and port", form=_ADDRESS
         ),
@@ -280,7 +280,7 @@ _RAY = Group(
             shown="Ray finds it",
         ),
         text("EVENKEEL_RAY_TLS_CERT", "file of this machine's certificate; where set, TLS is used"),
-        text("EVENKEEL_RAY_TLS_KEY", "file of its key"),
+        text("EVENKEEL_RAY_TLS_KEY", "file of the certificate's key"),
         text("EVENKEEL_RAY_TLS_CA", "file of the authority that signed the cluster's certificates"),
         text("EVENKEEL_RAY_TOKEN_FILE", "file with Ray's token; where set, it is shown"),
         number(
@@ -306,14 +306,14 @@ _SLURM = Group(
             "interpreter on the nodes, with the client package and what jobs import",
             shown="the portal's",
         ),
-        text("EVENKEEL_SLURM_PARTITION", "of the jobs; only its nodes count", shown="Slurm's own"),
-        text("EVENKEEL_SLURM_ACCOUNT", "of the jobs", shown="Slurm's own"),
-        text("EVENKEEL_SLURM_QOS", "of the jobs", shown="Slurm's own"),
-        text("EVENKEEL_SLURM_RESERVATION", "of the jobs", shown="none"),
+        text("EVENKEEL_SLURM_PARTITION", "partition of the jobs; only its nodes count", shown="Slurm's own"),
+        text("EVENKEEL_SLURM_ACCOUNT", "account of the jobs in Slurm", shown="Slurm's own"),
+        text("EVENKEEL_SLURM_QOS", "QOS of the jobs in Slurm", shown="Slurm's own"),
+        text("EVENKEEL_SLURM_RESERVATION", "reservation of the jobs in Slurm", shown="none"),
         text("EVENKEEL_SLURM_TIME", "time limit of a job in Slurm, as `1-00:00:00`", shown="the partition's"),
         integer(
             "EVENKEEL_SLURM_END_SIGNAL_S",
-            "how long before that a job is asked for a checkpoint",
+            "how long before that limit a job is asked for a checkpoint",
             120,
             10,
             65_535,
@@ -342,13 +342,15 @@ _SLURM = Group(
             "portal",
             "person",
         ),
-        text("EVENKEEL_SLURM_HELPER", "of that: where the helper is", default="/usr/local/libexec/evenkeel-run-as"),
+        text(
+            "EVENKEEL_SLURM_HELPER", "with `person`: where the helper is", default="/usr/local/libexec/evenkeel-run-as"
+        ),
         text(
             "EVENKEEL_SLURM_HELPER_SECTION",
-            "of that: which section of `/etc/evenkeel/run-as.conf` holds for this cluster",
+            "with `person`: which section of `/etc/evenkeel/run-as.conf` holds for this cluster",
             default="default",
         ),
-        integer("EVENKEEL_ACCOUNT_MIN_UID", "of that: no account below is a person's", 1_000, 100, 2_000_000_000),
+        integer("EVENKEEL_ACCOUNT_MIN_UID", "with `person`: no account below is a person's", 1_000, 100, 2_000_000_000),
     ),
 )
 
@@ -362,10 +364,10 @@ _CHECKPOINTS = Group(
             "`s3://bucket/prefix`, `sftp://host/path`, `file:///mounted/everywhere`",
             form="a URL such as s3://bucket/prefix",
         ),
-        text("EVENKEEL_CHECKPOINT_ENDPOINT", "of `s3://`", shown="the driver's", form=_ADDRESS),
-        text("EVENKEEL_CHECKPOINT_REGION", "of `s3://`", shown="the driver's"),
-        text("EVENKEEL_CHECKPOINT_KEY", "of `s3://`", shown="none: what the machine has (a role, `~/.aws`)"),
-        text("EVENKEEL_CHECKPOINT_SECRET", "of `s3://`, with the key"),
+        text("EVENKEEL_CHECKPOINT_ENDPOINT", "endpoint of `s3://`", shown="the driver's", form=_ADDRESS),
+        text("EVENKEEL_CHECKPOINT_REGION", "region of `s3://`", shown="the driver's"),
+        text("EVENKEEL_CHECKPOINT_KEY", "key of `s3://`", shown="none: what the machine has (a role, `~/.aws`)"),
+        text("EVENKEEL_CHECKPOINT_SECRET", "secret of `s3://`, with the key"),
         text(
             "EVENKEEL_CHECKPOINT_CREDENTIALS_FILE",
             "instead of these, for any driver: a JSON object of its options, mode 0600",
@@ -379,7 +381,7 @@ _CHECKPOINTS = Group(
         ),
         integer(
             "EVENKEEL_CHECKPOINT_CACHE_MIB",
-            "its bound, `0`: none. The job that was not used for longest goes first; what is in use stays",
+            "bound of that cache, `0`: none. The job that was not used for longest goes first; what is in use stays",
             102_400,
             0,
             10**9,
@@ -482,9 +484,9 @@ _SIGN_IN = Group(
             "`/accounts/oidc/sso/login/callback/`",
             form=_ADDRESS,
         ),
-        text("EVENKEEL_OIDC_CLIENT_ID", "as registered"),
-        text("EVENKEEL_OIDC_CLIENT_SECRET", "as registered"),
-        text("EVENKEEL_OIDC_NAME", "on the button", default="single sign-on"),
+        text("EVENKEEL_OIDC_CLIENT_ID", "as registered with the provider"),
+        text("EVENKEEL_OIDC_CLIENT_SECRET", "as registered with the provider"),
+        text("EVENKEEL_OIDC_NAME", "the provider's name on the button", default="single sign-on"),
         text("EVENKEEL_OIDC_GROUPS_CLAIM", "claim that lists groups, such as `groups`; empty: groups change nothing"),
         text(
             "EVENKEEL_OIDC_ACCOUNT_CLAIM",
@@ -513,7 +515,7 @@ _MAIL = Group(
             shown="none: no mail is sent",
             form="an smtp://, smtp+tls:// or smtp+ssl:// URL",
         ),
-        text("EVENKEEL_EMAIL_FROM", "its sender", shown="`EVENKEEL_ADMIN_EMAIL`"),
+        text("EVENKEEL_EMAIL_FROM", "sender of e-mail", shown="`EVENKEEL_ADMIN_EMAIL`"),
     ),
 )
 

@@ -39,7 +39,7 @@ def ordinary(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> 
 def engine(shared: Path | None, executor: str = "slurm", **variables: str) -> Engine:
     with pytest.MonkeyPatch.context() as patch:
         if shared is not None:
-            patch.setenv(f"EVENKEEL_{executor.upper()}_SHARED_DIR", str(shared))
+            patch.setenv("EVENKEEL_SHARED_DIR", str(shared))
         patch.setenv("EVENKEEL_RAY_ADDRESS", "head:6379")
         data = Path(variables["data"])
         return read_engine(executor, data, data / "accounts.json")
@@ -73,7 +73,7 @@ def test_the_shared_directory_is_apart_from_the_data(
     for name, target in (("to-data", "data"), ("to-all", "."), ("to-jobs", "data/jobs")):
         (tmp_path / name).symlink_to(tmp_path / target)
     [said] = refused(tmp_path, None if shared is None else tmp_path / shared, executor)
-    assert said.startswith(f"EVENKEEL_{executor.upper()}_SHARED_DIR must be a directory apart from EVENKEEL_DATA")
+    assert said.startswith("EVENKEEL_SHARED_DIR must be a directory apart from EVENKEEL_DATA")
     assert f"{how}: jobs could read the portal's keys" in said
     assert "such as /nfs/evenkeel-jobs" in said
 
