@@ -9,13 +9,7 @@ from csp.constants import NONE, SELF, UNSAFE_INLINE
 from portal.config import env
 from portal.config.clusters_file import read_clusters
 from portal.config.datasets import read_data_settings
-from portal.config.engines import (
-    read_account_min_uid,
-    read_accounts_registry,
-    read_ray_options,
-    read_run_network,
-    read_slurm_options,
-)
+from portal.config.engines import EXECUTORS, read_account_min_uid, read_accounts_registry, read_options
 from portal.config.keep import read_keep
 from portal.config.layout import Layout
 from portal.config.stores import read_checkpoint_store
@@ -38,17 +32,7 @@ EVENKEEL_SHARE_STEPS = env.share_steps("EVENKEEL_SHARE_STEPS")  # percent, by ty
 EVENKEEL_EXECUTOR = env.choice("EVENKEEL_EXECUTOR")
 EVENKEEL_DATASETS = read_data_settings(EVENKEEL_EXECUTOR, EVENKEEL_DATA)
 EVENKEEL_ACCOUNTS_REGISTRY = read_accounts_registry()
-EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {
-    "local": {
-        "data_dir": EVENKEEL_DATA,
-        "virtual_accelerators": EVENKEEL_VIRTUAL_ACCELERATORS,
-        "data_cache_dir": EVENKEEL_DATASETS.cache_dir,
-        "accounts_registry": EVENKEEL_ACCOUNTS_REGISTRY,
-        **read_run_network(),
-    },
-    "ray": read_ray_options(EVENKEEL_DATA),
-    "slurm": read_slurm_options(EVENKEEL_DATA),
-}
+EVENKEEL_EXECUTOR_OPTIONS: dict[str, dict[str, Any]] = {name: read_options(name, EVENKEEL_DATA) for name in EXECUTORS}
 #: Below it lie `jobs/`, what runs wrote, where that is not the data directory.
 EVENKEEL_JOB_FILES = EVENKEEL_EXECUTOR_OPTIONS[EVENKEEL_EXECUTOR].get("shared_dir")
 EVENKEEL_CHECKPOINT_STORE = read_checkpoint_store(EVENKEEL_EXECUTOR)

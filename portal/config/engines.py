@@ -46,19 +46,25 @@ def read_engine(executor: str, data: Path, accounts_file: Path) -> Engine:
     """`data`: where the cluster's files lie unless its settings say otherwise. `accounts_file`: of the whole machine,
     so that no account is given to projects of two clusters."""
     datasets = read_data_settings(executor, data)
+    options = read_options(executor, data)
     if executor == "local":
-        own = {"accounts_file": accounts_file, "data_cache_dir": datasets.cache_dir}
-        options = read_local_options(data) | own
-        files, emulated = options["data_dir"], bool(options["virtual_accelerators"])
+        files, emulated = env.folder("EVENKEEL_LOCAL_DIR", data), bool(options["virtual_accelerators"])
+        options |= {"data_dir": files, "accounts_file": accounts_file}
     else:
-        options = read_ray_options(data) if executor == "ray" else read_slurm_options(data)
         files, emulated = options["shared_dir"], bool(options["emulated"])
     return Engine(executor, options, files, read_checkpoint_store(executor), datasets, emulated)
 
 
+def read_options(executor: str, data: Path) -> dict[str, Any]:
+    """What the executor is made with."""
+    readers = {"local": read_local_options, "ray": read_ray_options, "slurm": read_slurm_options}
+    return readers[executor](data)
+
+
 def read_local_options(data: Path) -> dict[str, Any]:
     return {
-        "data_dir": env.folder("EVENKEEL_LOCAL_DIR", data),
+        "data_dir": data,
+        "data_cache_dir": read_data_settings("local", data).cache_dir,
         "software": read_software(),
         "virtual_accelerators": env.virtual_accelerators("EVENKEEL_VIRTUAL_ACCELERATORS"),
         "accounts_registry": read_accounts_registry(),
