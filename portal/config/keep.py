@@ -120,7 +120,7 @@ def keys_said() -> frozenset[str]:
 def _of_old_names() -> Iterator[tuple[str, int]]:
     for old in RENAMED:
         if old.key and (raw := env.said(old.name)) is not None:
-            yield _counted(old.name, old.key, raw.strip(), old.unit)
+            yield _counted(old.name, old.key, raw.strip(), old.unit, unit_said=False)
 
 
 def _of_setting() -> Iterator[tuple[str, int]]:
@@ -142,12 +142,12 @@ def _of_setting() -> Iterator[tuple[str, int]]:
         yield _counted(f"{NAME}: {key}", key, found["count"], found["unit"])
 
 
-def _counted(where: str, key: str, count: str, unit: str) -> tuple[str, int]:
+def _counted(where: str, key: str, count: str, unit: str, *, unit_said: bool = True) -> tuple[str, int]:
     kept = _BY_KEY[key]
     number = int(count) * kept.units.get(unit, 0) if count.isascii() and count.isdigit() else 0
-    if not 1 <= number <= kept.maximum:
-        units = " or ".join(kept.units)
-        raise env.BadSetting(
-            f"{where} must be from 1{kept.unit} to {kept.maximum}{kept.unit}, in {units}, not {count + unit!r}"
-        )
-    return key, number
+    if 1 <= number <= kept.maximum:
+        return key, number
+    if not unit_said:
+        raise env.BadSetting(f"{where} must be a whole number from 1 to {kept.maximum:,}, not {count!r}")
+    bounds, units = f"from 1{kept.unit} to {kept.maximum}{kept.unit}", " or ".join(kept.units)
+    raise env.BadSetting(f"{where} must be {bounds}, in {units}, not {count + unit!r}")

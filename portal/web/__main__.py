@@ -13,7 +13,7 @@ from django.conf import settings
 from portal.config.environment_notes import environment_notes
 from portal.web.listening import CannotListen, listen
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("portal.web")
 #: Live streams are cut after so long when the portal ends; browsers come back by themselves.
 GRACE_S = 3
 
