@@ -13,7 +13,7 @@ from portal.cluster import node_checks
 from portal.config import env, keep
 from portal.config.engines import EXECUTORS, read_engine
 from portal.config.environment_notes import RUN_VARIABLES, TOOL_VARIABLES
-from portal.config.old_names import READ_UNTIL, REMOVED, RENAMED
+from portal.config.old_names import READ_UNTIL, REMOVED, RENAMED, Renamed
 from portal.config.settings_table import GROUPS, SETTINGS
 from portal.snapshot import decisions
 from tests.cases import in_turn
@@ -176,7 +176,7 @@ OLD_SIZES = [old for old in RENAMED if old.key]
 
 
 @in_turn("old", OLD_SIZES, ids=lambda old: old.name)
-def test_an_old_name_of_what_is_kept_is_still_read(monkeypatch: pytest.MonkeyPatch, old: keep.Renamed) -> None:
+def test_an_old_name_of_what_is_kept_is_still_read(monkeypatch: pytest.MonkeyPatch, old: Renamed) -> None:
     before, field = keep.read_keep(), f"{old.key}_{'days' if old.unit == 'd' else 'bytes'}"
     monkeypatch.setenv(old.name, "7")
     seven = 7 if old.unit == "d" else 7 << 20
