@@ -31,6 +31,7 @@ from scheduling.simulator.inputs.trace import TraceJob  # noqa: E402
 from scheduling.simulator.readers.own import SCHEMA, entry_of  # noqa: E402
 from scheduling.throughput.curves import amdahl  # noqa: E402
 from tests.live_portal import running_portal  # noqa: E402
+from tests.supervisor.running import unlimited  # noqa: E402
 
 WEEK_S = 7 * 86_400.0
 GPUS, NODE = 500, 4
@@ -82,8 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=10_000)
     options = parser.parse_args()
-    rates = {f"EVENKEEL_RATE_{who}_PER_MINUTE": "0" for who in ("USER", "ANONYMOUS", "RUN")}
-    with running_portal(**rates) as portal, portal.api() as api:
+    with running_portal(**unlimited()) as portal, portal.api() as api:
         text = json.dumps({"schema": SCHEMA, "jobs": [entry_of(job) for job in week(options.jobs)]})
         answer = api.post("simulation-traces", files={"file": ("week.json", text.encode())})
         answer.raise_for_status()

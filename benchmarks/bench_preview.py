@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.live_portal import LivePortal, running_portal  # noqa: E402
+from tests.supervisor.running import unlimited  # noqa: E402
 
 VERDICT_MS, FORECAST_S = 300.0, 3.0
 POLICIES = "f_scheduling,fifo_gang,multifactor,max_min_fairness,shortest_job_first"
@@ -39,9 +40,8 @@ def main() -> int:
     parser.add_argument("--forecasts", type=int, default=10)
     parser.add_argument("--policies", default=POLICIES)
     options = parser.parse_args()
-    rates = {f"EVENKEEL_RATE_{who}_PER_MINUTE": "0" for who in ("USER", "ANONYMOUS", "RUN")}
     missed: list[str] = []
-    with running_portal(EVENKEEL_ROUND_INTERVAL_S="600", **rates) as portal:
+    with running_portal(EVENKEEL_ROUND_INTERVAL_S="600", **unlimited()) as portal:
         fill(portal, options.active // 2)
         heads = ("verdicts", "p50 ms", "p95 ms", "round ms", "read ms", "forecast s", "longest s")
         print(f"{'policy':20}" + "".join(f"{head:>11}" for head in heads))

@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.bench_api import fill, percentile  # noqa: E402
 from tests.live_portal import running_portal  # noqa: E402
+from tests.supervisor.running import unlimited  # noqa: E402
 
 _POINTS = """
     INSERT INTO jobs_metricpoint (run_id, epoch, step, at, values)
@@ -36,8 +37,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=2_000)
     parser.add_argument("--points", type=int, default=2_000)
     options = parser.parse_args()
-    rates = {f"EVENKEEL_RATE_{who}_PER_MINUTE": "0" for who in ("USER", "ANONYMOUS", "RUN")}
-    with running_portal(**rates) as portal:
+    with running_portal(**unlimited()) as portal:
         fill(portal, options.runs, 0)
         add_points(options.points)
         with portal.api() as api:

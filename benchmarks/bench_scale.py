@@ -231,7 +231,7 @@ def main() -> None:
         extra = {"DJANGO_SETTINGS_MODULE": "benchmarks.scale_settings", "PLAYED_STAGE": address}
         extra |= {"PLAYED_NODES": str(options.nodes), "EVENKEEL_REPORT_INTERVAL_S": "10"}
         extra |= {"EVENKEEL_ROUND_INTERVAL_S": "5", "EVENKEEL_SAMPLE_INTERVAL_S": "5", "EVENKEEL_SPEEDUP": "1"}
-        extra |= {"EVENKEEL_RATE_USER_PER_MINUTE": "0", "EVENKEEL_REPORTS_PER_S": options.reports_per_s}
+        extra |= {"EVENKEEL_REPORTS_PER_S": options.reports_per_s}
         with running_portal(**extra) as portal:
             _run(portal, address, options, rng)
 

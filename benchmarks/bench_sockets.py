@@ -34,6 +34,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.bench_api import percentile  # noqa: E402
 from tests.live_portal import LivePortal, running_portal  # noqa: E402
+from tests.supervisor.running import unlimited  # noqa: E402
 
 EVENT_MS, AFTER_REDIS_S = 500.0, 5.0
 PROJECT = "project:default"
@@ -127,8 +128,7 @@ def main() -> int:
     parser.add_argument("--sockets", type=int, default=500)
     parser.add_argument("--events", type=int, default=60)
     options = parser.parse_args()
-    rates = {f"EVENKEEL_RATE_{who}_PER_MINUTE": "0" for who in ("USER", "ANONYMOUS", "RUN")}
-    with running_portal(**rates) as portal:
+    with running_portal(**unlimited()) as portal:
         return asyncio.run(measure(portal, options.sockets, options.events))
 
 

@@ -286,7 +286,7 @@ def engine_portal(nodes: Nodes, clusters: str = "", **environment: str) -> Itera
     their own. `clusters`: what EVENKEEL_CLUSTERS shall hold, with `{files}` for that directory."""
     account = ordinary_account()
     data, files = _new_directory(nodes.head_only, account), _new_directory(account=account)
-    shared = {f"EVENKEEL_{name}_SHARED_DIR": str(files) for name in ("RAY", "SLURM")}
+    shared = {"EVENKEEL_SHARED_DIR": str(files)}
     if clusters:
         (files / "clusters.yaml").write_text(clusters.format(files=files))
         environment["EVENKEEL_CLUSTERS"] = str(files / "clusters.yaml")

@@ -28,6 +28,6 @@ _password = Layout(Path(os.environ["EVENKEEL_DATA"])).secret("postgres_password"
 DATABASES["default"] |= {"USER": OWNER, "PASSWORD": _password}
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-EVENKEEL_RATE_USER_PER_MINUTE = EVENKEEL_RATE_ANONYMOUS_PER_MINUTE = EVENKEEL_RATE_RUN_PER_MINUTE = 0
+RATES_PER_MINUTE = {"user": 0, "anonymous": 0, "run": 0}
 #: Else each test client makes answers for all static files first.
 WHITENOISE_AUTOREFRESH = True

@@ -52,7 +52,7 @@ def jobs_account(engine: Engine) -> Finding:
 
 def shared_directory(engine: Engine) -> Finding:
     """Nodes see it, so it must never be the data directory, inside it or around it, by any path."""
-    variable = f"EVENKEEL_{engine.executor.upper()}_SHARED_DIR"
+    variable = "EVENKEEL_SHARED_DIR"
     data, shared = (Path(os.path.realpath(path)) for path in (settings.EVENKEEL_DATA, engine.job_files))
     if how := _how_it_lies(shared, data):
         seen = (

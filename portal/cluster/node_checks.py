@@ -39,15 +39,21 @@ WORDS = {
 #: Time for a worker to finish a claimed check and store its result, beyond the check's time limit.
 MARGIN = timedelta(seconds=15)
 MAX_ATTEMPTS = 3
+#: A check without an answer fails after this time.
+TIMEOUT_S = 60.0
+#: A node is checked when this many runs failed by its fault within this many seconds.
+FAULTS, FAULTS_WITHIN_S = 3, 3_600
 #: At one time: each may use its whole time limit.
 AT_ONCE = 16
+#: After a failure, doubled each time up to the longest.
+AGAIN_S = 60
 LONGEST_BACKOFF = timedelta(hours=1)
 KEPT = 20
 MAX_FINDINGS, MAX_TEXT = 20, 500
 
 
 def _limit() -> timedelta:
-    return timedelta(seconds=settings.EVENKEEL_NODE_CHECK_TIMEOUT_S)
+    return timedelta(seconds=TIMEOUT_S)
 
 
 # Requesting checks ------------------------------------------------------------------------------
@@ -143,9 +149,7 @@ def _let_all_go(nodes: QuerySet[Node], now: datetime) -> None:
 def _faulty(nodes: QuerySet[Node], now: datetime) -> dict[int, int]:
     """Nodes on which too many runs failed, not because of a program, since their last passed check. Failures that a job
     may have caused itself count if runs of several projects failed that have no common ancestor."""
-    most, since = settings.EVENKEEL_NODE_CHECK_FAULTS, now - timedelta(seconds=settings.EVENKEEL_NODE_CHECK_FAULTS_S)
-    if not most:
-        return {}
+    most, since = FAULTS, now - timedelta(seconds=FAULTS_WITHIN_S)
     failed = Run.objects.filter(state=State.FAILED, ended_at__gt=since, exit__nodes_fault=True)
     said = failed.values_list("pk", "epoch", "ended_at", "job__project_id", "exit__alleged")
     levels = Levels.load()  # one team can create many subprojects
@@ -244,7 +248,7 @@ def _failed(node: Node, check: NodeCheck, rows: list[dict[str, Any]], now: datet
     wrong = [f"{row['subject']}: {row['seen']}" for row in rows if row["result"] == "failed"] or ["it said nothing"]
     repeated = check.cause == Cause.AGAIN and _subjects(rows) == _subjects_before(check)
     failures = node.check_failures + 1
-    backoff_s = settings.EVENKEEL_NODE_CHECK_AGAIN_S * 2 ** min(failures - 1, 20)
+    backoff_s = AGAIN_S * 2 ** min(failures - 1, 20)
     backoff = max(min(timedelta(seconds=backoff_s), LONGEST_BACKOFF), timedelta(seconds=1))
     on = settings.EVENKEEL_NODE_CHECKS
     _set(node, check_state=CheckState.FAILED if on else "", check_failures=failures)

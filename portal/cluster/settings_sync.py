@@ -54,8 +54,8 @@ def _update(row: Cluster, engine: Engine, position: int) -> Iterator[str]:
     if settings.EVENKEEL_CLUSTERS and before != str(engine.job_files) and row.jobs.exists():
         raise CannotFollow(
             f"EVENKEEL_CLUSTERS: cluster {row.name} kept the files of its jobs in {before}, and now would in "
-            f"{engine.job_files}: name that folder in its settings (EVENKEEL_LOCAL_DIR, EVENKEEL_RAY_SHARED_DIR, "
-            "EVENKEEL_SLURM_SHARED_DIR), or give the cluster another name."
+            f"{engine.job_files}: name that folder in its settings (EVENKEEL_LOCAL_DIR or EVENKEEL_SHARED_DIR), "
+            "or give the cluster another name."
         )
     back = row.retired_at is not None
     Cluster.objects.filter(pk=row.pk).update(

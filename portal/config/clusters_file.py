@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -91,11 +92,11 @@ def _engine(name: str, entry: dict[str, Any], data: Path) -> Engine:
             engine = read_engine(executor, data / "clusters" / name, data / "run" / "accounts.json")
         except env.BadSetting as error:
             raise env.BadSetting(f"{where}: {error}") from None
-    for key in values.keys() - given.asked:
+    for key in sorted(values.keys() - given.asked):
         near = get_close_matches(key, given.asked, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise env.BadSetting(f"{where}: settings: {key} says nothing to a cluster of executor {executor}{hint}")
-    return engine
+    return replace(engine, said=frozenset(values))
 
 
 def _settings(where: str, given: Any) -> Iterator[tuple[str, str]]:
@@ -121,7 +122,7 @@ def _refuse_shared_places(engines: dict[str, Engine]) -> None:
         if place in places:
             raise env.BadSetting(
                 f"EVENKEEL_CLUSTERS: clusters {places[place]!r} and {name!r} would both keep their jobs in {place}; "
-                "give each a folder of its own: EVENKEEL_LOCAL_DIR, EVENKEEL_RAY_SHARED_DIR, EVENKEEL_SLURM_SHARED_DIR"
+                "give each a folder of its own: EVENKEEL_LOCAL_DIR or EVENKEEL_SHARED_DIR"
             )
         places[place] = name
         if engine.executor == "local" and not engine.emulated:

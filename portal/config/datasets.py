@@ -35,8 +35,8 @@ def read_data_settings(executor: str, data: Path) -> DataSettings:
         raise env.BadSetting(f"EVENKEEL_DATA_CACHE_DIR must be an absolute path, not {cache!r}")
     return DataSettings(
         cache_dir=cache,
-        cache_bytes=env.integer("EVENKEEL_DATA_CACHE_MIB", 102_400, minimum=0, maximum=10**9) << 20,
-        fetch_s=env.number("EVENKEEL_DATA_FETCH_S", 21_600, minimum=1, maximum=604_800),
+        cache_bytes=env.integer("EVENKEEL_DATA_CACHE_MIB") << 20,
+        fetch_s=env.number("EVENKEEL_DATA_FETCH_S"),
         stores=_stores(),
     )
 

@@ -1,4 +1,5 @@
-"""Typed reads of the environment. An invalid value stops the start with a sentence that names the variable."""
+"""Typed reads of the environment, by the table of settings. An invalid value stops the start with a sentence
+that names the variable and what is allowed."""
 
 import json
 import re
@@ -17,6 +18,9 @@ from django.core.exceptions import ImproperlyConfigured
 from evenkeel.web_address import read_url
 
 from accounts.grants import Grant
+from portal.config.old_names import old_names_of
+from portal.config.setting import Setting
+from portal.config.settings_table import SETTINGS
 
 
 class BadSetting(ImproperlyConfigured):
@@ -49,54 +53,94 @@ def before_environment(values: Mapping[str, str]) -> Iterator[Given]:
         _given.reset(token)
 
 
-def text(name: str, default: str = "") -> str:
+def said(name: str) -> str | None:
+    """What a cluster's settings say of it, otherwise the environment; None where neither does."""
     given = _given.get()
     if given is not None:
         given.asked.add(name)
         if name in given.values:
             return given.values[name]
-    return str(_env.str(name, default=default))
+    return str(_env.str(name)) if name in _env.ENVIRON else None
 
 
-def flag(name: str, default: bool = False) -> bool:
-    value = text(name, "1" if default else "0").strip().lower()
+def spelled(name: str, of: str = "") -> str:
+    """The name under which a setting is said: its own, or an old one of this executor's."""
+    names = (name, *old_names_of(name, of))
+    given = _given.get()
+    if given is not None:
+        given.asked.update(names)
+        for one in names:
+            if one in given.values:
+                return one
+    return next((one for one in names if one in _env.ENVIRON), name)
+
+
+def text(name: str, default: str | None = None, *, of: str = "") -> str:
+    """`default`: where it is worked out; otherwise the table's. `of`: whose old name counts, too."""
+    found = said(spelled(name, of))
+    if found is not None:
+        return found
+    return SETTINGS[name].raw_default if default is None else default
+
+
+def allowed(name: str) -> str:
+    return SETTINGS[name].allowed
+
+
+def refused(name: str, raw: str) -> BadSetting:
+    return BadSetting(f"{name} must be {allowed(name)}, not {raw!r}")
+
+
+def flag(name: str, *, of: str = "") -> bool:
+    raw = _of_kind(name, "flag", of)
+    value = raw.strip().lower()
     if value in {"1", "true", "yes", "on"}:
         return True
     if value in {"0", "false", "no", "off", ""}:
         return False
-    raise BadSetting(f"{name} must be 1 or 0, not {value!r}")
+    raise BadSetting(f"{spelled(name, of)} must be {allowed(name)}, not {raw!r}")
 
 
-def number(name: str, default: float, *, minimum: float, maximum: float) -> float:
-    raw = text(name, str(default))
-    try:
-        value = float(raw if raw.isascii() else "")
-    except ValueError:
-        raise BadSetting(f"{name} must be a number, not {raw!r}") from None
-    if not minimum <= value <= maximum:
-        raise BadSetting(f"{name} must be between {minimum:g} and {maximum:g}, not {raw}")
-    return value
+def number(name: str) -> float:
+    return _bounded(name, _of_kind(name, "number"))
 
 
-def integer(name: str, default: int, *, minimum: int, maximum: int) -> int:
-    value = number(name, default, minimum=minimum, maximum=maximum)
+def integer(name: str) -> int:
+    raw = _of_kind(name, "integer")
+    value = _bounded(name, raw)
     if value != int(value):
-        raise BadSetting(f"{name} must be a whole number, not {value:g}")
+        raise refused(name, raw)
     return int(value)
 
 
-def choice(name: str, *allowed: str) -> str:
-    """The first choice if the variable is unset."""
-    value = text(name, allowed[0])
-    if value not in allowed:
-        raise BadSetting(f"{name} must be {' or '.join(allowed)}, not {value!r}")
+def choice(name: str) -> str:
+    value = _of_kind(name, "choice")
+    if value not in SETTINGS[name].choices:
+        raise refused(name, value)
     return value
 
 
-def time_zone(name: str, default: str) -> str:
-    value = text(name, default)
+def _of_kind(name: str, kind: str, of: str = "") -> str:
+    if SETTINGS[name].kind != kind:
+        raise TypeError(f"{name} is read as {kind}, and the table says {SETTINGS[name].kind}")
+    return text(name, of=of)
+
+
+def _bounded(name: str, raw: str) -> float:
+    setting: Setting = SETTINGS[name]
+    try:
+        value = float(raw if raw.isascii() else "")
+    except ValueError:
+        raise refused(name, raw) from None
+    if not setting.minimum <= value <= setting.maximum:
+        raise refused(name, raw)
+    return value
+
+
+def time_zone(name: str) -> str:
+    value = text(name)
     if value not in available_timezones():
-        raise BadSetting(f"{name} must be a time zone such as Europe/Berlin, not {value!r}")
+        raise refused(name, value)
     return value
 
 
@@ -124,7 +168,7 @@ def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return tuple(found)
 
 
-def web_url(name: str, default: str = "") -> str:
+def web_url(name: str, default: str | None = None) -> str:
     """An http or https address; empty if neither it nor a default is given."""
     found = text(name, default)
     try:
@@ -149,8 +193,8 @@ def origins(name: str) -> list[str]:
     return found
 
 
-def folder(name: str, default: Path) -> Path:
-    return Path(text(name) or default).expanduser().absolute()
+def folder(name: str, default: Path | None = None, *, of: str = "") -> Path:
+    return Path(text(name, of=of) or default or "").expanduser().absolute()
 
 
 def virtual_accelerators(name: str) -> str:

@@ -49,9 +49,9 @@ def read_checkpoint_store(executor: str) -> StoreSettings | None:
         options=_options(protocol),
         credentials=_credentials(protocol),
         cache_dir=cache,
-        cache_bytes=env.integer("EVENKEEL_CHECKPOINT_CACHE_MIB", 102_400, minimum=0, maximum=10**9) << 20,
-        end_s=env.number("EVENKEEL_CHECKPOINT_UPLOAD_S", 60, minimum=1, maximum=3_600),
-        fetch_s=env.number("EVENKEEL_CHECKPOINT_FETCH_S", 480, minimum=1, maximum=540),
+        cache_bytes=env.integer("EVENKEEL_CHECKPOINT_CACHE_MIB") << 20,
+        end_s=env.number("EVENKEEL_CHECKPOINT_UPLOAD_S"),
+        fetch_s=env.number("EVENKEEL_CHECKPOINT_FETCH_S"),
     )
 
 

@@ -78,7 +78,7 @@ def _clean_project(project: Project, now: datetime) -> None:
 
 def _clean_environments() -> None:
     loop = Loop(LoopName.REMOVAL)
-    for one in environments.over_budget(settings.EVENKEEL_MATERIAL.environment_cache_bytes):
+    for one in environments.over_budget(settings.EVENKEEL_KEEP.environments_bytes):
         loop.run(Item(f"environment:{one.pk}", f"environment {one.digest[:12]}"), forget_environment, one)
 
 

@@ -56,7 +56,7 @@ def prune(now: datetime) -> None:
         for place, (age, step_s) in enumerate(_MERGED, 1):
             values: dict[str, Any] = {"finer": _STEPS[:place], "before": (now - age).timestamp(), "step_s": step_s}
             cursor.execute(_MERGE, values)
-    kept = now - timedelta(days=settings.EVENKEEL_KEEP_FAIRNESS_DAYS)
+    kept = now - timedelta(days=settings.EVENKEEL_KEEP.fairness_days)
     FairnessSample.objects.filter(step_s__in=_STEPS, at__lt=kept).delete()
 
 

@@ -44,7 +44,7 @@ def prune(now: datetime) -> None:
     """Within its time limit; the rest of the ended runs is left for the next pruning."""
     thin_live()
     until = time.monotonic() + _PASS_S
-    before = now - timedelta(days=settings.EVENKEEL_KEEP_METRICS_DAYS)
+    before = now - timedelta(days=settings.EVENKEEL_KEEP.metrics_days)
     while thin_ended(before) == _RUNS and time.monotonic() < until:
         pass
 

@@ -42,7 +42,7 @@ _THIN = """
 
 def prune(now: datetime) -> None:
     """At most some 1,500 points of each project, and none older than the retention time."""
-    kept = timedelta(days=settings.EVENKEEL_KEEP_SHARES_DAYS)
+    kept = timedelta(days=settings.EVENKEEL_KEEP.shares_days)
     ShareSample.objects.filter(at__lt=now - kept).delete()
     with connection.cursor() as cursor:
         for age, step_s in _THINNED:

@@ -27,7 +27,7 @@ def prune_simulations() -> None:
     total = ended.aggregate(n=Sum("size_bytes"))["n"] or 0
     loop = Loop(LoopName.PRUNING)
     for pk, size in ended.order_by("number").values_list("pk", "size_bytes").iterator():
-        if total <= settings.EVENKEEL_KEEP_SIMULATION_BYTES:
+        if total <= settings.EVENKEEL_KEEP.simulations_bytes:
             break
         if loop.attempt(Item(f"simulation:{pk}", f"simulation {pk}"), Simulation.objects.filter(pk=pk).delete)[0]:
             total -= size

@@ -120,7 +120,7 @@ def record(*, run: Run, progress: Progress, now: datetime) -> None:
 
 
 def _store(run: Run, listing: Listing, now: datetime) -> None:
-    days = rule_of(run).get("keep_days") or settings.EVENKEEL_MATERIAL.artifact_keep_days
+    days = rule_of(run).get("keep_days") or settings.EVENKEEL_KEEP.artifacts_days
     expires_at = now + timedelta(days=days)
     rows = [
         Artifact(

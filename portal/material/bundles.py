@@ -142,7 +142,7 @@ def delete_bundle(*, actor: User | None, bundle: Bundle) -> None:
 
 def remove_unused(now: datetime) -> int:
     """Bundles that no job has used for the configured number of days."""
-    before = now - timedelta(days=settings.EVENKEEL_MATERIAL.bundle_keep_days)
+    before = now - timedelta(days=settings.EVENKEEL_KEEP.bundles_days)
     removed, loop = 0, Loop(LoopName.REMOVAL)
     unused = Bundle.objects.filter(Q(last_used_at__lt=before)).exclude(pk__in=loop.resting_ids(_KEY))
     for bundle in unused.select_related("project")[:1_000]:

@@ -100,13 +100,13 @@ def _key(project_id: int, what: str) -> str:
 def going(project: Project, now: datetime, stuck: Container[str] = ()) -> Iterator[Kept]:
     """Checkpoints to remove, of ended jobs: those older than the rule allows, then the oldest until the hard limit
     holds. Those in `stuck` cannot be removed: they still take space, so others are removed instead."""
-    limits, hard = settings.EVENKEEL_MATERIAL, quotas.checkpoint_hard_bytes(project)
+    keep, hard = settings.EVENKEEL_KEEP, quotas.checkpoint_hard_bytes(project)
     rows = kept(project)
     total = sum(one.size_bytes for one in rows)
     for one in rows:
         if one.ended_at is None or one.place in stuck:
             continue
-        days = limits.checkpoint_final_keep_days if one.final else limits.checkpoint_keep_days
+        days = keep.final_checkpoints_days if one.final else keep.checkpoints_days
         if one.ended_at < now - timedelta(days=days) or (hard and total > hard):
             total -= one.size_bytes
             yield one

@@ -137,6 +137,6 @@ def _added(sums: dict[str, list[float]], rows: list[Row], interval_s: float) -> 
 
 def prune(now: datetime | None = None) -> None:
     """Remove profiles without additions for this long."""
-    oldest = (now or timezone.now()) - timedelta(days=settings.EVENKEEL_KEEP_RESOURCES_DAYS)
+    oldest = (now or timezone.now()) - timedelta(days=settings.EVENKEEL_KEEP.resources_days)
     ResourceSeries.objects.filter(newest_at__lt=oldest).delete()
     ResourceProfile.objects.filter(updated_at__lt=oldest).delete()

@@ -222,7 +222,7 @@ def prune() -> None:
     total = ShadowDecision.objects.aggregate(n=Sum("size_bytes"))["n"] or 0
     loop = Loop(LoopName.PRUNING)
     for pk, size in ShadowDecision.objects.order_by("pk").values_list("pk", "size_bytes").iterator():
-        if total <= settings.EVENKEEL_KEEP_SHADOW_BYTES:
+        if total <= settings.EVENKEEL_KEEP.shadows_bytes:
             break
         if loop.attempt(Item(f"shadow:{pk}", f"shadow decision {pk}"), ShadowDecision.objects.filter(pk=pk).delete)[0]:
             total -= size

@@ -43,7 +43,7 @@ def prune(now: datetime) -> None:
     """Keep events, samples, decisions and metrics within their limits."""
     loop = Loop(LoopName.PRUNING)
     loop.run(step("partitions of events"), event_months.ensure, now)
-    limit = now - timedelta(days=settings.EVENKEEL_KEEP_EVENTS_DAYS)
+    limit = now - timedelta(days=settings.EVENKEEL_KEEP.events_days)
     loop.run(step("old events"), event_months.drop_before, limit)
     loop.run(step("cluster samples"), _prune_samples, now)
     loop.run(step("share samples"), shares.prune, now)
@@ -55,5 +55,5 @@ def prune(now: datetime) -> None:
 
 
 def _prune_samples(now: datetime) -> None:
-    kept = timedelta(days=settings.EVENKEEL_KEEP_SAMPLES_DAYS)
+    kept = timedelta(days=settings.EVENKEEL_KEEP.samples_days)
     ClusterSample.objects.filter(at__lt=now - kept).delete()

@@ -20,6 +20,8 @@ from scheduling.domain import Plan, Snapshot
 from scheduling.engine.rounds import plan_round
 from scheduling.policies import load_policy
 
+#: How often a round that moves nothing is kept.
+EMPTY_EVERY_S = 600.0
 _MAX_SNAPSHOT_BYTES = 512 * 1024 * 1024
 #: If a difference is larger than this fraction of its base, a new base is stored.
 _NEW_BASE_AT = 0.25
@@ -80,7 +82,7 @@ def store(*, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> De
 
 def sampling_is_due(cluster: Cluster, now: datetime) -> bool:
     """Rounds that move nothing are stored now and then, so that a quiet night can be replayed too."""
-    every = timedelta(seconds=settings.EVENKEEL_EMPTY_DECISION_EVERY_S)
+    every = timedelta(seconds=EMPTY_EVERY_S)
     return not Decision.objects.filter(cluster=cluster, at__gt=now - every).exists()
 
 
@@ -125,7 +127,7 @@ def prune() -> None:
     total = (Decision.objects.aggregate(n=Sum("size_bytes"))["n"] or 0) + _base_bytes()
     loop = Loop(LoopName.PRUNING)
     for pk, size in Decision.objects.order_by("pk").values_list("pk", "size_bytes").iterator():
-        if total <= settings.EVENKEEL_KEEP_DECISION_BYTES:
+        if total <= settings.EVENKEEL_KEEP.decisions_bytes:
             break
         total -= loop.run(Item(f"decision:{pk}", f"decision {pk}"), _remove, pk, size) or 0
 

@@ -21,6 +21,7 @@ from django.db import DatabaseError, connections
 
 from portal.cluster.engine_isolation import refusals, who_jobs_run_as
 from portal.config.engines import Engine
+from portal.config.environment_notes import environment_notes
 from portal.config.layout import Layout
 from portal.config.service_account import service_account
 from portal.config.setup_errors import SetupError
@@ -65,6 +66,8 @@ class ControlPlane:
     def start(self, supervisor: Supervisor) -> None:
         began = time.monotonic()
         logger.info("Evenkeel %s, data in %s", settings.VERSION, self._layout.data)
+        for note in environment_notes():
+            logger.warning("%s", note)
         servers = service_account().uid
         if servers is not None:
             logger.info("As root: embedded servers run as account %d.", servers)

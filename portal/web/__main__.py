@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 
+import django
 import uvicorn
 from django.conf import settings
 
+from portal.config.environment_notes import environment_notes
 from portal.web.listening import CannotListen, listen
 
-#: Live streams are closed after this time when the portal shuts down; browsers reconnect by themselves.
+logger = logging.getLogger("portal.web")
+#: Live streams are cut after so long when the portal ends; browsers come back by themselves.
 GRACE_S = 3
 
 
@@ -20,7 +24,10 @@ def main() -> int:
     except CannotListen as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    # uvicorn by default trusts addresses forwarded by this machine, on which jobs run
+    django.setup()  # the log's form
+    for note in environment_notes():
+        logger.warning("%s", note)
+    # uvicorn's default believes what this machine says of addresses, and jobs run there.
     proxies = settings.FORWARDED_ALLOW_IPS
     config = uvicorn.Config(
         "portal.asgi:application",

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.checks import check_fits_and_is_accessible, nodes_of
 from tests.browser.test_what_pages_say import WIDTHS, asked, open_page, panel
 from tests.live_portal import GENTLE, LivePortal, running_portal
+from tests.supervisor.running import overriding
 
 pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def live_portal() -> Iterator[LivePortal]:
     """Its disk is too full, by the bound that it was given."""
-    with running_portal(EVENKEEL_NODE_CHECK_FREE_MIB="1000000000") as portal:
+    with running_portal(**overriding(NODE_CHECK_FREE_MIB=10**9)) as portal:
         portal.wait_for("the check", lambda: [n["check"]["state"] for n in nodes_of(portal)] == ["failed"])
         yield portal
 
@@ -29,7 +30,7 @@ def test_a_failed_check_says_what_to_do_and_can_be_waived(page: Page, live_porta
     checks = panel(page, "Checks")
     found = checks.get_by_role("list", name="What the last check found")
     expect(found.get_by_role("listitem").first).to_contain_text("free space")
-    expect(found.get_by_role("listitem").first).to_contain_text("EVENKEEL_NODE_CHECK_FREE_MIB")
+    expect(found.get_by_role("listitem").first).to_contain_text("make room")
     expect(panel(page, "Nodes").locator("tbody tr").first).to_contain_text("failed its check")
     check_fits_and_is_accessible(page)
     checks.get_by_role("button", name="Use anyway").click()

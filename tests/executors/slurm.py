@@ -54,7 +54,7 @@ def portal_settings(cluster: SlurmCluster) -> dict[str, str]:
     return {
         "EVENKEEL_EXECUTOR": "slurm",
         "EVENKEEL_SLURM_CONF": str(cluster.conf),
-        "EVENKEEL_SLURM_EMULATED": "1",
+        "EVENKEEL_EMULATED": "1",
         "EVENKEEL_VIRTUAL_ACCELERATORS": "",
     }
 

@@ -136,7 +136,7 @@ NO_SACCT = ExecutorError("sacct: No such file or directory", permanent=True)
         (Site(answers={"srun": UNREACHABLE}), "probe", "no answer", "srun --nodelist=gpu1"),
         (Site(answers={"srun": "hello"}), "probe", "said nothing", "srun"),
         (Site(change={"time": 1e9}), "clocks", "s apart", "chrony"),
-        (Site(change={"shared": "of another"}), "shared storage", "gpu1: not the same", "EVENKEEL_SLURM_SHARED_DIR"),
+        (Site(change={"shared": "of another"}), "shared storage", "gpu1: not the same", "EVENKEEL_SHARED_DIR"),
         (Site(keeps_files=False), "shared storage", "gpu1: not the same", "writable"),
         (Site(change={"evenkeel.runner": "no module"}), "interpreter", "gpu1: no module", "EVENKEEL_SLURM_PYTHON"),
         (Site(change={"store": "no module named s3fs"}), "checkpoint store", "s3fs", "requirements-s3.lock"),

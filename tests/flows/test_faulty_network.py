@@ -19,6 +19,7 @@ import pytest
 from evenkeel.client import Client
 
 from tests.live_portal import LivePortal, running_portal
+from tests.supervisor.running import unlimited
 
 SUBMISSIONS, THREADS = 1_000, 4
 #: What happens to how many of a hundred requests; all others pass.
@@ -102,7 +103,7 @@ def faulty(portal: LivePortal) -> Iterator[Faulty]:
 def test_a_thousand_submissions_make_exactly_a_thousand_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evenkeel.client, "LONGEST_PAUSE_S", 0.2)
     body = {"project": "default", "command": "true", "total_steps": 1, "gpus": {"min": 7}}
-    with running_portal(EVENKEEL_RATE_USER_PER_MINUTE="0") as portal, faulty(portal) as proxy:
+    with running_portal(**unlimited()) as portal, faulty(portal) as proxy:
         address = f"http://127.0.0.1:{proxy.server_address[1]}"
 
         def submit(i: int) -> int:

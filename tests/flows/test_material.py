@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from tests.live_portal import LivePortal, running_portal
+from tests.supervisor.running import overriding
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(400)]
 VALUE = "correct-horse-battery"
@@ -35,7 +36,7 @@ with evenkeel.training() as run:
 
 @pytest.fixture(scope="module")
 def live_portal() -> Iterator[LivePortal]:
-    with running_portal(EVENKEEL_GIT_ALLOW_FILE="1") as portal:
+    with running_portal(**overriding(EVENKEEL_MATERIAL={"git_allow_file": True})) as portal:
         yield portal
 
 

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from tests.live_portal import GENTLE, LivePortal, running_portal
+from tests.supervisor.running import overriding
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(300)]
 
 
 def test_a_node_that_fails_its_check_gets_work_only_when_an_administrator_says_so() -> None:
-    with running_portal(EVENKEEL_NODE_CHECK_FREE_MIB="1000000000") as portal:
+    with running_portal(**overriding(NODE_CHECK_FREE_MIB=10**9)) as portal:
         _run(portal)
 
 
@@ -28,7 +29,7 @@ def _run(portal: LivePortal) -> None:
         found = node()
         items = {item["subject"]: item for item in found["check"]["last"]["items"]}
         assert {subject for subject, item in items.items() if item["result"] == "failed"} == {"free space"}
-        assert "EVENKEEL_NODE_CHECK_FREE_MIB" in items["free space"]["fix"]
+        assert "make room" in items["free space"]["fix"]
         portal.wait_for("the reason", lambda: "failed its check" in portal.job(number)["reason"]["text"])
         events = api.get(f"nodes/{found['name']}").json()["events"]
         assert [event["kind"] for event in events] == ["node_check_failed", "node_joined"]

@@ -22,15 +22,15 @@ clusters:
     executor: slurm
     settings:
       EVENKEEL_SLURM_CONF: "{slurm_conf}"
-      EVENKEEL_SLURM_EMULATED: "1"
-      EVENKEEL_SLURM_SHARED_DIR: "{{files}}/site"
+      EVENKEEL_EMULATED: "1"
+      EVENKEEL_SHARED_DIR: "{{files}}/site"
   - name: lab
     executor: ray
     settings:
       EVENKEEL_RAY_ADDRESS: "{ray.address}"
       EVENKEEL_RAY_NODE_ADDRESS: "{ray.node_address}"
-      EVENKEEL_RAY_EMULATED: "1"
-      EVENKEEL_RAY_SHARED_DIR: "{{files}}/lab"
+      EVENKEEL_EMULATED: "1"
+      EVENKEEL_SHARED_DIR: "{{files}}/lab"
   - name: here
     executor: local
     settings: {{{{EVENKEEL_VIRTUAL_ACCELERATORS: "desk=titan_xp:2"}}}}

@@ -96,11 +96,11 @@ def test_what_is_the_portals_is_moved_while_jobs_train_on(portal: LivePortal, el
             path.rename(old / path.name)
     portal.data, portal.env = old, portal.env | {"EVENKEEL_DATA": str(old)}
     for shared in (old, old / "jobs", old.parent):
-        portal.env |= {"EVENKEEL_SLURM_SHARED_DIR": str(shared)}
-        assert "EVENKEEL_SLURM_SHARED_DIR must be a directory apart from EVENKEEL_DATA" in refused(portal)
-    del portal.env["EVENKEEL_SLURM_SHARED_DIR"]
+        portal.env |= {"EVENKEEL_SHARED_DIR": str(shared)}
+        assert "EVENKEEL_SHARED_DIR must be a directory apart from EVENKEEL_DATA" in refused(portal)
+    del portal.env["EVENKEEL_SHARED_DIR"]
     assert "is that directory" in refused(portal)
-    portal.env |= {"EVENKEEL_DATA": str(elsewhere), "EVENKEEL_SLURM_SHARED_DIR": str(old)}
+    portal.env |= {"EVENKEEL_DATA": str(elsewhere), "EVENKEEL_SHARED_DIR": str(old)}
     assert f"{old} holds secret_key" in refused(portal)
 
     subprocess.run(["sh", "-ec", documented(old, elsewhere)], check=True, **starts_as(portal.account))

@@ -75,7 +75,7 @@ def there(made: People) -> Iterator[There]:
             settings = portal_settings(slurm) | {
                 "EVENKEEL_SLURM_RUN_AS": "person",
                 "EVENKEEL_SLURM_HELPER": str(made.helper),
-                "EVENKEEL_SLURM_SHARED_DIR": str(shared),
+                "EVENKEEL_SHARED_DIR": str(shared),
             }
             with running_portal(account=PORTAL, **settings) as portal:
                 tokens = {

@@ -1,5 +1,6 @@
 """`manage.py up` as a process of its own, over a data directory of its own."""
 
+import json
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from tests.ordinary_account import starts_as
 
@@ -29,6 +31,16 @@ def portal_env(data: Path, **extra: str) -> dict[str, str]:
         if not name.startswith("EVENKEEL_") and name not in {"DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"}
     }
     return {**inherited, "EVENKEEL_DATA": str(data), "EVENKEEL_VIRTUAL_ACCELERATORS": "titan_xp:2", **extra}
+
+
+def overriding(**constants: Any) -> dict[str, str]:
+    """For the environment of a portal whose settings have other constants; see tests/overridden_settings.py."""
+    return {"DJANGO_SETTINGS_MODULE": "tests.overridden_settings", "OVERRIDES": json.dumps(constants)}
+
+
+def unlimited() -> dict[str, str]:
+    """For the environment of a portal that counts no requests."""
+    return overriding(RATES_PER_MINUTE={"user": 0, "anonymous": 0, "run": 0})
 
 
 class RunningPortal:

@@ -45,6 +45,19 @@ def test_it_refuses_a_port_in_use(data: Path) -> None:
     assert not (data / "postgres").exists()
 
 
+def test_it_says_which_settings_are_old_and_which_are_none(data: Path) -> None:
+    given = {"EVENKEEL_KEEP_EVENTS_DAYS": "120", "EVENKEEL_RATE_USER_PER_MINUTE": "0", "EVENKEEL_PROT": "1"}
+    with socket.socket() as other:  # it ends before it starts anything
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        refused(portal_env(data, EVENKEEL_PORT=str(other.getsockname()[1]), **given))
+    said = (data / "logs" / "supervisor.log").read_text()
+    assert "WARNING EVENKEEL_KEEP_EVENTS_DAYS is deprecated" in said
+    assert "add events=120d to EVENKEEL_KEEP instead." in said
+    assert "WARNING EVENKEEL_RATE_USER_PER_MINUTE is no longer a setting and is ignored" in said
+    assert "WARNING EVENKEEL_PROT is not a setting and is ignored; did you mean EVENKEEL_PORT?" in said
+
+
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 def test_it_refuses_a_port_where_localhost_would_be_another_program(data: Path) -> None:
     """Browsers try ::1 first."""

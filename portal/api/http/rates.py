@@ -81,7 +81,7 @@ def count_many(
 
 
 def _count_anonymous(request: Request | HttpRequest) -> Standing | None:
-    return _keep(request, count("anonymous", address_of(request), settings.EVENKEEL_RATE_ANONYMOUS_PER_MINUTE))
+    return _keep(request, count("anonymous", address_of(request), settings.RATES_PER_MINUTE["anonymous"]))
 
 
 def _keep(request: Request | HttpRequest, standing: Standing | None) -> Standing | None:
@@ -94,9 +94,9 @@ def _keep(request: Request | HttpRequest, standing: Standing | None) -> Standing
 def _count_person(request: Request) -> Standing | None:
     """Per token, else per user, else per address."""
     if isinstance(request.auth, ApiToken):
-        return _keep(request, count("token", str(request.auth.pk), settings.EVENKEEL_RATE_USER_PER_MINUTE))
+        return _keep(request, count("token", str(request.auth.pk), settings.RATES_PER_MINUTE["user"]))
     if isinstance(request.user, User):
-        return _keep(request, count("user", str(request.user.pk), settings.EVENKEEL_RATE_USER_PER_MINUTE))
+        return _keep(request, count("user", str(request.user.pk), settings.RATES_PER_MINUTE["user"]))
     return _count_anonymous(request)
 
 
@@ -114,7 +114,7 @@ class RateThrottle(BaseThrottle):
 def charge_runs(request: Request, runs: Sequence[UUID]) -> list[bool]:
     """Which of the runs may report: each reports every few seconds and at events, so the limit is generous. The
     answer's headers are those of the first run. Raises Throttled for that one."""
-    standings = count_many("run", [str(run) for run in runs], settings.EVENKEEL_RATE_RUN_PER_MINUTE)
+    standings = count_many("run", [str(run) for run in runs], settings.RATES_PER_MINUTE["run"])
     _require(_keep(request, standings[0]))
     return [standing is None or standing.allowed for standing in standings]
 

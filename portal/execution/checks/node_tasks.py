@@ -39,7 +39,7 @@ def check_nodes(cluster_id: int) -> None:
         claimed for check in found if (claimed := loop.run(node_checks.of_check(check), node_checks.claim, check, now))
     ]
     results: queue.Queue[tuple[NodeCheck, Sequence[base.Finding]]] = queue.Queue()
-    limit_s = settings.EVENKEEL_NODE_CHECK_TIMEOUT_S
+    limit_s = node_checks.TIMEOUT_S
     for check in mine:
         # Not joined: a check that hangs must delay neither the others nor the end of this process.
         arguments = (executor, check, limit_s, results)
@@ -66,9 +66,7 @@ def _examine(
     results: queue.Queue[tuple[NodeCheck, Sequence[base.Finding]]],
 ) -> None:
     """No database access: a thread would open its own connection."""
-    wish = base.NodeCheck(
-        check.node.name, settings.EVENKEEL_API_URL, settings.EVENKEEL_NODE_CHECK_FREE_MIB, timeout_s=limit_s
-    )
+    wish = base.NodeCheck(check.node.name, settings.EVENKEEL_API_URL, settings.NODE_CHECK_FREE_MIB, timeout_s=limit_s)
     try:
         findings = executor.check_node(wish)
     except ExecutorError as error:

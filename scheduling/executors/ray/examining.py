@@ -200,7 +200,7 @@ def of_node(said: Row, nonce: str, own: Path) -> Iterator[Finding]:
         return
     there = said.get("shared") == nonce and (own / said["wrote"]).exists()
     seen = said.get("shared_error") or ("seen from both sides" if there else "another file of that name")
-    fix = "EVENKEEL_RAY_SHARED_DIR must be the same storage under the same path here and on every node"
+    fix = "EVENKEEL_SHARED_DIR must be the same storage under the same path here and on every node"
     yield Finding(f"{name}: shared storage", there, f"{own}: {seen}", fix)
     same_user = said["uid"] == os.geteuid()
     fix = "start Ray's nodes and the portal as the same account"

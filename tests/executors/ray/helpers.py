@@ -21,7 +21,7 @@ def portal_settings(cluster: RayCluster) -> dict[str, str]:
         "EVENKEEL_RAY_ADDRESS": cluster.connection.address,
         "EVENKEEL_RAY_NAMESPACE": "evenkeel-portal",
         "EVENKEEL_RAY_NODE_ADDRESS": cluster.connection.node_address,
-        "EVENKEEL_RAY_EMULATED": "1",
+        "EVENKEEL_EMULATED": "1",
     }
 
 

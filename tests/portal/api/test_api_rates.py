@@ -23,8 +23,7 @@ NAMES = {"user": "USER", "anonymous": "ANONYMOUS", "run": "RUN"}
 @pytest.fixture
 def world(settings: Any) -> World:
     cache.clear()
-    for name in NAMES.values():
-        setattr(settings, f"EVENKEEL_RATE_{name}_PER_MINUTE", 3)
+    settings.RATES_PER_MINUTE = {"user": 3, "anonymous": 3, "run": 3}
     return World()
 
 
@@ -80,7 +79,7 @@ def test_a_run_has_its_own_count_which_nobody_else_can_use_up(world: World) -> N
 
 
 def test_notices_of_a_run_are_bounded(world: World, settings: Any) -> None:
-    settings.EVENKEEL_RATE_RUN_PER_MINUTE = 0
+    settings.RATES_PER_MINUTE = settings.RATES_PER_MINUTE | {"run": 0}
     job = world.submit()
     world.train(job)
     run = world.run(job)
@@ -102,7 +101,7 @@ def test_counting_is_one_step_for_everybody() -> None:
 
 
 def test_without_a_limit_nothing_is_counted(world: World, settings: Any) -> None:
-    settings.EVENKEEL_RATE_USER_PER_MINUTE = 0
+    settings.RATES_PER_MINUTE = settings.RATES_PER_MINUTE | {"user": 0}
     api = Api(User.objects.create_superuser("root@example.org", "x"))
     answers = [api.get("projects") for _ in range(6)]
     assert {answer.status for answer in answers} == {200}

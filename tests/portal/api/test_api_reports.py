@@ -206,7 +206,7 @@ def test_what_others_on_the_node_say_comes_along(world: World, job: Job) -> None
 def test_each_of_them_is_refused_by_itself(world: World, job: Job, settings: Any) -> None:
     good, cancelled, crowding = (world.submit(gpus={"min": 1, "max": 1}) for _ in range(3))
     world.round()
-    settings.EVENKEEL_RATE_RUN_PER_MINUTE = 1
+    settings.RATES_PER_MINUTE = settings.RATES_PER_MINUTE | {"run": 1}
     assert send(crowding, body()).status == 200
     Api(world.user).post(f"jobs/{cancelled.number}/cancel")
     unknown = "00000000-0000-0000-0000-000000000000"

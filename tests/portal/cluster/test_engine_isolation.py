@@ -39,7 +39,7 @@ def ordinary(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> 
 def engine(shared: Path | None, executor: str = "slurm", **variables: str) -> Engine:
     with pytest.MonkeyPatch.context() as patch:
         if shared is not None:
-            patch.setenv(f"EVENKEEL_{executor.upper()}_SHARED_DIR", str(shared))
+            patch.setenv("EVENKEEL_SHARED_DIR", str(shared))
         patch.setenv("EVENKEEL_RAY_ADDRESS", "head:6379")
         data = Path(variables["data"])
         return read_engine(executor, data, data / "accounts.json")
@@ -73,7 +73,7 @@ def test_the_shared_directory_is_apart_from_the_data(
     for name, target in (("to-data", "data"), ("to-all", "."), ("to-jobs", "data/jobs")):
         (tmp_path / name).symlink_to(tmp_path / target)
     [said] = refused(tmp_path, None if shared is None else tmp_path / shared, executor)
-    assert said.startswith(f"EVENKEEL_{executor.upper()}_SHARED_DIR must be a directory apart from EVENKEEL_DATA")
+    assert said.startswith("EVENKEEL_SHARED_DIR must be a directory apart from EVENKEEL_DATA")
     assert f"{how}: jobs could read the portal's keys" in said
     assert "such as /nfs/evenkeel-jobs" in said
 
@@ -90,7 +90,7 @@ def test_keys_that_were_left_in_the_shared_directory_are_seen(tmp_path: Path, na
     shared.mkdir()
     (shared / name).touch()
     [said] = refused(tmp_path, shared)
-    assert f"EVENKEEL_SLURM_SHARED_DIR: {shared} holds {name} of a portal" in said
+    assert f"EVENKEEL_SHARED_DIR: {shared} holds {name} of a portal" in said
 
 
 BOUND = """
@@ -147,9 +147,7 @@ def test_the_start_is_refused(tmp_path: Path, settings: Any, monkeypatch: pytest
     as_only_engine(settings, engine(tmp_path / "shared", data=data))
     check_engines()
     as_only_engine(settings, engine(None, data=data))
-    with pytest.raises(
-        SetupError, match=r"^EVENKEEL_SLURM_SHARED_DIR must be .*docs/executors\.md#apart-from-the-data\)\.$"
-    ):
+    with pytest.raises(SetupError, match=r"^EVENKEEL_SHARED_DIR must be .*docs/executors\.md#apart-from-the-data\)\.$"):
         check_engines()
     as_only_engine(settings, engine(tmp_path / "shared", data=data))
     monkeypatch.setattr("os.geteuid", lambda: 0)
@@ -165,12 +163,10 @@ def test_of_several_clusters_the_one_is_named(tmp_path: Path, settings: Any, mon
         return read_clusters(tmp_path / "data")
 
     monkeypatch.setenv("EVENKEEL_CLUSTERS", str(tmp_path / "clusters.yaml"))
-    settings.EVENKEEL_CLUSTERS = named(EVENKEEL_SLURM_SHARED_DIR=str(tmp_path / "shared"))
+    settings.EVENKEEL_CLUSTERS = named(EVENKEEL_SHARED_DIR=str(tmp_path / "shared"))
     check_engines()
     settings.EVENKEEL_CLUSTERS = named()
-    with pytest.raises(
-        SetupError, match=r"^EVENKEEL_CLUSTERS: cluster 'site': EVENKEEL_SLURM_SHARED_DIR .* lies in it"
-    ):
+    with pytest.raises(SetupError, match=r"^EVENKEEL_CLUSTERS: cluster 'site': EVENKEEL_SHARED_DIR .* lies in it"):
         check_engines()
 
 
@@ -185,7 +181,7 @@ def test_workers_refuse_too_and_doctor_says_why(
     as_only_engine(settings, engine(tmp_path / "shared" if root else None, data=str(tmp_path / "data")))
     if root:
         monkeypatch.setattr("os.geteuid", lambda: 0)
-    with pytest.raises(ExecutorError, match="runs as root" if root else "EVENKEEL_SLURM_SHARED_DIR") as raised:
+    with pytest.raises(ExecutorError, match="runs as root" if root else "EVENKEEL_SHARED_DIR") as raised:
         executors.executor_for(cluster)
     assert not raised.value.permanent, "what waits or runs is no worse for it"
     assert engine_of(cluster.pk).executor == "slurm"

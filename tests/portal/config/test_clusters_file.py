@@ -35,7 +35,7 @@ def test_without_a_file_there_is_nothing(tmp_path: Path) -> None:
 
 
 def test_each_cluster_has_its_executor_and_settings_in_the_order_of_the_file(file: Path, tmp_path: Path) -> None:
-    slurm = {"name": "big", "executor": "slurm", "settings": {"EVENKEEL_SLURM_SHARED_DIR": "/nfs/evenkeel"}}
+    slurm = {"name": "big", "executor": "slurm", "settings": {"EVENKEEL_SHARED_DIR": "/nfs/evenkeel"}}
     found = read(file, local("near"), slurm, local("b", "v100:4", EVENKEEL_LOCAL_DIR=str(tmp_path / "b")))
     assert list(found) == ["near", "big", "b"]
     assert [engine.executor for engine in found.values()] == ["local", "slurm", "local"]
@@ -53,7 +53,7 @@ def test_local_clusters_of_one_machine_share_its_accounts(file: Path) -> None:
 
 def test_what_a_cluster_leaves_open_the_environment_says(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENKEEL_LEASE_S", "90")
-    ray = {"EVENKEEL_RAY_ADDRESS": "10.0.0.1:6379", "EVENKEEL_RAY_EMULATED": True}
+    ray = {"EVENKEEL_RAY_ADDRESS": "10.0.0.1:6379", "EVENKEEL_EMULATED": True}
     own = {"name": "b", "executor": "ray", "settings": {**ray, "EVENKEEL_LEASE_S": 300}}
     found = read(file, {"name": "a", "executor": "ray", "settings": ray}, own)
     assert [engine.options["lease_s"] for engine in found.values()] == [90, 300]

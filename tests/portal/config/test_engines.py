@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import timedelta
 from io import StringIO
@@ -22,6 +24,7 @@ from scheduling.executors.ray.executor import RayExecutor
 from scheduling.lifecycle import HOLDING
 from tests.portal.world import World
 
+ROOT = Path(__file__).parents[3]
 NODE = NodeInfo("a", (AcceleratorInfo(0, "a100", "slurm-a-0", 0, False),), cpus=16, memory_mib=64_000)
 
 
@@ -137,9 +140,33 @@ def test_each_executor_may_offer_modules_and_images(
         read_engine(executor, tmp_path, tmp_path / "accounts.json")
 
 
+@pytest.mark.parametrize("executor", ["local", "ray", "slurm"])
+def test_the_one_cluster_of_the_environment_has_the_options_that_one_of_several_would_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, executor: str
+) -> None:
+    """Modules and images with `local`, say."""
+    said = {
+        "EVENKEEL_DATA": str(tmp_path),
+        "EVENKEEL_EXECUTOR": executor,
+        "EVENKEEL_MODULES": "1",
+        "EVENKEEL_CONTAINER_TOOL": "bwrap",
+        "EVENKEEL_LEASE_S": "100",
+    }
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    code = (
+        "from portal import settings as s; print(sorted((key, str(value)) for key, value in"
+        " s.EVENKEEL_EXECUTOR_OPTIONS[s.EVENKEEL_EXECUTOR].items()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    engine = read_engine(executor, tmp_path, tmp_path / "accounts.json")
+    own = engine.options.items() - {("accounts_file", tmp_path / "accounts.json")}
+    assert done.stdout.strip() == str(sorted((key, str(value)) for key, value in own))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("EVENKEEL_SLURM_PLACEMENT", "anywhere"), ("EVENKEEL_LEASE_S", "1"), ("EVENKEEL_SLURM_EMULATED", "?")],
+    [("EVENKEEL_SLURM_PLACEMENT", "anywhere"), ("EVENKEEL_LEASE_S", "1"), ("EVENKEEL_EMULATED", "?")],
 )
 def test_settings_that_make_no_sense_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str
@@ -153,7 +180,7 @@ def test_the_shared_directory_is_the_data_directory_unless_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert read_slurm_options(tmp_path)["shared_dir"] == tmp_path
-    monkeypatch.setenv("EVENKEEL_SLURM_SHARED_DIR", str(tmp_path / "shared"))
+    monkeypatch.setenv("EVENKEEL_SHARED_DIR", str(tmp_path / "shared"))
     assert read_slurm_options(tmp_path)["shared_dir"] == tmp_path / "shared"
 
 

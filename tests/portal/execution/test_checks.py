@@ -57,8 +57,7 @@ class Checked(World):
 
 
 @pytest.fixture
-def world(settings: Any) -> Checked:
-    settings.EVENKEEL_NODE_CHECK_AGAIN_S = 60
+def world() -> Checked:
     return Checked({"a": 2, "b": 2})
 
 
@@ -285,12 +284,11 @@ class TestFaults:
         sound.round()
         assert node().schedulable
 
-    def test_how_many_is_a_setting_and_none_turns_it_off(self, sound: Checked, settings: Any) -> None:
-        settings.EVENKEEL_NODE_CHECK_FAULTS = 0
+    def test_so_many_have_to_have_failed(self, sound: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
         fails_on(sound, "a", ExitInfo("runner_lost"))
         sound.round()
         assert node().schedulable
-        settings.EVENKEEL_NODE_CHECK_FAULTS = 1
+        monkeypatch.setattr(node_checks, "FAULTS", 1)
         sound.round()
         assert node().check_state == "checking"
 
@@ -361,15 +359,13 @@ class TestAdministrators:
 
 
 class TestWhoCarriesItOut:
-    def test_a_check_that_a_worker_died_with_is_begun_anew_and_fails_in_the_end(
-        self, world: Checked, settings: Any
-    ) -> None:
+    def test_a_check_that_a_worker_died_with_is_begun_anew_and_fails_in_the_end(self, world: Checked) -> None:
         world.examine(GOOD, "b")
         (check,) = node_checks.due(world.cluster.pk, timezone.now())
         dead = node_checks.claim(check, timezone.now())
         assert dead is not None
         assert node_checks.due(world.cluster.pk, timezone.now()) == []
-        limit = timedelta(seconds=settings.EVENKEEL_NODE_CHECK_TIMEOUT_S) + node_checks.MARGIN
+        limit = timedelta(seconds=node_checks.TIMEOUT_S) + node_checks.MARGIN
         for attempt in range(2, node_checks.MAX_ATTEMPTS + 1):
             NodeCheck.objects.filter(ended_at=None).update(begun_at=timezone.now() - limit)
             (again,) = node_checks.due(world.cluster.pk, timezone.now())
@@ -429,17 +425,17 @@ class TestReally:
         self, real: LocalExecutor, tmp_path: Path, settings: Any
     ) -> None:
         (tmp_path / "data" / "jobs").rmdir()
-        settings.EVENKEEL_NODE_CHECK_FREE_MIB = 10**9
+        settings.NODE_CHECK_FREE_MIB = 10**9
         node_tasks.check_nodes(Cluster.objects.get().pk)
         assert {one.check_state for one in Node.objects.all()} == {"failed"}
         failed = NodeCheck.objects.filter(node__name="one")[0].findings
         assert [row["subject"] for row in failed if row["result"] == "failed"] == ["job directory", "free space"]
 
     def test_one_that_never_answers_has_failed_and_holds_up_no_other(
-        self, real: LocalExecutor, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+        self, real: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A named pipe in the way of one node's check: opening it takes until somebody reads."""
-        settings.EVENKEEL_NODE_CHECK_TIMEOUT_S = 1
+        monkeypatch.setattr(node_checks, "TIMEOUT_S", 1)
         os.mkfifo(tmp_path / "pipe")
         examine = real.check_node
         hung = threading.Event()

@@ -1,6 +1,7 @@
 """How many points of metrics a run keeps, while it lives and long after its end."""
 
 import itertools
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -57,7 +58,7 @@ def test_it_is_done_once_and_how_long_they_stay_is_a_setting(world: World, setti
     run = run_with(world, 500, 20)
     metrics.prune(NOW)
     assert len(steps_of(run)) == 500
-    settings.EVENKEEL_KEEP_METRICS_DAYS = 10
+    settings.EVENKEEL_KEEP = replace(settings.EVENKEEL_KEEP, metrics_days=10)
     metrics.prune(NOW)
     kept = steps_of(run)
     assert len(kept) == metrics.LASTING_POINTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -55,7 +56,7 @@ def test_under_fair_tree_projects_have_no_factor(world: World) -> None:
 
 
 def test_history_is_bounded_however_long_it_runs(world: World, settings: Any) -> None:
-    settings.EVENKEEL_KEEP_SHARES_DAYS = 40
+    settings.EVENKEEL_KEEP = replace(settings.EVENKEEL_KEEP, shares_days=40)
     now = timezone.now()
     times = [now - timedelta(minutes=15 * n) for n in range(4 * 24 * 60)]
     values = {"norm_shares": 0.5, "usage_gpu_s": 0.0, "effective_usage": 0.5, "factor": 0.5}
@@ -89,7 +90,7 @@ def test_the_history_has_so_many_points_at_most_oldest_first(world: World) -> No
 
 
 def test_peaks_and_lows_outlive_the_thinning(world: World, settings: Any) -> None:
-    settings.EVENKEEL_KEEP_SHARES_DAYS = 400
+    settings.EVENKEEL_KEEP = replace(settings.EVENKEEL_KEEP, shares_days=400)
     now = shares.tick(timezone.now())
     values = {"norm_shares": 0.5, "usage_gpu_s": 0.0, "factor": 0.5}
     odd = {5: 0.975, 90: 0.025, 500: 0.99, 900: 0.01, 4_000: 1.0, 5_000: 0.0}

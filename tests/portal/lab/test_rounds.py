@@ -17,6 +17,7 @@ from portal.cluster.policy import set_policy
 from portal.jobs.models import Decision, Job
 from portal.lab import replays
 from portal.lab.rounds import export_case
+from portal.snapshot import decisions
 from scheduling.policies.time_shares.programs.deficits import DeficitTable
 from scheduling.policies.time_shares.programs.last_answer import MEMORY
 from tests.portal.api_calls import Api
@@ -53,8 +54,8 @@ def replay(api: Api, number: int, **wish: Any) -> dict[str, Any]:
     return found
 
 
-def test_rounds_are_listed_newest_first_and_filtered(world: World, root: Api, settings: Any) -> None:
-    settings.EVENKEEL_EMPTY_DECISION_EVERY_S = 0
+def test_rounds_are_listed_newest_first_and_filtered(world: World, root: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "EMPTY_EVERY_S", 0)
     world.round()
     first, *_, last = Decision.objects.order_by("round")
     rows = root.get("rounds").json["results"]
@@ -186,8 +187,10 @@ def test_a_case_is_solved_to_the_shares_of_its_round(policy: str, tmp_path: Path
     }
 
 
-def test_a_later_round_of_such_a_policy_knows_what_was_remembered(tmp_path: Path, settings: Any) -> None:
-    settings.EVENKEEL_EMPTY_DECISION_EVERY_S = 0
+def test_a_later_round_of_such_a_policy_knows_what_was_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "EMPTY_EVERY_S", 0)
     world = World({"a": 2})
     set_policy(actor=None, cluster=world.cluster, name="finish_time_fairness", parameters={"round_seconds": 1e-3})
     for n in range(3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,9 @@ def test_an_export_can_be_read_again(root: Api, tmp_path: Path) -> None:
 
 def test_the_oldest_go_when_there_is_too_much(root: Api, settings: Any) -> None:
     first, second = run(root, MIX), run(root, MIX)
-    settings.EVENKEEL_KEEP_SIMULATION_BYTES = Simulation.objects.latest("number").size_bytes
+    settings.EVENKEEL_KEEP = replace(
+        settings.EVENKEEL_KEEP, simulations_bytes=Simulation.objects.latest("number").size_bytes
+    )
     prune_simulations()
     assert root.get(f"simulations/{first['id']}").status == 404
     assert root.get(f"simulations/{second['id']}").status == 200

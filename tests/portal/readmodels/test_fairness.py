@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -217,7 +218,7 @@ def test_merged_points_keep_means_and_extremes(world: World) -> None:
 
 
 def test_history_is_bounded_however_long_it_runs(world: World, settings: Any) -> None:
-    settings.EVENKEEL_KEEP_FAIRNESS_DAYS = 40
+    settings.EVENKEEL_KEEP = replace(settings.EVENKEEL_KEEP, fairness_days=40)
     now = fairness.tick(timezone.now())
     values = {"known_samples": 1, "holding": 1.0, "waiting": 0.0, "lowest": 0.5, "mean": 0.5, "highest": 0.5}
     times = [now - timedelta(minutes=n) for n in (*range(240), *range(240, 60 * 24 * 60, 30))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -177,7 +178,7 @@ def test_it_goes_with_the_job_to_another_project(world: World) -> None:
 def test_what_nothing_was_added_to_for_long_is_pruned(world: World, settings: Any) -> None:
     watched = Watched(world)
     watched.say(*[0.5] * 24)
-    settings.EVENKEEL_KEEP_RESOURCES_DAYS = 7
+    settings.EVENKEEL_KEEP = replace(settings.EVENKEEL_KEEP, resources_days=7)
     resources.prune(timezone.now() + timedelta(days=6))
     assert (ResourceSeries.objects.count(), ResourceProfile.objects.count()) == (1, 1)
     resources.prune(timezone.now() + timedelta(days=8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -203,7 +204,7 @@ def test_the_oldest_decisions_go_when_there_are_too_many(world: World, root: Api
         shadow_round(world.cluster.pk)
     sizes = list(ShadowDecision.objects.order_by("-pk").values_list("pk", "size_bytes"))
     assert len(sizes) == 2
-    settings.EVENKEEL_KEEP_SHADOW_BYTES = sizes[0][1]
+    settings.EVENKEEL_KEEP = replace(settings.EVENKEEL_KEEP, shadows_bytes=sizes[0][1])
     prune_rollouts()
     assert list(ShadowDecision.objects.values_list("pk", flat=True)) == [sizes[0][0]]
 

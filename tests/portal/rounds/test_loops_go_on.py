@@ -652,7 +652,7 @@ def decision(p: Planted) -> Iterator[None]:
         p.world.submit()
         p.world.round()
     bad = Decision.objects.earliest("pk")
-    p.patch.setattr(django_settings, "EVENKEEL_KEEP_DECISION_BYTES", 0)
+    p.patch.setattr(django_settings, "EVENKEEL_KEEP", replace(django_settings.EVENKEEL_KEEP, decisions_bytes=0))
     p.refuse_delete(bad)
     yield
     assert list(Decision.objects.all()) == [bad]
@@ -731,8 +731,8 @@ def project_with_checkpoints(p: Planted) -> Iterator[None]:
 def environment(p: Planted) -> Iterator[None]:
     values = {"project": p.world.project, "cluster": p.world.cluster, "base": "b", "state": "ready", "size_bytes": 1}
     bad, _ = (Environment.objects.create(digest=f"{i:064x}", requirements="x", **values) for i in (1, 2))
-    limits = replace(django_settings.EVENKEEL_MATERIAL, environment_cache_bytes=0)
-    p.patch.setattr(django_settings, "EVENKEEL_MATERIAL", limits)
+    keep = replace(django_settings.EVENKEEL_KEEP, environments_bytes=0)
+    p.patch.setattr(django_settings, "EVENKEEL_KEEP", keep)
     p.refuse("portal.execution.material_tasks.forget_environment", lambda one: one.pk == bad.pk)
     yield
     assert list(Environment.objects.all()) == [bad]
@@ -773,7 +773,7 @@ def simulation_whose_worker_died(p: Planted) -> Iterator[None]:
 @in_task("evenkeel.prune_simulations")
 def simulation_to_prune(p: Planted) -> Iterator[None]:
     bad, _ = _two_simulations(p, state="succeeded", size_bytes=10)
-    p.patch.setattr(django_settings, "EVENKEEL_KEEP_SIMULATION_BYTES", 0)
+    p.patch.setattr(django_settings, "EVENKEEL_KEEP", replace(django_settings.EVENKEEL_KEEP, simulations_bytes=0))
     p.refuse_delete(bad)
     yield
     assert list(Simulation.objects.all()) == [bad]
@@ -813,7 +813,7 @@ def shadow_decision(p: Planted) -> Iterator[None]:
     bad, _ = (
         ShadowDecision.objects.create(rollout=of, round=i, at=now, last_round=i, last_at=now, **values) for i in (1, 2)
     )
-    p.patch.setattr(django_settings, "EVENKEEL_KEEP_SHADOW_BYTES", 0)
+    p.patch.setattr(django_settings, "EVENKEEL_KEEP", replace(django_settings.EVENKEEL_KEEP, shadows_bytes=0))
     p.refuse_delete(bad)
     yield
     assert list(ShadowDecision.objects.all()) == [bad]

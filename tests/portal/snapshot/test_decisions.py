@@ -1,5 +1,6 @@
 """Recorded decisions: replayed to the same plan, stored small, dropped oldest first."""
 
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -26,8 +27,8 @@ def world() -> World:
 
 
 @pytest.mark.parametrize("policy", ["f_scheduling", "fifo_gang"])
-def test_every_recorded_round_is_replayed_to_the_same_plan(policy: str, settings: Any) -> None:
-    settings.EVENKEEL_EMPTY_DECISION_EVERY_S = 0
+def test_every_recorded_round_is_replayed_to_the_same_plan(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "EMPTY_EVERY_S", 0)
     world = World({"a": 4, "b": 2}, policy)
     for n in range(6):
         world.train(world.submit("slow" if n % 2 else "fast", priority=n))
@@ -61,8 +62,8 @@ def test_histories_of_resources_come_back_as_they_were() -> None:
     ]
 
 
-def test_rounds_share_a_base_and_store_their_difference(world: World, settings: Any) -> None:
-    settings.EVENKEEL_EMPTY_DECISION_EVERY_S = 0
+def test_rounds_share_a_base_and_store_their_difference(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "EMPTY_EVERY_S", 0)
     for _ in range(20):
         world.submit("fast", steps=10**6)
     world.round()
@@ -74,18 +75,18 @@ def test_rounds_share_a_base_and_store_their_difference(world: World, settings: 
     assert len(bytes(later[0].snapshot)) < base.size_bytes / 2
 
 
-def test_a_quiet_cluster_is_sampled(world: World, settings: Any) -> None:
+def test_a_quiet_cluster_is_sampled(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.round()
     kept = Decision.objects.count()
     world.round()
     assert Decision.objects.count() == kept
-    settings.EVENKEEL_EMPTY_DECISION_EVERY_S = 0
+    monkeypatch.setattr(decisions, "EMPTY_EVERY_S", 0)
     world.round()
     assert Decision.objects.count() == kept + 1
 
 
 def test_the_oldest_are_dropped_and_with_them_bases_nobody_needs(world: World, settings: Any) -> None:
-    settings.EVENKEEL_KEEP_DECISION_BYTES = 1
+    settings.EVENKEEL_KEEP = replace(settings.EVENKEEL_KEEP, decisions_bytes=1)
     decisions.prune()
     assert not Decision.objects.exists()
     assert not DecisionBase.objects.exists()

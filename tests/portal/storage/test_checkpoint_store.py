@@ -327,7 +327,10 @@ def test_a_store_is_read_from_the_environment(given: Any, tmp_path: Path) -> Non
         ({"URL": "file:///x", "ENDPOINT": "http://h"}, "are for s3:// only"),
         ({"URL": "file:///x", "CREDENTIALS_FILE": "/no/such"}, "cannot be read: No such file"),
         ({"URL": "file:///x", "CACHE_DIR": "here"}, "must be an absolute path"),
-        ({"URL": "file:///x", "UPLOAD_S": "0"}, "EVENKEEL_CHECKPOINT_UPLOAD_S must be between"),
+        (
+            {"URL": "file:///x", "UPLOAD_S": "0"},
+            "EVENKEEL_CHECKPOINT_UPLOAD_S must be a number of seconds from 1 to 3,600",
+        ),
     ],
 )
 def test_what_cannot_be_used_stops_the_start(given: Any, variables: dict[str, str], said: str) -> None:

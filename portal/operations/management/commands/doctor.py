@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
+from portal.config.environment_notes import environment_notes
 from portal.config.setup_errors import unreachable
 from portal.execution.checks.tasks import examine_cluster
 from portal.jobs.clusters import active_clusters, engine_of
@@ -20,6 +21,12 @@ from scheduling.executors.base import Finding
 
 QUEUES_TIMEOUT_S = 2.0
 WORKERS_START_S = 20.0  # after the portal itself is ready
+
+
+def settings_findings() -> Iterator[Finding]:
+    """Of the environment that this command has, which should be the portal's."""
+    for note in environment_notes():
+        yield Finding("settings", True, note.seen, note.fix, warning=True)
 
 
 def queue_findings() -> Iterator[Finding]:
@@ -54,6 +61,8 @@ class Command(BaseCommand):
             raise CommandError(unreachable(str(error))) from None
         if not clusters:
             raise CommandError("there is no cluster yet: `manage.py up` makes it")
+        for finding in settings_findings():
+            self._say(finding)
         wrong = sum(self._examine(cluster, named=len(clusters) > 1) for cluster in clusters)
         wrong += sum(self._say(finding) for finding in queue_findings())
         if wrong:

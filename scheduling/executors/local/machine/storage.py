@@ -31,7 +31,7 @@ def free_space(directory: Path, min_free_mib: int) -> Finding:
         free_mib = shutil.disk_usage(directory).free // 2**20
     except OSError as error:
         return Finding("free space", False, f"of {directory} is not known: {error.strerror or error}", "mount it")
-    fix = f"make room in {directory}, or set EVENKEEL_NODE_CHECK_FREE_MIB to less"
+    fix = f"make room in {directory}"
     return Finding(
         "free space", free_mib >= min_free_mib, f"{free_mib:,} MiB, at least {min_free_mib:,} are to be", fix
     )

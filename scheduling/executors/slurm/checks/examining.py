@@ -289,7 +289,7 @@ def _judge(
         return Finding(subject, not bad, words or well, fix)
 
     apart = [one for one in found if one.get("shared") != token or str(one.get("node")) not in written]
-    fix = "EVENKEEL_SLURM_SHARED_DIR has to be one directory, writable, under the same path everywhere"
+    fix = "EVENKEEL_SHARED_DIR has to be one directory, writable, under the same path everywhere"
     nodes = "1 node" if len(found) == 1 else f"{len(found)} nodes"
     yield finding("shared storage", apart, "shared_error", f"{shared} is the same on {nodes}", fix)
     began, ended = between
