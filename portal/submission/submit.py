@@ -15,6 +15,7 @@ from portal.accounting.admission import admit
 from portal.core import wake
 from portal.drafts.dependencies import store_dependencies
 from portal.drafts.draft import ResolvedDraft
+from portal.forecasts.choose_cluster import choose
 from portal.jobfile.schema import JobFile
 from portal.jobs import events
 from portal.jobs.models import IdempotencyKey, Job, JobArray, Run, next_job_numbers
@@ -42,8 +43,6 @@ def submit_job(
     Raises Problems naming the fields, QuotaExceeded naming the limits, IdempotencyConflict where the key already
     stands for another body.
     """
-    from portal.forecasts.choose_cluster import choose  # it looks at rounds, which end and start jobs by this module
-
     digest = body_digest(job_file)
     if idempotency_key and (known := _known_job(user, idempotency_key, digest)):
         return known, False
