@@ -17,6 +17,7 @@ from typing import Any
 from django.db.models import Max
 from django.utils import timezone
 
+from accounts.ledger import PriceBook
 from accounts.models import User
 from portal.core.money import CURRENCY
 from portal.core.problems import FieldProblem, Problems
@@ -26,8 +27,7 @@ from portal.forecasts.estimates import Known, known_of
 from portal.jobfile.schema import JobFile
 from portal.jobs.clusters import active_clusters
 from portal.jobs.models import Cluster, Node
-from portal.snapshot.dependencies import Waits
-from portal.snapshot.newcomers import newcomers_of
+from portal.snapshot.newcomers import newcomer_of
 from scheduling.domain.wording import span
 from scheduling.forecast.next_start import Start, starts_of, why_never
 from scheduling.policies import load_policy
@@ -87,10 +87,11 @@ def _named(clusters: Sequence[Cluster], name: str) -> Cluster:
 
 
 def _best(asked: ValidatedDraft, clusters: Sequence[Cluster], by: str, now: datetime) -> ResolvedDraft:
-    offers, unfit, figures = list[Offer](), dict[str, str](), figures_by_cluster(clusters)
+    offers, unfit = list[Offer](), dict[str, str]()
+    figures, book = figures_by_cluster(clusters), PriceBook(now)
     for cluster in clusters:
         try:
-            offers.append(_offer(asked, cluster, figures[cluster.pk], now))
+            offers.append(_offer(asked, cluster, figures[cluster.pk], book, now))
         except Unfit as error:
             unfit[cluster.name] = str(error)
         except Problems as error:
@@ -114,20 +115,20 @@ def _sentence(text: str) -> str:
 # One cluster -----------------------------------------------------------------------------------------
 
 
-def _offer(asked: ValidatedDraft, cluster: Cluster, figures: ClusterFigures, now: datetime) -> Offer:
+def _offer(asked: ValidatedDraft, cluster: Cluster, figures: ClusterFigures, book: PriceBook, now: datetime) -> Offer:
     """Raises Unfit where the job could never start there, Problems where its file asks for what is not there."""
     wish = asked.on(cluster)
     _check_nodes(cluster, asked.job_file)
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
-    jobs = wish.jobs([(0, asked.job_file.array.numbers[0] if asked.job_file.array else None)], now)
-    [job], there = newcomers_of(jobs, cluster, figures.round.snapshot, Waits(), now, packs=False)
+    known = known_of(wish, now, book)
+    job, there = newcomer_of(known.job, cluster, figures.round.snapshot)
     if (never := why_never(there, policy, job)) is not None:
         raise Unfit(never.text)
     left = replace(figures.round, snapshot=there)
     starts = starts_of(left, policy, job, figures.expected_s(now), figures.new)
     if cluster.engine_away_since is not None:
         starts = [replace(start, after_s=None) for start in starts]
-    return Offer(cluster, known_of(wish, now), starts)
+    return Offer(cluster, known, starts)
 
 
 def _check_nodes(cluster: Cluster, file: JobFile) -> None:
