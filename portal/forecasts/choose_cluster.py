@@ -1,11 +1,11 @@
 """Chooses a job's cluster: the one that it names, or the portal's choice by expected end or by cost.
 
-For each cluster it determines what the next round would do with the job, and if it would wait, when it would start.
+The choice rests on what the last round and the last forecast of each cluster left (portal.forecasts.cluster_figures):
+no request waits for a plan or a forecast.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,29 +17,24 @@ from typing import Any
 from django.db.models import Max
 from django.utils import timezone
 
+from accounts.ledger import PriceBook
 from accounts.models import User
 from portal.core.money import CURRENCY
 from portal.core.problems import FieldProblem, Problems
 from portal.drafts.draft import ResolvedDraft, ValidatedDraft, validate_draft
-from portal.forecasts import inputs
-from portal.forecasts.basis import Basis, basis_of, drafted
+from portal.forecasts.cluster_figures import ClusterFigures, figures_by_cluster
 from portal.forecasts.estimates import Known, known_of
 from portal.jobfile.schema import JobFile
 from portal.jobs.clusters import active_clusters
 from portal.jobs.models import Cluster, Node
-from scheduling import domain
+from portal.snapshot.newcomers import newcomer_of
 from scheduling.domain.wording import span
-from scheduling.forecast.forecast import Budget, foresee
-from scheduling.forecast.next_round import Preview, preview
+from scheduling.forecast.next_start import Start, starts_of, why_never
 from scheduling.policies import load_policy
-from scheduling.policies.base import Policy
-from scheduling.policies.capabilities import Needs
 
 EARLIEST, CHEAPEST = "earliest", "cheapest"
 #: In a job file; `auto` is the default.
 LEFT_TO_THE_PORTAL = frozenset({"auto", EARLIEST, CHEAPEST})
-#: For each cluster where the job would wait: a person waits for the answer.
-_BUDGET_MS, _LONGEST_S, _FUTURES = 150.0, 0.4, 6
 _MOST_WORDS = 500
 
 
@@ -49,34 +44,26 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Offer:
-    """A cluster's prediction for the job."""
+    """What one cluster can do for the job: starts by accelerator type, and the speeds and prices known there."""
 
-    wish: ResolvedDraft
+    cluster: Cluster
     known: Known
-    basis: Basis
-    policy: Policy
-    newcomers: tuple[domain.Job, ...]
-    snapshot: domain.Snapshot  # with what the new jobs refer to, but without them
-    said: Preview
-
-    @property
-    def cluster(self) -> Cluster:
-        found: Cluster = self.wish.placed["cluster"]
-        return found
+    starts: Sequence[Start]
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Seconds from now, and the cost; None if unknown."""
+    """Seconds from now, and the cost; None if unknown. `pressure`: GPUs that waiting jobs need, per GPU it may use."""
 
     name: str
     start_s: float | None
     end_s: float | None
     amount: Decimal | None
+    pressure: float = 0.0
 
 
 def choose(user: User, job_file: JobFile, *, again: bool = False) -> ResolvedDraft:
-    """Raises Problems by field, and for each cluster why it is unsuitable."""
+    """Raises Problems naming the fields, and for each cluster why it is none."""
     asked, clusters = validate_draft(user, job_file, again=again), list(active_clusters())
     wanted = job_file.cluster or "auto"
     if wanted not in LEFT_TO_THE_PORTAL:
@@ -100,9 +87,10 @@ def _named(clusters: Sequence[Cluster], name: str) -> Cluster:
 
 def _best(asked: ValidatedDraft, clusters: Sequence[Cluster], by: str, now: datetime) -> ResolvedDraft:
     offers, unfit = list[Offer](), dict[str, str]()
+    figures, book = figures_by_cluster(clusters), PriceBook(now)
     for cluster in clusters:
         try:
-            offers.append(_offer(asked, cluster, now))
+            offers.append(_offer(asked, cluster, figures[cluster.pk], book, now))
         except Unfit as error:
             unfit[cluster.name] = str(error)
         except Problems as error:
@@ -114,7 +102,7 @@ def _best(asked: ValidatedDraft, clusters: Sequence[Cluster], by: str, now: date
         [only] = offers
         others = " ".join(f"{name}: {_sentence(text)}" for name, text in unfit.items())
         return asked.on(only.cluster, f"Cluster {only.cluster}: the only one that can run it. {others}"[:_MOST_WORDS])
-    found = compare([outlook_of(offer) for offer in offers], by)
+    found = compare([outlook_of(offer, by) for offer in offers], by)
     best = next(offer for offer in offers if offer.cluster.name == found[0].name)
     return asked.on(best.cluster, why(found, by)[:_MOST_WORDS])
 
@@ -126,21 +114,24 @@ def _sentence(text: str) -> str:
 # One cluster -----------------------------------------------------------------------------------------
 
 
-def _offer(asked: ValidatedDraft, cluster: Cluster, now: datetime) -> Offer:
+def _offer(asked: ValidatedDraft, cluster: Cluster, figures: ClusterFigures, book: PriceBook, now: datetime) -> Offer:
     """Raises Unfit if the job could never start there, Problems if its file asks for something unavailable."""
     wish = asked.on(cluster)
     _check_nodes(cluster, asked.job_file)
-    basis, known = basis_of(cluster), known_of(wish, now)
-    policy = load_policy(*basis.policy)
-    newcomers, snapshot = drafted(wish, cluster, basis, now, packs=Needs.PAIRS in policy.capabilities.needs)
-    said = preview(basis.planned, snapshot, policy, newcomers)
-    if said.verdict == "never":
-        raise Unfit(said.reason.text)
-    return Offer(wish, known, basis, policy, newcomers, snapshot, said)
+    policy = load_policy(cluster.policy_name, cluster.policy_parameters)
+    known = known_of(wish, now, book)
+    job, there = newcomer_of(known.job, cluster, figures.round.snapshot)
+    if (never := why_never(there, policy, job)) is not None:
+        raise Unfit(never.text)
+    left = replace(figures.round, snapshot=there)
+    starts = starts_of(left, policy, job, figures.expected_s(now), figures.new)
+    if cluster.engine_away_since is not None:
+        starts = [replace(start, after_s=None) for start in starts]
+    return Offer(cluster, known, starts)
 
 
 def _check_nodes(cluster: Cluster, file: JobFile) -> None:
-    """CPUs and memory of the largest node; unknown capacities are not compared."""
+    """Processors and memory of the largest node; of those that say nothing, nothing is known."""
     nodes = Node.objects.filter(cluster=cluster)
     if file.gpus.types:
         nodes = nodes.filter(accelerator_type__in=file.gpus.types)
@@ -152,52 +143,37 @@ def _check_nodes(cluster: Cluster, file: JobFile) -> None:
             raise Unfit(f"It needs {needs:,} {unit} on a node, and the largest has {most:,}.")
 
 
-def outlook_of(offer: Offer) -> Outlook:
-    start_s, gang = _start(offer)
-    option = _option(offer, gang)
-    end_s = None if option is None else (start_s or 0.0) + float(option["duration_s"])
-    amount = None if option is None else Decimal(option["amount"])
-    return Outlook(offer.cluster.name, start_s, end_s, amount)
+def outlook_of(offer: Offer, by: str) -> Outlook:
+    """On the accelerator type that does best."""
+    name, known = offer.cluster.name, offer.known
+    found = [_outlook(name, start, known.option(start.type, start.gpus)) for start in offer.starts]
+    return compare(found or [Outlook(name, None, None, None)], by)[0]
 
 
-def _start(offer: Offer) -> tuple[float | None, domain.Gang | None]:
-    if offer.said.verdict == "now":
-        return 0.0, offer.said.gang
-    snapshot, first = offer.snapshot, offer.newcomers[0]
-    known = inputs.known_of(offer.cluster, snapshot, offer.policy, timezone.now())
-    until_s = time.thread_time() + _LONGEST_S
-    budget = Budget(_BUDGET_MS, most_futures=_FUTURES, stopped=lambda: time.thread_time() > until_s)
-    joined = replace(snapshot, jobs=(*snapshot.jobs, *offer.newcomers))
-    found = foresee(joined, offer.policy, known, seed=offer.basis.seed, budget=budget)
-    start = found.starts.get(first.id)
-    return (start.p50_s if start else None), found.gangs.get(first.id)
-
-
-def _option(offer: Offer, gang: domain.Gang | None) -> Mapping[str, Any] | None:
-    """With the GPUs on which it would start, or its least gang."""
-    known = offer.known
-    if gang is not None and (option := known.option(gang.type, gang.count)):
-        return option
-    least = [option for kind in known.types if (option := known.option(kind, known.job.min_gpus))]
-    return min(least, key=lambda option: option["duration_s"], default=None)
+def _outlook(name: str, start: Start, option: Mapping[str, Any] | None) -> Outlook:
+    if option is None:
+        return Outlook(name, start.after_s, None, None, start.pressure)
+    end_s = None if start.after_s is None else start.after_s + float(option["duration_s"])
+    return Outlook(name, start.after_s, end_s, Decimal(option["amount"]), start.pressure)
 
 
 # Comparison ---------------------------------------------------------------------------------------
 
 
 def compare(outlooks: Sequence[Outlook], by: str) -> list[Outlook]:
-    """Best first; equal ones keep their order. Unknown values come last."""
+    """Best first; unknown values come last. Of equal ones the one with the shorter queue, then in their order."""
     order = count()
 
     def rank(one: Outlook) -> tuple[Any, ...]:
-        end = (inf if one.end_s is None else one.end_s, inf if one.start_s is None else one.start_s, next(order))
+        times = (inf if at is None else at for at in (one.end_s, one.start_s))
+        end = (*times, one.pressure, next(order))
         return (Decimal("inf") if one.amount is None else one.amount, *end) if by == CHEAPEST else end
 
     return sorted(outlooks, key=rank)
 
 
 def why(ranked: Sequence[Outlook], by: str) -> str:
-    """In a sentence, compared with the second best."""
+    """In a sentence, against the second best."""
     best, second = ranked[:2]
     head = f"Cluster {best.name}:"
     if by == CHEAPEST and best.amount is not None:
@@ -211,11 +187,14 @@ def why(ranked: Sequence[Outlook], by: str) -> str:
         less_s = second.end_s - best.end_s
         return f"{head} would end {f'{span(less_s)} earlier than' if less_s >= 1 else 'as early as'} on {second.name}."
     if best.end_s is not None:
-        return f"{head} would end in {span(best.end_s)}; how fast it runs on {second.name} is not known."
+        unknown = "when it would start" if second.start_s is None else "how fast it runs"
+        return f"{head} would end in {span(best.end_s)}; {unknown} on {second.name} is not known."
     if best.start_s is not None and second.start_s is not None:
         less_s = second.start_s - best.start_s
         said = f"{span(less_s)} earlier than" if less_s >= 1 else "as early as"
         return f"{head} would start {said} on {second.name}; how fast it runs is not known."
+    if best.start_s is None and best.pressure < second.pressure:
+        return f"{head} its queue is shorter than that of {second.name}; when the job would start is not known."
     return f"{head} when it would start on {second.name} is not known."
 
 

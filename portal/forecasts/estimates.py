@@ -58,18 +58,20 @@ class Known:
         return _option(self, kind, count, profile) if profile and profile.curve.source != "trial" else None
 
 
-def known_of(wish: ResolvedDraft, now: datetime) -> Known:
+def known_of(wish: ResolvedDraft, now: datetime, book: PriceBook | None = None) -> Known:
+    """`book`: the prices of `now`, where they are read already."""
     [job] = wish.jobs([(0, wish.job_file.array.numbers[0] if wish.job_file.array else None)], now)
-    return known_of_job(job, now)
+    return known_of_job(job, now, book)
 
 
-def known_of_job(job: Job, now: datetime) -> Known:
+def known_of_job(job: Job, now: datetime, book: PriceBook | None = None) -> Known:
     """For the rest of a job, stored or not."""
     assert job.run is not None
     types = gpus_by_type(job.cluster_id, job.partition)
     measured = profiles.measured_numbers(profiles.workloads_of(job), job.cluster_id)
     known = dict(sorted(profiles.profiles_of(job, types, measured).items()))
-    return Known(job, job.total_steps - job.run.step, types, known, PriceBook(now), largest_nodes(job.cluster_id), now)
+    steps, book = job.total_steps - job.run.step, book or PriceBook(now)
+    return Known(job, steps, types, known, book, largest_nodes(job.cluster_id), now)
 
 
 def estimate(wish: ResolvedDraft, known: Known) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from portal.snapshot.newcomers import arrivals_of
 from portal.snapshot.shares import user_key
 from portal.snapshot.take import take_snapshot
 from portal.throughput.restart_times import restart_times
+from scheduling import domain
 from scheduling.domain import Snapshot
 from scheduling.forecast.arrivals import recorded
 from scheduling.forecast.calibration import Calibration, Sample, calibrate
@@ -44,6 +45,7 @@ class Expectation:
     forecast: Forecast
     calibration: Calibration
     run_times: Mapping[str, Basis]  # of jobs that wait
+    waiting: Sequence[domain.Job] = ()
 
     def start(self, job: str) -> Start | None:
         said = self.forecast.starts.get(job)
@@ -56,7 +58,9 @@ def expect_starts(cluster: Cluster, now: datetime, stopped: Callable[[], bool]) 
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
     known = known_of(cluster, snapshot, policy, now)
     forecast = foresee(snapshot, policy, known, seed=cluster.round_epoch, budget=Budget(stopped=stopped))
-    return Expectation(now, forecast, calibrate(samples_of(cluster, now)), _run_times(snapshot, known.history))
+    waiting = [job for job in snapshot.jobs if not job.gpu_ids]
+    run_times = {job.id: known.history.basis(job, 0.0) for job in waiting}
+    return Expectation(now, forecast, calibrate(samples_of(cluster, now)), run_times, waiting)
 
 
 def known_of(cluster: Cluster, snapshot: Snapshot, policy: Policy, now: datetime) -> Known:
@@ -65,10 +69,6 @@ def known_of(cluster: Cluster, snapshot: Snapshot, policy: Policy, now: datetime
     history = History(_pasts(cluster, trained_s), default_duration_s(policy.parameters))
     arrivals = recorded(arrivals_of(cluster, snapshot.nodes, MOST_ARRIVALS))
     return Known(history, trained_s, arrivals, _times(cluster, policy.parameters))
-
-
-def _run_times(snapshot: Snapshot, history: History) -> dict[str, Basis]:
-    return {job.id: history.basis(job, 0.0) for job in snapshot.jobs if not job.gpu_ids}
 
 
 def _trained_s(cluster: Cluster, now: datetime) -> dict[str, float]:

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from portal.core.locks import forecast_lock
-from portal.forecasts import inputs, start_cache_writer
+from portal.forecasts import cluster_figures, inputs, start_cache_writer
 from portal.jobs.access import in_states
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import Loop, LoopName, of_cluster
@@ -46,6 +46,7 @@ def foresee_cluster(cluster: Cluster) -> None:
     until_s = time.thread_time() + _LONGEST_S
     expected = inputs.expect_starts(cluster, timezone.now(), lambda: time.thread_time() > until_s)
     start_cache_writer.store(expected)
+    cluster_figures.note_starts(cluster, expected)
     with transaction.atomic():
         inputs.keep_samples(cluster, expected)
 

@@ -19,6 +19,7 @@ from portal.core.locks import cluster_lock, planning_lock
 from portal.execution import executors
 from portal.execution.commands import dispatch_commands, has_others
 from portal.execution.observe import accept, observation_loop, observe
+from portal.forecasts import cluster_figures
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import step
 from portal.jobs.models import Cluster
@@ -108,25 +109,28 @@ def _ask_for_checks(cluster_id: int, now: datetime) -> None:
 def plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None = None) -> Plan | None:
     """One decision, stored when it moves something, and otherwise now and then; None if another round was faster, or
     the engine does not answer. Before a move the engine has just been asked."""
-    with _alone(cluster):
+    others = has_others(cluster)
+    with _alone(others):
         started = time.monotonic()
         view, plan = plan_cluster(cluster, now)
         if not (plan.moves and executor is not None and executor.refresh()):
-            return _commit(cluster, view, plan, time.monotonic() - started, now)
+            return _commit(cluster, view, plan, time.monotonic() - started, now, others)
     # Without the lock: the engine may be slow, and other clusters plan meanwhile.
     if not observe(cluster, executor):
         return None
-    with _alone(cluster):
+    with _alone(others):
         started = time.monotonic()
         view, plan = plan_cluster(cluster, now)
-        return _commit(cluster, view, plan, time.monotonic() - started, now)
+        return _commit(cluster, view, plan, time.monotonic() - started, now, others)
 
 
-def _alone(cluster: Cluster) -> contextlib.AbstractContextManager[object]:
-    return planning_lock() if has_others(cluster) else contextlib.nullcontext()
+def _alone(others: bool) -> contextlib.AbstractContextManager[object]:
+    return planning_lock() if others else contextlib.nullcontext()
 
 
-def _commit(cluster: Cluster, view: ClusterView, plan: Plan, seconds: float, now: datetime) -> Plan | None:
+def _commit(
+    cluster: Cluster, view: ClusterView, plan: Plan, seconds: float, now: datetime, others: bool
+) -> Plan | None:
     try:
         with transaction.atomic():
             applied = commit_plan.commit_plan(
@@ -144,6 +148,9 @@ def _commit(cluster: Cluster, view: ClusterView, plan: Plan, seconds: float, now
         logger.info("%s", stale)
         return None
     _wake_for(cluster, plan, now)
+    if others:
+        item = step("keep figures for the choice of a cluster", cluster.pk)
+        steps.run(item, cluster_figures.note_round, view, plan)
     round_committed.send_robust(sender=Cluster, view=view, plan=plan, now=now)
     return plan
 

@@ -11,7 +11,7 @@ from portal.accounting import quota_usage
 from portal.jobs.models import Cluster, Job
 from portal.snapshot.dependencies import Waits
 from portal.snapshot.rows import job_row, partitions_of
-from portal.snapshot.site_limits import SiteLimits
+from portal.snapshot.site_limits import Bound, SiteLimits
 from portal.throughput.job_profiles import job_profiles
 from portal.throughput.pairs import pairs_for
 from scheduling import domain
@@ -34,10 +34,29 @@ def newcomers_of(
 
     They are equal: the throughput of the first one applies to all. `packs`: the policy shares GPUs.
     """
-    types = Counter(node.type for node in base.nodes for _ in node.gpu_ids)
-    known = job_profiles(list(jobs[:1]), types)[jobs[0].pk]
-    site = SiteLimits(cluster)
+    site, types = SiteLimits(cluster), _types(base)
     limits, bound = site.added_to(*quota_usage.limits_of(jobs, cluster, now), jobs)
+    found = _rows(jobs, cluster, site, base, bound, waits)
+    pairs = pairs_for([job for job in (*base.jobs, *found) if not job.held], types, cluster.pk) if packs else {}
+    asked = {**base.constraints, **site.constraints(jobs)}
+    return found, replace(base, limits={**base.limits, **limits}, constraints=asked, pairs=pairs)
+
+
+def newcomer_of(job: Job, cluster: Cluster, base: domain.Snapshot) -> tuple[domain.Job, domain.Snapshot]:
+    """The same of one job, whatever it waits for and whatever limits it has."""
+    site = SiteLimits(cluster)
+    [found] = _rows([job], cluster, site, base, {}, Waits())
+    return found, replace(base, constraints={**base.constraints, **site.constraints([job])})
+
+
+def _types(base: domain.Snapshot) -> Counter[str]:
+    return Counter(node.type for node in base.nodes for _ in node.gpu_ids)
+
+
+def _rows(
+    jobs: Sequence[Job], cluster: Cluster, site: SiteLimits, base: domain.Snapshot, bound: Bound, waits: Waits
+) -> tuple[domain.Job, ...]:
+    known = job_profiles(list(jobs[:1]), _types(base))[jobs[0].pk]
     _, name_of = partitions_of(cluster, base.nodes)
     found = tuple(
         replace(
@@ -47,7 +66,4 @@ def newcomers_of(
         )
         for job in jobs
     )
-    found = site.bounded(found, jobs, base.nodes)
-    pairs = pairs_for([job for job in (*base.jobs, *found) if not job.held], types, cluster.pk) if packs else {}
-    asked = {**base.constraints, **site.constraints(jobs)}
-    return found, replace(base, limits={**base.limits, **limits}, constraints=asked, pairs=pairs)
+    return site.bounded(found, jobs, base.nodes)

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from accounts.models import Rate
 from portal.core.problems import Problems
-from portal.forecasts import choose_cluster
+from portal.forecasts import choose_cluster, cluster_figures, start_tasks
 from portal.forecasts.choose_cluster import CHEAPEST, EARLIEST, Outlook, compare, why
 from portal.jobs.models import Cluster, Job, Node
 from tests.portal.api_calls import Api
@@ -154,6 +154,64 @@ def test_many_jobs_of_no_cluster_are_not_acted_on(world: World) -> None:
     assert (refused.status, refused.fields) == (400, ["filter.cluster"])
 
 
+# What the last round and the last forecast left ------------------------------------------------------
+
+
+def rounds(world: World) -> None:
+    """One of each cluster."""
+    here = world.cluster
+    for world.cluster in Cluster.objects.all():
+        world.round()
+    world.cluster = here
+
+
+def test_rounds_leave_the_figures_and_nothing_is_read_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(world, cluster="other", steps=10**9, gpus={"min": 2, "max": 2})
+    rounds(world)
+    monkeypatch.setattr(cluster_figures, "take_snapshot", lambda *given: pytest.fail("read"))
+    assert submit(world, steps=10_000).cluster.name == "test"
+    for job in Job.objects.filter(cluster__name="other"):
+        world.gone(job, "done")
+    rounds(world)
+    assert submit(world, steps=10_000).cluster.name == "other"
+
+
+def test_with_one_cluster_rounds_leave_none(world: World) -> None:
+    Cluster.objects.filter(name="other").update(retired_at=timezone.now())
+    world.round()
+    assert cache.get_many([f"round-figures/{pk}" for pk in Cluster.objects.values_list("pk", flat=True)]) == {}
+
+
+def test_a_burst_between_two_rounds_is_spread(world: World) -> None:
+    """A k2 is four times as fast: of ten jobs at once about eight end first on the two of them."""
+    rounds(world)
+    chosen = [submit(world).cluster.name for _ in range(14)]
+    assert chosen[:3] == ["other"] * 3
+    assert 2 <= chosen.count("test") <= 6
+
+
+def test_the_forecast_of_a_queue_counts(world: World) -> None:
+    for _ in range(4):
+        submit(world, cluster="other", steps=40_000)
+    other = Cluster.objects.get(name="other")
+    rounds(world)
+    start_tasks.foresee_cluster(other)
+    figures = cluster_figures.figures_by_cluster([other])[other.pk]
+    [(demand, expected_s)] = figures.expected_s(timezone.now()).items()
+    assert demand == (("k2",), "", 1)
+    assert 900 < expected_s < 1_100
+    assert not figures.new
+
+
+@pytest.mark.parametrize("by", ["earliest", "cheapest"])
+def test_of_one_whose_engine_is_away_no_start_is_known(world: World, by: str) -> None:
+    Cluster.objects.filter(name="other").update(engine_away_since=timezone.now())
+    job = submit(world, cluster=by)
+    assert job.cluster.name == "test"
+    if by == "earliest":
+        assert job.cluster_choice.endswith("when it would start on other is not known.")
+
+
 A, B = Outlook("a", 60.0, 7_260.0, None), Outlook("b", 0.0, 3_600.0, None)
 
 
@@ -169,6 +227,12 @@ A, B = Outlook("a", 60.0, 7_260.0, None), Outlook("b", 0.0, 3_600.0, None)
             "Cluster b: would start 10 min earlier than on a; how fast it runs is not known.",
         ),
         ([Outlook("a", None, None, None), Outlook("b", 5.0, None, None)], EARLIEST, "Cluster b: when it would start"),
+        ([Outlook("a", None, None, None), B], EARLIEST, "Cluster b: would end in 60 min; when it would start on a is"),
+        (
+            [Outlook("a", None, None, None, 2.0), Outlook("b", None, None, None, 0.5)],
+            EARLIEST,
+            "Cluster b: its queue is shorter than that of a; when the job would start is not known.",
+        ),
         ([A, B], CHEAPEST, "Cluster b: would end 61 min earlier than on a."),
     ],
 )
