@@ -53,7 +53,7 @@ def _release_at(row: RunActivity, since: datetime, rule: IdleRule) -> datetime |
     return max(due, row.postponed_until) if row.postponed_until else due
 
 
-def can_be_parked(job: Job, run: Run) -> bool:
+def can_be_suspended(job: Job, run: Run) -> bool:
     """The job can be stopped and resumed: jobs that would have to start from the beginning are never suspended."""
     return job.can_restart(run)
 
@@ -81,4 +81,4 @@ def sentence(row: RunActivity, found: Idle) -> str:
 def warned_of(job: Job, run: Run, row: RunActivity | None, rule: IdleRule) -> Idle | None:
     if row is None or row.warned_at is None or row.epoch != run.epoch or State(run.state) not in TRAINING:
         return None
-    return idle_of(row, rule, uses_sdk=run.uses_sdk, can_park=can_be_parked(job, run))
+    return idle_of(row, rule, uses_sdk=run.uses_sdk, can_park=can_be_suspended(job, run))

@@ -70,7 +70,7 @@ def tell_long_waits(now: datetime) -> int:
             if destination.user.is_superuser or (destination.user_id, job.project_id) in roles
         ]
 
-    rows = Loop(LoopName.LONG_WAITS, rests=False).together(found, _of_wait, write)
+    rows = Loop(LoopName.LONG_WAITS, postpones=False).together(found, _of_wait, write)
     Delivery.objects.bulk_create(rows, batch_size=_BATCH)
     return len(rows)
 

@@ -50,10 +50,10 @@ def run_round(cluster_id: int | None = None) -> int:
         for pk in wanted:
             wake.schedule_round(cluster_id=pk)
         return 0
-    return sum(_round_alone(pk) for pk in wanted)
+    return sum(_locked_round(pk) for pk in wanted)
 
 
-def _round_alone(cluster_id: int) -> int:
+def _locked_round(cluster_id: int) -> int:
     """1 if no other process was running it."""
     if left_s := wake.rest_left_s(cluster_id):
         wake.schedule_round(left_s, cluster_id)
@@ -74,7 +74,7 @@ def _round(cluster: Cluster) -> None:
         executor = executors.executor_for(cluster)
     except ExecutorError as error:
         logger.warning("cluster %s has no executor: %s", cluster, error)
-        engine_contact.note_away(cluster, str(error), timezone.now())
+        engine_contact.note_unreachable(cluster, str(error), timezone.now())
         return
     pk, steps = cluster.pk, observation_loop(cluster)
     answered = steps.run(step("observe", pk), observe, cluster, executor)
@@ -83,11 +83,11 @@ def _round(cluster: Cluster) -> None:
         steps.run(step("give notice of budgets", pk), budgets.give_notices, now)
         steps.run(step("count runs", pk), report_interval.note_runs)
         return
-    steps.run(step("ask for node checks", pk), _ask_for_checks, pk, now)
+    steps.run(step("ask for node checks", pk), _request_checks, pk, now)
     steps.run(step("accept", pk), accept, cluster, executor, now)
     steps.run(step("end overdue states", pk), timeouts.advance_clock, cluster_id=pk, now=now)
     steps.run(step("end waits in the engine", pk), engine_waits.end_long_waits, cluster_id=pk, now=now)
-    steps.run(step("place anew where others are", pk), engine_waits.end_taken, cluster_id=pk, now=now)
+    steps.run(step("place anew where others are", pk), engine_waits.replace_blocked_launches, cluster_id=pk, now=now)
     steps.run(step("enforce limits", pk), job_limits.enforce, cluster_id=pk, now=now)
     if answered:  # otherwise they may have ended successfully long ago
         steps.run(step("enforce max_duration", pk), job_limits.end_overdue, cluster_id=pk, now=now)
@@ -99,8 +99,8 @@ def _round(cluster: Cluster) -> None:
     steps.run(step("dispatch commands", pk), dispatch_commands, cluster)
 
 
-def _ask_for_checks(cluster_id: int, now: datetime) -> None:
-    node_checks.keep_house(cluster_id=cluster_id, now=now)
+def _request_checks(cluster_id: int, now: datetime) -> None:
+    node_checks.request_due_checks(cluster_id=cluster_id, now=now)
     if node_checks.is_due(cluster_id, now):  # the next round repeats an offer that found no taker
         current_app.send_task("evenkeel.check_nodes", (cluster_id,), expires=settings.EVENKEEL_ROUND_INTERVAL_S)
 
@@ -108,7 +108,7 @@ def _ask_for_checks(cluster_id: int, now: datetime) -> None:
 def plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None = None) -> Plan | None:
     """One decision, stored when it moves something, and otherwise now and then; None if another round was faster, or
     the engine does not answer. Before a move the engine has just been asked."""
-    with _alone(cluster):
+    with _planning_lock(cluster):
         started = time.monotonic()
         view, plan = plan_cluster(cluster, now)
         if not (plan.moves and executor is not None and executor.refresh()):
@@ -116,13 +116,13 @@ def plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None =
     # Without the lock: the engine may be slow, and other clusters plan meanwhile.
     if not observe(cluster, executor):
         return None
-    with _alone(cluster):
+    with _planning_lock(cluster):
         started = time.monotonic()
         view, plan = plan_cluster(cluster, now)
         return _commit(cluster, view, plan, time.monotonic() - started, now)
 
 
-def _alone(cluster: Cluster) -> contextlib.AbstractContextManager[object]:
+def _planning_lock(cluster: Cluster) -> contextlib.AbstractContextManager[object]:
     return planning_lock() if has_others(cluster) else contextlib.nullcontext()
 
 
@@ -133,7 +133,7 @@ def _commit(cluster: Cluster, view: ClusterView, plan: Plan, seconds: float, now
                 cluster_id=cluster.pk, round_epoch=cluster.round_epoch, plan=plan, seen=view.seen, now=now
             )
             steps = observation_loop(cluster)
-            steps.run(step("note jobs left out", cluster.pk), commit_plan.note_left_out, cluster.pk, view.seen)
+            steps.run(step("note jobs left out", cluster.pk), commit_plan.note_skipped, cluster.pk, view.seen)
             note, keep = commit_plan.note_round, decisions.store
             item = step("note the round", cluster.pk)
             steps.run(item, note, cluster=cluster, plan=plan, applied=applied, seconds=seconds, now=now)
@@ -143,12 +143,12 @@ def _commit(cluster: Cluster, view: ClusterView, plan: Plan, seconds: float, now
     except commit_plan.StaleRound as stale:
         logger.info("%s", stale)
         return None
-    _wake_for(cluster, plan, now)
+    _wake_at(cluster, plan, now)
     round_committed.send_robust(sender=Cluster, view=view, plan=plan, now=now)
     return plan
 
 
-def _wake_for(cluster: Cluster, plan: Plan, now: datetime) -> None:
+def _wake_at(cluster: Cluster, plan: Plan, now: datetime) -> None:
     """The timer may be seconds away; a plan that names its next moment gets a wake-up."""
     if plan.next_wake_at is not None:
         wait_s = plan.next_wake_at - now.timestamp()

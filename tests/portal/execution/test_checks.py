@@ -37,7 +37,7 @@ class Checked(World):
         )
 
     def round(self) -> Any:
-        node_checks.keep_house(cluster_id=self.cluster.pk, now=timezone.now())
+        node_checks.request_due_checks(cluster_id=self.cluster.pk, now=timezone.now())
         return super().round()
 
     def examine(self, findings: list[Finding], name: str = "a") -> None:
