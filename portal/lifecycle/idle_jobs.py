@@ -40,7 +40,7 @@ def enforce_idle_rule(*, cluster: Cluster, now: datetime) -> None:
 
 def _warn_or_suspend(row: RunActivity, rule: IdleRule, now: datetime) -> None:
     run = row.run
-    found = idle_of(row, rule, uses_sdk=run.uses_sdk, can_park=can_be_suspended(run.job, run))
+    found = idle_of(row, rule, uses_sdk=run.uses_sdk, can_suspend=can_be_suspended(run.job, run))
     if found is not None and row.warned_at is None:
         _warn(row, rule, now)
     elif found is not None and _is_due(found, row):

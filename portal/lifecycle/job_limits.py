@@ -119,14 +119,14 @@ def _suspend_if_spent(job: Job, costs: CostFacts) -> None:
 
 def _notify_deadline(job: Job, ends: EndFacts) -> None:
     deadline = deadline_of(job)
-    told = "passed" if deadline is not None and deadline <= ends.now else "late"
+    notice = "passed" if deadline is not None and deadline <= ends.now else "late"
     text = deadline_sentence(job, ends)
-    if text is None or told == job.deadline_told:
+    if text is None or notice == job.deadline_told:
         return
     with transaction.atomic():
         # Only the writer that changes the flag writes the event: one each.
-        if Job.objects.filter(pk=job.pk, deadline_told=job.deadline_told).update(deadline_told=told):
-            kind = f"deadline_{told}"
+        if Job.objects.filter(pk=job.pk, deadline_told=job.deadline_told).update(deadline_told=notice):
+            kind = f"deadline_{notice}"
             events.append(kind=kind, job=job, run=job.run, at=ends.now, text=f"#{job.number} {job.name}: {text}")
 
 

@@ -82,7 +82,7 @@ def allowed_streams(user: User) -> set[str]:
 
 
 def existing_streams(names: Collection[str], most: int = 20) -> list[str]:
-    """The projects' streams, whoever may see them."""
+    """The projects' streams, visible or not."""
     keys = [key for kind, _, key in (name.partition(":") for name in names) if kind == "project" and "\0" not in key]
     found = Project.objects.filter(key__in=keys).values_list("key", flat=True)[:most] if keys else []
     return [f"project:{key}" for key in found]

@@ -132,7 +132,7 @@ def _project(project: Project, jobs: dict[str, Any], quota: int | None) -> dict[
 
 
 def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: PageContext) -> dict[str, Any]:
-    told = _events(Q(project=None) & events.of_cluster(cluster))
+    cluster_events = _events(Q(project=None) & events.of_cluster(cluster))
     newest = JobEvent.objects.order_by("-id").values_list("at", flat=True).first()
     waiting = sorted((j for j in live if j.pk in ctx.queue), key=lambda j: (ctx.queue[j.pk], j.number))
     first = first_by_node(waiting, OpenNodes(cluster, ctx.now), ctx.ends.profiles, ctx.now) if waiting else {}
@@ -168,7 +168,7 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
             for j in live
         },
         "queue": [j.number for j in waiting],
-        "events": told,
+        "events": cluster_events,
     }
 
 

@@ -28,8 +28,8 @@ class Comparison:
     @property
     def digest(self) -> str:
         """Equal if the same jobs get the same GPUs in both."""
-        told = [[job["number"], job["live"], job["candidate"]] for job in self.jobs]
-        text = json.dumps([self.different, told], sort_keys=True)
+        changed = [[job["number"], job["live"], job["candidate"]] for job in self.jobs]
+        text = json.dumps([self.different, changed], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

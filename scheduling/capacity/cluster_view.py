@@ -190,8 +190,8 @@ def _view(snapshot: Snapshot) -> RoundView:
         if kind is not None:
             free[kind] -= 1
     part = part if whole else [job for job in part if job.state is State.RUNNING or job.state in QUEUED]
-    told = tuple(part), fixed, reasons, multi_node, snapshot.limits, _allowance(snapshot, fixed, running), shape
-    return RoundView(types, total, largest, free, running, queued, *told, base.known)
+    remaining = tuple(part), fixed, reasons, multi_node, snapshot.limits, _allowance(snapshot, fixed, running), shape
+    return RoundView(types, total, largest, free, running, queued, *remaining, base.known)
 
 
 _queues = Newest[Snapshot, tuple[Job, ...]](lambda snapshot: tuple(in_queue_order(snapshot.jobs)))

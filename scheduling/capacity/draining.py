@@ -33,7 +33,7 @@ class Leaving:
     due: frozenset[str] = frozenset()  # leave now
     staying: frozenset[str] = frozenset()
     stopped: Mapping[str, Reason] = field(default_factory=dict)  # stop for good
-    told: Mapping[str, Reason] = field(default_factory=dict)  # reasons of jobs that stay
+    kept: Mapping[str, Reason] = field(default_factory=dict)  # reasons of jobs that stay
 
 
 class Drains:
@@ -93,13 +93,13 @@ def leave(jobs: Iterable[Job], snapshot: Snapshot) -> Leaving:
     withheld = {gpu: node for node in snapshot.nodes if node.withheld and node.drain is None for gpu in node.gpu_ids}
     of: dict[str, Drain] = {}
     may, due, staying = set[str](), set[str](), set[str]()
-    stopped, told = dict[str, Reason](), dict[str, Reason]()
+    stopped, kept = dict[str, Reason](), dict[str, Reason]()
     for job in jobs:
         leaves = job.state is State.RUNNING and job.restartable and not job.held
         closed = next((withheld[gpu] for gpu in job.gpu_ids if gpu in withheld), None)
         drain = drains.of(job)
         if closed is not None and drain is None:
-            told[job.id] = _stays(closed)
+            kept[job.id] = _stays(closed)
             staying |= {job.id} if leaves else set()
             continue
         drain = of[job.id] = drain or Drain()
@@ -107,16 +107,16 @@ def leave(jobs: Iterable[Job], snapshot: Snapshot) -> Leaving:
         if drain.deadline is None:
             may |= {job.id} if leaves else set()
         elif what == "ends":
-            told[job.id] = _ends(drain)
+            kept[job.id] = _ends(drain)
             staying |= {job.id} if leaves else set()
         elif what == "lost":
             over = now >= drain.deadline and job.state in _MOVABLE
-            (stopped if over else told)[job.id] = _stopped(drain) if over else _is_lost(drain)
+            (stopped if over else kept)[job.id] = _stopped(drain) if over else _is_lost(drain)
         elif now >= leaves_by(job, drain.deadline) and job.state in _MOVABLE:
             due.add(job.id)
         elif leaves:
             may.add(job.id)
-    return Leaving(of, frozenset(may), frozenset(due), frozenset(staying), stopped, told)
+    return Leaving(of, frozenset(may), frozenset(due), frozenset(staying), stopped, kept)
 
 
 def moments(snapshot: Snapshot) -> Iterator[float]:

@@ -248,7 +248,7 @@ class ReasonCode(StrEnum):
         "It starts when the period ends, or when the limit is raised.",
         no_start=NoStart.PERIOD,
     )
-    BUDGET_PARKED = Row(
+    BUDGET_SUSPENDED = Row(
         "budget_parked",
         _LEAVE,
         _QUOTA,

@@ -61,7 +61,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
         "portal/accounting/budgets.py",
         "_give_all",
-        "(soon or used[quota.pk] * 100 >= quota.limit * percent) and (quota.pk, percent) not in told",
+        "(soon or used[quota.pk] * 100 >= quota.limit * percent) and (quota.pk, percent) not in noticed",
         "(soon or used[quota.pk] * 100 >= quota.limit * percent)",
     ): "Whether people were told is looked at again under the lock; this only spares asking.",
     (

@@ -111,9 +111,13 @@ class SharedGpus:
             changed |= {job.id: job for job in bundle.others}
         return self if len(bundles) == len(self.bundles) else replace(self, bundles=tuple(bundles), changed=changed)
 
-    def complete(self, placement: Placement, told: Mapping[str, Reason]) -> tuple[Placement, dict[str, Reason]]:
-        """Add the jobs that start on shared GPUs, with reasons for all pending fractional jobs. `told`: the policy's
-        reasons; the policy takes the first job of a bundle for one that needs a whole GPU."""
+    def complete(
+        self, placement: Placement, policy_reasons: Mapping[str, Reason]
+    ) -> tuple[Placement, dict[str, Reason]]:
+        """Add the jobs that start on shared GPUs, with reasons for all pending fractional jobs.
+
+        `policy_reasons`: the policy takes the first job of a bundle for one that needs a whole GPU.
+        """
         if not self.joined and not self.bundles:
             return placement, {}
         kinds = cluster_index(self.snapshot.nodes).type_of
@@ -130,7 +134,7 @@ class SharedGpus:
             where = gpus.get(bundle.first.id)
             if not where:
                 reasons |= {job.id: _waits(job, bundle.first) for job in bundle.others}
-                known = told.get(bundle.first.id)
+                known = policy_reasons.get(bundle.first.id)
                 if known is not None and known.token == ReasonCode.NO_ROOM:
                     reasons[bundle.first.id] = _waits_for_one(bundle.first)
                 continue

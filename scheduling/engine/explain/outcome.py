@@ -66,8 +66,8 @@ def explain_outcome(
                 known = reasons[key]
                 break
         known = words.tell(key, known) if words else known
-        told = unable.reason(key, known) if known.token in vague or known.token == ReasonCode.NO_LAYOUT else known
-        known = told if known.token in vague or told.token == ReasonCode.NEVER else known
+        diagnosed = unable.reason(key, known) if known.token in vague or known.token == ReasonCode.NO_LAYOUT else known
+        known = diagnosed if known.token in vague or diagnosed.token == ReasonCode.NEVER else known
         return beside_others.added_to(known, full[key]) if key in full else known
 
     return LazyReasons((job.id for job in unavailable.original.jobs), tell)

@@ -299,8 +299,10 @@ def answer(
         "free_gpus": float(sum(field.free.values()) - used),
         **figures,
     }
-    told = explain(field, problem.jobs, planned, problem.left_out, bound, figures["variance"])
-    reasons = LazyReasons((*field.reasons, *told), lambda key: told[key] if key in told else field.reasons[key])
+    explained = explain(field, problem.jobs, planned, problem.left_out, bound, figures["variance"])
+    reasons = LazyReasons(
+        (*field.reasons, *explained), lambda key: explained[key] if key in explained else field.reasons[key]
+    )
     return Allocation(counts=counts, reasons=reasons, figures=figures)
 
 
