@@ -290,13 +290,13 @@ def _no_room(node_capacity: NodeCapacity, demand: Demand, gpu: int, job: Job) ->
     )
     if fits and gpu not in job.excluded_gpus:
         return None
-    text = "The GPU that it would have shared has no room for it, or may not be used; it is placed anew next round."
+    text = "The GPU that it would have shared is full or may not be used; it is placed again in the next round."
     return Reason(ReasonCode.WAITS_TO_SHARE, text)
 
 
 def _begins(job: Job, gang: Gang) -> Reason:
     return Reason(
-        ReasonCode.SHARES, f"It starts on {part(job, gang)}; others may have the rest.", {"gpu_milli": job.gpu_milli}
+        ReasonCode.SHARES, f"It starts on {part(job, gang)}; other jobs may use the rest.", {"gpu_milli": job.gpu_milli}
     )
 
 
@@ -307,12 +307,12 @@ def _joins(job: Job, gang: Gang) -> Reason:
 
 
 def _waits(job: Job, first: Job) -> Reason:
-    text = f"No shared GPU has room for its {_asked(job)}; it starts beside #{first.number} once that has a GPU."
+    text = f"No shared GPU has room for its {_asked(job)}; it starts beside #{first.number} once that job has a GPU."
     return Reason(ReasonCode.WAITS_TO_SHARE, text, {"by": first.id, "gpu_milli": job.gpu_milli})
 
 
 def _waits_for_one(job: Job) -> Reason:
-    text = f"It needs room for its {_asked(job)} beside others, or a GPU for others to join; it has neither now."
+    text = f"It needs room for its {_asked(job)} on a shared GPU, or a free GPU; there is neither now."
     return Reason(ReasonCode.WAITS_TO_SHARE, text, {"gpu_milli": job.gpu_milli})
 
 

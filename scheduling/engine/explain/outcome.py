@@ -53,7 +53,9 @@ def explain_outcome(
     vague: set[str] = {ReasonCode.NO_TYPE, ReasonCode.TOO_LARGE}
     vague |= set() if cluster_index(unavailable.original.nodes).usable else {ReasonCode.NEXT_ROUND, ReasonCode.WAITS}
     every = (special, allocation.reasons, field.reasons)
-    waiting = Reason(ReasonCode.WAITS, "No policy answer named this job; it waits for the next round.")
+    waiting = Reason(
+        ReasonCode.WAITS, "The policy made no decision for this job; it is considered again in the next round."
+    )
     full, beside_others = (
         _where_others_are(unavailable.original, placement),
         EngineJobsExplanation(unavailable.original),

@@ -221,7 +221,7 @@ class TestFaults:
         sound.round()
         run = sound.run(stays)
         assert (run.state, run.reason_token) == (State.RUNNING, "node_withheld")
-        assert f"Nothing new is started on {name} (being checked)" in run.reason_text
+        assert f"No job starts on {name} (being checked)" in run.reason_text
         assert sound.gpus(stays) == 1
         sound.examine(BAD, name)
         sound.round()
