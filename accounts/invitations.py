@@ -49,7 +49,7 @@ def invite(
 ) -> tuple[Invitation, str]:
     """The invitation and the secret of its link. An earlier open one for the same address and project ends.
 
-    `mailed`: the link is sent to the address and shown to nobody else, so accepting it proves the address. Raises
+    `mailed`: the link is only sent to the address and never shown, so accepting it proves the address. Raises
     ValueError if the address is only another spelling of one.
     """
     email = checked(email)

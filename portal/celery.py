@@ -26,7 +26,7 @@ def freeze_collector(**_: object) -> None:
 
 
 @beat_init.connect
-def look_at_once(**_: object) -> None:
+def run_at_start(**_: object) -> None:
     """Periodic tasks also run once at each start."""
     app.send_task("evenkeel.note_audit_head", expires=3_600)
     app.send_task("evenkeel.sample_shares", expires=900)

@@ -42,14 +42,14 @@ def _of_quota(quota: Quota) -> Item:
 
 
 def _give_all(budgets: Sequence[Quota], now: datetime) -> list[Quota]:
-    uses, told = Uses.of(budgets, now), quotas.notices_of(now)
+    uses, noticed = Uses.of(budgets, now), quotas.notices_of(now)
     used = {quota.pk: uses.used(quota) for quota in budgets}
     near = [quota for quota in budgets if quota.hard and used[quota.pk] * 100 >= quota.limit * _NEAR_PERCENT]
     full = _full_soon(near, now)
     for quota in budgets:
         for percent in quotas.NOTICES:
             soon = percent == quotas.FULL and full.get(quota.pk, False)
-            if (soon or used[quota.pk] * 100 >= quota.limit * percent) and (quota.pk, percent) not in told:
+            if (soon or used[quota.pk] * 100 >= quota.limit * percent) and (quota.pk, percent) not in noticed:
                 _give(quota, percent, used[quota.pk], now)
     return list(budgets)
 

@@ -100,7 +100,7 @@ def limits_of(
 ) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
     """The limits of a snapshot, and which of them apply to each job, outermost level first. Use on other clusters is
     subtracted."""
-    levels, of_level = _limits_of_what_they_ask_for(jobs, cluster)
+    levels, of_level = _limits_of_qos_and_arrays(jobs, cluster)
     rows = list(Quota.objects.select_related("project", "user").order_by("project__ancestry__len", "pk"))
     if not rows:
         return levels, of_level
@@ -127,7 +127,7 @@ def _elsewhere(cluster: Cluster) -> list[LiveJob]:
     return live_jobs(~Q(cluster=cluster)) if Cluster.objects.exclude(pk=cluster.pk).exists() else []
 
 
-def _limits_of_what_they_ask_for(
+def _limits_of_qos_and_arrays(
     jobs: Sequence[Job], cluster: Cluster
 ) -> tuple[dict[str, domain.Limit], dict[object, tuple[str, ...]]]:
     """Limits of QoS and of arrays."""

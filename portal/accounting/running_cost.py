@@ -27,7 +27,7 @@ class CostFacts:
 
 def cost_facts(jobs: Iterable[Job], now: datetime) -> CostFacts:
     """Two statements, however many jobs; a newly submitted job has cost nothing."""
-    ids = [job.pk for job in jobs if job.run is None or job.run.has_a_past]
+    ids = [job.pk for job in jobs if job.run is None or job.run.had_gpus]
     held = hold_costs.held(hold_costs.open_holds(Hold.objects.filter(run__job__in=ids)), now) if ids else []
     holds: dict[UUID, list[Held]] = defaultdict(list)
     for one in held:

@@ -17,7 +17,7 @@ from scheduling.lifecycle import WAITING
 
 
 @transaction.atomic
-def note_away(cluster: Cluster, error: str, now: datetime) -> None:
+def note_unreachable(cluster: Cluster, error: str, now: datetime) -> None:
     """The engine did not answer; `error` says how. Waiting jobs get this as their reason; jobs on hold keep theirs."""
     row = Cluster.objects.filter(pk=cluster.pk)
     row.update(last_error=error)
@@ -34,7 +34,7 @@ def note_away(cluster: Cluster, error: str, now: datetime) -> None:
 
 
 @transaction.atomic
-def note_back(cluster: Cluster, now: datetime) -> None:
+def note_reachable(cluster: Cluster, now: datetime) -> None:
     """The engine answered again."""
     away = Cluster.objects.filter(pk=cluster.pk, engine_away_since__isnull=False)
     if away.update(engine_away_since=None, engine_back_at=now):

@@ -54,7 +54,7 @@ def shared_directory(engine: Engine) -> Finding:
     """Nodes see it, so it must never be the data directory, inside it or around it, by any path."""
     variable = "EVENKEEL_SHARED_DIR"
     data, shared = (Path(os.path.realpath(path)) for path in (settings.EVENKEEL_DATA, engine.job_files))
-    if how := _how_it_lies(shared, data):
+    if how := _relation(shared, data):
         seen = (
             f"{variable} must be a directory apart from EVENKEEL_DATA ({data}), and {shared} {how}: jobs could read "
             "the portal's keys and database password there"
@@ -68,7 +68,7 @@ def shared_directory(engine: Engine) -> Finding:
     return Finding("shared directory", True, f"{shared} is apart from the data directory")
 
 
-def _how_it_lies(shared: Path, data: Path) -> str:
+def _relation(shared: Path, data: Path) -> str:
     """Also detects a bind mount that shows one directory under two paths. Empty: separate."""
     if shared == data or _is_same(shared, data):
         return "is that directory"
@@ -94,7 +94,7 @@ def own_account() -> str:
         return f"account {uid}"
 
 
-def who_jobs_run_as(engines: Iterable[Engine]) -> Iterator[str]:
+def job_accounts(engines: Iterable[Engine]) -> Iterator[str]:
     """For the start: one line for each kind of executor in use."""
     own = f"as {own_account()}, as the portal does: they can read each other's files"
     engines = list(engines)

@@ -105,11 +105,11 @@ def use_anyway(*, actor: User | None, node: Node, now: datetime) -> Node:
 # Steps of rounds ----------------------------------------------------------------------------------
 
 
-def keep_house(*, cluster_id: int, now: datetime) -> None:
+def request_due_checks(*, cluster_id: int, now: datetime) -> None:
     """Request the checks that are due by time or faults."""
     nodes = Node.objects.filter(cluster_id=cluster_id)
     if not settings.EVENKEEL_NODE_CHECKS:
-        _let_all_go(nodes, now)
+        _release_all(nodes, now)
         return
     loop = Loop(LoopName.NODE_CHECKS, cluster_id)
     late = nodes.filter(check_state=CheckState.FAILED, next_check_at__lte=now, lost=False)
@@ -139,7 +139,7 @@ def _check_faulty(pk: int, count: int, now: datetime) -> None:
         events.append(kind="node_faulty", text=text, at=now, detail=events.about(node) | {"runs": count})
 
 
-def _let_all_go(nodes: QuerySet[Node], now: datetime) -> None:
+def _release_all(nodes: QuerySet[Node], now: datetime) -> None:
     """Checks were turned off: requested ones still run, but withhold no node from work."""
     if nodes.exclude(check_state="").exists():
         NodeCheck.objects.filter(node__in=nodes, ended_at=None).exclude(cause=Cause.ASKED).delete()
@@ -186,7 +186,7 @@ def of_check(check: NodeCheck) -> Item:
 
 def due(cluster_id: int, now: datetime) -> list[NodeCheck]:
     """Checks that were not started, or whose result is overdue; none of lost nodes."""
-    failing = Loop(LoopName.NODE_CHECKS, cluster_id).resting_ids()
+    failing = Loop(LoopName.NODE_CHECKS, cluster_id).postponed_ids()
     late = Q(begun_at=None) | Q(begun_at__lt=now - _limit() - MARGIN)
     found = NodeCheck.objects.filter(late, node__cluster=cluster_id, node__lost=False, ended_at=None)
     return list(found.exclude(pk__in=failing).select_related("node").order_by("pk")[:AT_ONCE])

@@ -30,7 +30,7 @@ class WindowIsOver(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WindowRequest:
     """A requested window. Without projects and users it closes the nodes to all."""
 
     kind: str
@@ -45,7 +45,7 @@ class Wish:
 
 
 @transaction.atomic
-def add_window(*, actor: User | None, cluster: Cluster, wish: Wish, now: datetime) -> NodeWindow:
+def add_window(*, actor: User | None, cluster: Cluster, wish: WindowRequest, now: datetime) -> NodeWindow:
     """Raises Problems by field."""
     cluster = Cluster.objects.select_for_update().get(pk=cluster.pk)
     projects = {row.key: row for row in Project.objects.filter(key__in=wish.projects)}
@@ -103,7 +103,7 @@ def _tell(actor: User | None, window: NodeWindow, action: str, word: str, now: d
     transaction.on_commit(wake.schedule_round)
 
 
-def _times(wish: Wish, now: datetime) -> list[FieldProblem]:
+def _times(wish: WindowRequest, now: datetime) -> list[FieldProblem]:
     if wish.end_at <= wish.start_at:
         return [FieldProblem("end_at", "has to be after start_at", "order")]
     if wish.end_at <= now:
@@ -117,7 +117,7 @@ def _times(wish: Wish, now: datetime) -> list[FieldProblem]:
     return []
 
 
-def _for_whom(wish: Wish, projects: dict[str, Project], users: dict[str, User]) -> list[FieldProblem]:
+def _for_whom(wish: WindowRequest, projects: dict[str, Project], users: dict[str, User]) -> list[FieldProblem]:
     problems = [
         FieldProblem("projects", f"{one!r} is no project", "unknown") for one in wish.projects if one not in projects
     ]
@@ -133,7 +133,7 @@ def _for_whom(wish: Wish, projects: dict[str, Project], users: dict[str, User]) 
     return problems
 
 
-def _nodes(cluster: Cluster, wish: Wish) -> list[FieldProblem]:
+def _nodes(cluster: Cluster, wish: WindowRequest) -> list[FieldProblem]:
     sets = {"nodes": wish.nodes, "accelerator_types": wish.accelerator_types}
     if not wish.all_nodes:
         return unknown_nodes(cluster, sets)
@@ -142,7 +142,7 @@ def _nodes(cluster: Cluster, wish: Wish) -> list[FieldProblem]:
     return []
 
 
-def _overlaps(cluster: Cluster, wish: Wish) -> list[FieldProblem]:
+def _overlaps(cluster: Cluster, wish: WindowRequest) -> list[FieldProblem]:
     """Two windows of one kind share no node at any time; maintenance may overlap a reservation, and prevails."""
     nodes = Node.objects.filter(cluster=cluster).values_list("name", "accelerator_type")
     mine = NodeWindow(nodes=list(wish.nodes), accelerator_types=list(wish.accelerator_types), all_nodes=wish.all_nodes)

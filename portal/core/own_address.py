@@ -89,7 +89,8 @@ def leads_here(url: str) -> bool:
 
 
 def has_name_of_its_own() -> bool:
-    """HTTPS and a name under which no job can listen: then plain HTTP sends its cookies to nobody else."""
+    """HTTPS and a name under which no job can listen: then its cookies are never sent to another server by plain
+    HTTP."""
     if not settings.SESSION_COOKIE_SECURE:
         return False
     names = [name for name in settings.EVENKEEL_ALLOWED_HOSTS if name != "*"]

@@ -53,15 +53,15 @@ def _steps(job: Job) -> list[int]:
 
 def _given(job: Job, step: int) -> int:
     if not Checkpoint.objects.filter(run__job=job, step=step).exists():
-        message = f"#{job.number} wrote no checkpoint at step {step:,}; {_what_there_is(job)}."
+        message = f"#{job.number} wrote no checkpoint at step {step:,}; {_offered(job)}."
         raise Problems([FieldProblem("resume_from.step", message, "invalid")])
     if problem := problem_with(job, step):
-        message = f"The checkpoint of #{job.number} at step {step:,} cannot be used: {problem}; {_what_there_is(job)}."
+        message = f"The checkpoint of #{job.number} at step {step:,} cannot be used: {problem}; {_offered(job)}."
         raise Problems([FieldProblem("resume_from.step", message, "gone")])
     return step
 
 
-def _what_there_is(job: Job) -> str:
+def _offered(job: Job) -> str:
     """The steps that can be resumed from, without those that a program no longer keeps."""
     keep = int(job.spec.get("checkpoint", {}).get("keep", 3))
     kept = list(islice((step for step in _steps(job)[: 2 * keep] if problem_with(job, step) is None), keep))

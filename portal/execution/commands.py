@@ -127,7 +127,7 @@ def _send_failed(command: Command, error: ExecutorError) -> None:
         return
     if error.by_engine and not error.permanent:
         observation.note_failed_launch(command, f"The launch is tried again: {error}")
-        engine_waits.note_not_taken(command, str(error), timezone.now(), anew=command.attempts >= _ANEW_AFTER)
+        engine_waits.note_not_accepted(command, str(error), timezone.now(), anew=command.attempts >= _ANEW_AFTER)
         return
     if not (error.permanent or command.attempts >= _MAX_ATTEMPTS):
         text = f"Launch {command.attempts + 1} of at most {_MAX_ATTEMPTS + 1} failed: {error}"

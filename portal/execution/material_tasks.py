@@ -85,7 +85,7 @@ def _clean_environments() -> None:
 def remove_checkpoints(project: Project, now: datetime) -> None:
     """Retried if some cannot be removed."""
     loop = Loop(LoopName.REMOVAL)
-    stuck = {key.removeprefix(_PLACE) for key in loop.resting if key.startswith(_PLACE)}
+    stuck = {key.removeprefix(_PLACE) for key in loop.postponed if key.startswith(_PLACE)}
     for _ in range(2):
         here = defaultdict[int, list[checkpoints.Kept]](list)
         for one in list(checkpoints.going(project, now, stuck)):
@@ -150,7 +150,7 @@ def forget_environment(environment: Environment) -> None:
 def remove_artifacts() -> None:
     """Files first: without its row a file would stay forever."""
     loop = Loop(LoopName.REMOVAL)
-    for artifact in artifacts.to_remove().exclude(pk__in=loop.resting_ids(_ARTIFACT))[:_BATCH]:
+    for artifact in artifacts.to_remove().exclude(pk__in=loop.postponed_ids(_ARTIFACT))[:_BATCH]:
         item = Item(f"{_ARTIFACT}{artifact.pk}", f"artifact {artifact.path}", artifact.run.job_id)
         loop.run(item, _remove_artifact, artifact)
 
@@ -159,7 +159,7 @@ def _remove_artifact(artifact: Artifact) -> None:
     if _discard(artifact.run.job.cluster_id, artifact.run.job.project.key, [artifacts.place_of(artifact)]):
         Artifact.objects.filter(pk=artifact.pk).delete()
     else:
-        artifacts.put_back(artifact)
+        artifacts.move_to_end(artifact)
 
 
 @shared_task(name="evenkeel.remove_artifacts", ignore_result=True)

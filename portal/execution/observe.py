@@ -18,7 +18,7 @@ from portal.execution import executors, preparation
 from portal.execution.prepare import prepare_run, warm_up
 from portal.jobs import spooled_runs
 from portal.jobs.clusters import active_clusters
-from portal.jobs.loops import Item, Loop, LoopName, of_cluster, of_run_id, raise_what_is_no_items, savepoint, step
+from portal.jobs.loops import Item, Loop, LoopName, of_cluster, of_run_id, reraise_unless_item, savepoint, step
 from portal.jobs.models import Cluster, Hold
 from portal.lifecycle import engine_waits
 from portal.reporting import acceptance, observation, timeouts
@@ -49,17 +49,17 @@ def observe(cluster: Cluster, executor: Executor) -> bool:
         held = Hold.objects.filter(run__job__cluster=cluster, during__upper_inf=True)
         known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch").distinct()}
         facts = executor.observe(sorted(known), timeouts.renewals(cluster.pk))
-        observation.record_alive([fact for fact in facts if _is_all_said(fact)], cluster.pk)
+        observation.record_alive([fact for fact in facts if _is_unremarkable(fact)], cluster.pk)
         engine_waits.note_waits(facts, cluster.pk)
         loop = Loop(LoopName.FACTS, cluster.pk)
-        for fact in itertools.filterfalse(_is_all_said, facts):
+        for fact in itertools.filterfalse(_is_unremarkable, facts):
             with job_log.about({"run_id": fact.run_id, "epoch": fact.epoch}):
-                take_in_later_or_now(cluster, fact, loop)
-        engine_contact.note_back(cluster, timezone.now())
+                record_now_or_later(cluster, fact, loop)
+        engine_contact.note_reachable(cluster, timezone.now())
         answered = True
     except ExecutorError as error:
         logger.warning("cluster %s, executor %s: %s", cluster, cluster.executor, error)
-        engine_contact.note_away(cluster, str(error), timezone.now())
+        engine_contact.note_unreachable(cluster, str(error), timezone.now())
     _note_isolation(cluster, executor)
     return answered
 
@@ -87,7 +87,7 @@ def _note_limits(cluster: Cluster, executor: Executor) -> None:
 
 def observation_loop(cluster: Cluster) -> Loop:
     """Retried in each round."""
-    return Loop(LoopName.ROUND, cluster.pk, rests=False)
+    return Loop(LoopName.ROUND, cluster.pk, postpones=False)
 
 
 def _note_isolation(cluster: Cluster, executor: Executor) -> None:
@@ -96,12 +96,12 @@ def _note_isolation(cluster: Cluster, executor: Executor) -> None:
         Cluster.objects.filter(pk=cluster.pk).update(isolation=trust)
 
 
-def _is_all_said(fact: Fact) -> bool:
+def _is_unremarkable(fact: Fact) -> bool:
     """The run is alive and there is nothing else to record, as for most."""
     return fact.kind == "alive"
 
 
-def take_in_later_or_now(cluster: Cluster, fact: Fact, loop: Loop | None = None) -> None:
+def record_now_or_later(cluster: Cluster, fact: Fact, loop: Loop | None = None) -> None:
     """Reports that a runner left behind are read in a separate task, which then records the fact: rounds read no
     reports. If the task has failed several times, the fact is recorded without them."""
     loop, run = loop or Loop(LoopName.FACTS, cluster.pk), of_run_id(fact.run_id)
@@ -117,12 +117,12 @@ def _is_given_up(cluster: Cluster, fact: Fact) -> bool:
     if spooled_runs.is_given_up(fact.run_id, fact.epoch):
         observation.note_dropped(fact, "the reports that its runner left behind could not be read")
         return True
-    _hand_out(cluster, fact)
+    _send_task(cluster, fact)
     return False
 
 
-def _hand_out(cluster: Cluster, fact: Fact) -> None:
-    if spooled_runs.hand_out(fact.run_id, fact.epoch):
+def _send_task(cluster: Cluster, fact: Fact) -> None:
+    if spooled_runs.claim_task(fact.run_id, fact.epoch):
         current_app.send_task("evenkeel.take_spooled", (cluster.pk, asdict(fact) | {"usage": {}}))
 
 
@@ -142,7 +142,7 @@ def _record_fact(fact: Fact) -> None:
         with savepoint():
             observation.record_fact(fact)
     except Exception as error:
-        raise_what_is_no_items(error)
+        reraise_unless_item(error)
         if fact.exit is None:
             raise
         logger.exception("fact of run %s: taken as a lost runner", fact.run_id)

@@ -89,7 +89,7 @@ def due(cluster_id: int, now: datetime) -> list[UUID]:
     waiting = RunMaterial.objects.filter(
         run__job__cluster_id=cluster_id, run__state=State.WAITING_FOR_INITIAL_CONTACT, next_look_at__lte=now
     )
-    failing = [UUID(key) for key in Loop(LoopName.PREPARE, cluster_id).resting_ids()]
+    failing = [UUID(key) for key in Loop(LoopName.PREPARE, cluster_id).postponed_ids()]
     return list(waiting.exclude(run__in=failing).order_by("next_look_at").values_list("run_id", flat=True)[:200])
 
 

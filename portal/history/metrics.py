@@ -74,7 +74,9 @@ def thin_ended(before: datetime) -> int:
     with transaction.atomic():
         ended = Run.objects.filter(ended_at__lt=before, metrics_thinned=False)
         due = (
-            ended.exclude(pk__in=loop.resting_ids("metrics:")).order_by("ended_at").select_for_update(skip_locked=True)
+            ended.exclude(pk__in=loop.postponed_ids("metrics:"))
+            .order_by("ended_at")
+            .select_for_update(skip_locked=True)
         )
         runs = list(due.values_list("pk", flat=True)[:_RUNS])
         loop.together(runs, _of_run, _thin_ended)

@@ -20,7 +20,7 @@ class Gpus(Part):
     max: int | None = Field(None, ge=1, le=100_000, description="It never grows beyond; empty: as far as it gains.")
     types: list[Word] = Field([], max_length=20, description="Accelerator types allowed; empty: any it can run on.")
     share: Annotated[float, AllowInfNan(False)] | None = Field(
-        None, ge=0.01, le=1, description="Part of one GPU, in steps of 0.01; others may have the rest. Empty: whole."
+        None, ge=0.01, le=1, description="Part of one GPU, in steps of 0.01; other jobs may use the rest. Empty: whole."
     )
     memory: Memory | None = Field(
         None, description="MiB of each GPU, or as 6GiB; of a part by default its share of the smallest GPU allowed."

@@ -173,12 +173,12 @@ def step(name: str, cluster_id: int | None = None) -> Item:
 class Loop:
     """One pass over items. Known failures are read once, with the first item.
 
-    `rests`: a failing item is postponed, for 2 s at first and at most ten minutes; otherwise it is tried in each pass,
+    `postpones`: a failing item waits, for 2 s at first and at most ten minutes; otherwise it is tried in each pass,
     like the steps of a round.
     """
 
-    def __init__(self, name: LoopName, cluster_id: int | None = None, *, rests: bool = True) -> None:
-        self.name, self._cluster_id, self._rests = name, cluster_id, rests
+    def __init__(self, name: LoopName, cluster_id: int | None = None, *, postpones: bool = True) -> None:
+        self.name, self._cluster_id, self._postpones = name, cluster_id, postpones
         self._failed = 0
         #: The last failed item, as a sentence.
         self.last_error = ""
@@ -190,26 +190,26 @@ class Loop:
         return {key: (failures, at) for key, failures, at in rows.values_list("key", "failures", "next_attempt_at")}
 
     @property
-    def resting(self) -> set[str]:
+    def postponed(self) -> set[str]:
         """Keys of postponed items."""
         now = timezone.now()
-        return {key for key, (_, at) in self._known.items() if at > now} if self._rests else set()
+        return {key for key, (_, at) in self._known.items() if at > now} if self._postpones else set()
 
-    def _is_resting(self, item: Item) -> bool:
+    def _is_postponed(self, item: Item) -> bool:
         _, at = self._known.get(item.key, (0, None))
-        return self._rests and at is not None and at > timezone.now()
+        return self._postpones and at is not None and at > timezone.now()
 
-    def resting_ids(self, prefix: str = "") -> list[str]:
+    def postponed_ids(self, prefix: str = "") -> list[str]:
         """Ids of postponed items whose key is `prefix` and an id: queries for the oldest few skip them, so that they do
         not block others."""
-        found = (key.removeprefix(prefix) for key in self.resting if key.startswith(prefix))
+        found = (key.removeprefix(prefix) for key in self.postponed if key.startswith(prefix))
         return [key for key in found if ":" not in key]
 
     def due(self, things: Iterable[Thing], item_of: Callable[[Thing], Item]) -> list[Thing]:
         if not (found := list(things)):
             return []
-        resting = self.resting
-        return [one for one in found if item_of(one).key not in resting]
+        postponed = self.postponed
+        return [one for one in found if item_of(one).key not in postponed]
 
     def run(self, item: Item, do: Callable[P, Done], *args: P.args, **kwargs: P.kwargs) -> Done | None:
         """None if it failed, or is postponed."""
@@ -217,7 +217,7 @@ class Loop:
 
     def attempt(self, item: Item, do: Callable[P, Done], *args: P.args, **kwargs: P.kwargs) -> tuple[bool, Done | None]:
         """Whether it succeeded, and its result."""
-        if self._is_resting(item):
+        if self._is_postponed(item):
             return False, None
         try:
             with job_log.about(item.about), savepoint():
@@ -244,7 +244,7 @@ class Loop:
                 done = do(things)
         except Exception as error:
             if half := len(things) // 2:
-                raise_what_is_no_items(error)
+                reraise_unless_item(error)
                 return [*self._halves(things[:half], item_of, do), *self._halves(things[half:], item_of, do)]
             self.failed(item_of(things[0]), error)
             return []
@@ -262,7 +262,7 @@ class Loop:
             self.succeeded_all(map(item_of, things))
             return done
         except Exception as error:
-            raise_what_is_no_items(error)
+            reraise_unless_item(error)
         with savepoint():
             done = build([])
         until_s, kept = time.monotonic() + _LONGEST_SEARCH_S, list[Thing]()
@@ -274,7 +274,7 @@ class Loop:
                     done = build([*kept, *some])
                 kept += some
             except Exception as error:
-                raise_what_is_no_items(error)
+                reraise_unless_item(error)
                 if half := len(some) // 2:
                     left += [some[half:], some[:half]]
                 else:
@@ -284,7 +284,7 @@ class Loop:
 
     def failed(self, item: Item, error: Exception) -> None:
         """Log, count and store the failure. Raises `error` if no item caused it."""
-        raise_what_is_no_items(error)
+        reraise_unless_item(error)
         self._failed += 1
         self.last_error = in_a_sentence(error)
         trace = error if self._failed <= _TRACEBACKS else None
@@ -339,7 +339,7 @@ def savepoint() -> AbstractContextManager[None]:
     return transaction.atomic() if connection.in_atomic_block else nullcontext()
 
 
-def raise_what_is_no_items(error: Exception) -> None:
+def reraise_unless_item(error: Exception) -> None:
     """Raises `error` if it is the task's time limit, or the database is gone: the loop ends then."""
     if isinstance(error, NOT_AN_ITEMS):
         raise error
@@ -373,7 +373,7 @@ def _printable(text: str, most: int) -> str:
     return kept if len(kept) <= most else f"{kept[: most - 1]}…"
 
 
-def resting_in(*names: LoopName) -> set[str]:
+def postponed_in(*names: LoopName) -> set[str]:
     """Keys of items that these loops have postponed."""
     rows = FailingItem.objects.filter(loop__in=names, next_attempt_at__gt=timezone.now())
     return set(rows.values_list("key", flat=True))

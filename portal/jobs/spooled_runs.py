@@ -23,7 +23,7 @@ def is_pending(run_id: UUID | str, epoch: int) -> bool:
     return bool(cache.get(_key("pending", run_id, epoch)))
 
 
-def hand_out(run_id: str, epoch: int) -> bool:
+def claim_task(run_id: str, epoch: int) -> bool:
     """True if the caller must send a task; False while one is under way."""
     return bool(cache.add(_key("pending", run_id, epoch), True, PENDING_S))
 

@@ -29,7 +29,7 @@ PROCESSES, MOST_ATTEMPTS, LONGEST_S = 2, 3, 3_600.0
 #: Least time between rounds of elastic policies: thousands of jobs would take minutes with a round for each arrival and
 #: end.
 COALESCE_S = 60.0
-_TELL_EVERY_S = 0.5
+_REPORT_EVERY_S = 0.5
 #: A worker reports every half second, except while it reads the history.
 SILENT_S = 120
 
@@ -38,7 +38,7 @@ def of_simulation(pk: object) -> Item:
     return Item(str(pk), f"simulation {pk}")
 
 
-def take_up_the_dead() -> None:
+def requeue_abandoned() -> None:
     """Simulations whose worker died are queued again, and given up after several times."""
     silent = timezone.now() - timedelta(seconds=SILENT_S)
     dead = Simulation.objects.filter(state=State.RUNNING, heard_at__lt=silent)
@@ -53,7 +53,7 @@ def take_up_the_dead() -> None:
 @transaction.atomic
 def claim_next() -> Simulation | None:
     queued = Simulation.objects.select_for_update(skip_locked=True).filter(state=State.QUEUED)
-    row = queued.exclude(pk__in=Loop(LoopName.SIMULATIONS).resting_ids()).order_by("number").first()
+    row = queued.exclude(pk__in=Loop(LoopName.SIMULATIONS).postponed_ids()).order_by("number").first()
     if row is None:
         return None
     row.claim, row.state, row.heard_at = uuid4(), State.RUNNING, timezone.now()
@@ -87,7 +87,7 @@ class _Running:
         self.row = row
         self.mine = Simulation.objects.filter(pk=row.pk, claim=row.claim)
         self.until = time.monotonic() + LONGEST_S
-        self.told_at = 0.0
+        self.reported_at = 0.0
         self.before = 0  # jobs of trials that an earlier attempt finished
         self.why = ""
 
@@ -101,7 +101,7 @@ class _Running:
         Trial.objects.filter(pk__in=[trial.pk for trial in left]).update(state=State.RUNNING)
         todo = [trial_of(trial, inputs, self.row.spec["noise"]) for trial in left]
         watts = {node["type"]: node.get("watts") for node in inputs.document["cluster"]["nodes"]}
-        ended = sweeps.run_trials(todo, PROCESSES, lambda done: self._store(done, rows, watts), self._look)
+        ended = sweeps.run_trials(todo, PROCESSES, lambda done: self._store(done, rows, watts), self._poll)
         if ended:
             failed = list(self.row.trials.filter(state=State.FAILED).values_list("label", "error")[:1])
             why = f"{failed[0][0]}: {failed[0][1]}" if failed else ""
@@ -125,19 +125,19 @@ class _Running:
             return inputs
         return Inputs(unpack(self.row.inputs))
 
-    def _look(self, jobs_done: int) -> bool:
+    def _poll(self, jobs_done: int) -> bool:
         """Reports the progress, twice a second, and whether to stop."""
         now = time.monotonic()
-        if now - self.told_at < _TELL_EVERY_S:
+        if now - self.reported_at < _REPORT_EVERY_S:
             return False
-        self.told_at = now
+        self.reported_at = now
         if not self.mine.update(jobs_done=self.before + jobs_done, heard_at=timezone.now()):
             self.why = "lost"
         elif self.mine.filter(cancel_asked=True).exists():
             self.why = "cancel"
         elif now > self.until:
             self.why = "late"
-        elif _is_told_to_end():
+        elif _is_shutting_down():
             self.why = "stopping"
         return bool(self.why)
 
@@ -154,7 +154,7 @@ class _Running:
         )
 
 
-def _is_told_to_end() -> bool:
+def _is_shutting_down() -> bool:
     """Celery's own record of a signal: an exit status, which may be 0, or nothing."""
     return any(
         getattr(worker, name, None) is not None and getattr(worker, name) is not False

@@ -14,7 +14,7 @@ from portal.lab.models import UNFINISHED, Simulation
 @shared_task(name="evenkeel.run_simulations", ignore_result=True, time_limit=3_900)
 def run_simulations() -> None:
     """Run the oldest waiting simulation; then send the message again, so that other work on the queue gets a turn."""
-    Loop(LoopName.SIMULATIONS).run(step("simulations whose worker died"), running.take_up_the_dead)
+    Loop(LoopName.SIMULATIONS).run(step("simulations whose worker died"), running.requeue_abandoned)
     row = running.claim_next()
     if row is not None:
         running.run(row)

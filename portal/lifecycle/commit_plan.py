@@ -52,10 +52,10 @@ def commit_plan(
             raise StaleRound(f"round {round_epoch} was overtaken")
         # Jobs that release GPUs come first, so that their assignments have ended when other jobs take them.
         ordered = sorted(plan.moves, key=lambda m: (m.before is None, m.kind == "start"))
-        taken = _end_given_up(ordered, seen, now)
+        taken = _end_released(ordered, seen, now)
         current = [m for m in ordered if m.job_id in taken]
         applied = _apply(cluster_id, current, taken, now)
-        steps = Loop(LoopName.ROUND, cluster_id, rests=False)
+        steps = Loop(LoopName.ROUND, cluster_id, postpones=False)
         steps.run(step("note preemptions", cluster_id), record_preemptors, cluster_id, applied, taken, now)
         steps.run(
             step("store reasons", cluster_id), _store_reasons, cluster_id, plan, seen, {m.job_id for m in applied}
@@ -63,7 +63,7 @@ def commit_plan(
     return applied
 
 
-def _end_given_up(moves: list[Move], seen: Mapping[str, RunVersion], now: datetime) -> dict[str, Run]:
+def _end_released(moves: list[Move], seen: Mapping[str, RunVersion], now: datetime) -> dict[str, Run]:
     """Lock the runs that move, end their present assignments, and return the runs that are still current."""
     runs = Run.objects.select_for_update(of=("self",)).select_related("job").order_by("pk")
     locked = list(runs.filter(pk__in=[seen[m.job_id].run_id for m in moves]))
@@ -199,7 +199,7 @@ def _of_row(row: tuple[Any, ...]) -> Item:
     return Item(str(row[1]), f"job {row[1]}", row[1], {"job_id": str(row[1])})
 
 
-def note_left_out(cluster_id: int, seen: Mapping[str, RunVersion]) -> None:
+def note_skipped(cluster_id: int, seen: Mapping[str, RunVersion]) -> None:
     """Store a reason for jobs that are missing from the snapshot."""
     failing = FailingItem.objects.filter(loop__in=LEFT_OUT, cluster=cluster_id, next_attempt_at__gt=timezone.now())
     for row in failing.exclude(key__in=seen):

@@ -52,7 +52,7 @@ def _row(move: Move, runs: Mapping[str, Run], policy: str, now: datetime) -> Dis
 
 def _level(move: Move, policy: str) -> str:
     detail = move.reason.detail
-    if move.reason.token in (ReasonCode.RECLAIMED, ReasonCode.BUDGET_PARKED):
+    if move.reason.token in (ReasonCode.RECLAIMED, ReasonCode.BUDGET_SUSPENDED):
         return str(detail["level"])[:_LONGEST]
     if move.reason.token == ReasonCode.PREEMPTED:
         return f"level of service {detail['qos']}"

@@ -120,7 +120,7 @@ def fail(run: Run, info: ExitInfo, at: datetime) -> None:
     verdict = judge_retry(job, run, info)
     if not verdict.again:
         if verdict.text:
-            Run.objects.filter(pk=run.pk).update(reason_text=and_then(why, verdict.text))
+            Run.objects.filter(pk=run.pk).update(reason_text=joined(why, verdict.text))
         return
     backoff_s = verdict.backoff_s
     retry = start_run(
@@ -157,7 +157,7 @@ _BY_ITS_LIMIT = "allowed; "
 _OF_THE_NODE = "used more than its"
 
 
-def and_then(why: str, text: str) -> str:
+def joined(why: str, text: str) -> str:
     """Joins two sentences; the text of a program may end without a full stop."""
     return f"{why}{'' if why.endswith(('.', '!', '?')) else '.'} {text}"
 

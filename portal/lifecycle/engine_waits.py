@@ -69,11 +69,11 @@ def end_long_waits(*, cluster_id: int, now: datetime) -> None:
     late = late.exclude(engine_waits__startswith=POWERING_UP)  # Slurm ends this by itself, after its ResumeTimeout
     for run in late.exclude(engine_waits="").select_related("job"):
         if State(run.state) is State.LAUNCHING or run.job.can_restart(run):
-            loop.run(of_run(run), _place_anew, run, now)
+            loop.run(of_run(run), _place_again, run, now)
 
 
 @transaction.atomic
-def note_not_taken(command: Command, said: str, now: datetime, *, anew: bool) -> None:
+def note_not_accepted(command: Command, said: str, now: datetime, *, anew: bool) -> None:
     """The engine rejects a launch for the moment: it costs nothing meanwhile, and uses up no attempt. `anew`: it has
     waited long enough and is placed anew."""
     run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=command.run_id)
@@ -81,7 +81,7 @@ def note_not_taken(command: Command, said: str, now: datetime, *, anew: bool) ->
         return
     _begin_again(run, now)
     if anew:
-        _anew(run, f"#{run.job.number} {run.job.name} is placed anew: {said[:300]}", now)
+        _again(run, f"#{run.job.number} {run.job.name} is placed anew: {said[:300]}", now)
 
 
 def _begin_again(run: Run, at: datetime) -> None:
@@ -92,7 +92,7 @@ def _begin_again(run: Run, at: datetime) -> None:
     Run.objects.filter(pk=run.pk).update(state_since=max(run.state_since, at))
 
 
-def end_taken(*, cluster_id: int, now: datetime) -> None:
+def replace_blocked_launches(*, cluster_id: int, now: datetime) -> None:
     """Place a launch anew at once if it waits for GPUs that the engine's other jobs are known to use: the other GPUs of
     its plan do not stay idle for it."""
     nodes = overfull_nodes(cluster_id)
@@ -114,17 +114,17 @@ def end_taken(*, cluster_id: int, now: datetime) -> None:
 def _place_elsewhere(run: Run, node: str, now: datetime) -> None:
     job = run.job
     others = f"other {engine_name(job.cluster)} jobs"
-    _anew(run, f"#{job.number} {job.name}: its GPUs of {node} are used by {others}, so it is placed anew", now)
+    _again(run, f"#{job.number} {job.name}: its GPUs of {node} are used by {others}, so it is placed anew", now)
 
 
-def _place_anew(run: Run, now: datetime) -> None:
+def _place_again(run: Run, now: datetime) -> None:
     seconds = settings.EVENKEEL_ENGINE_WAIT_S
     text = f"#{run.job.number} {run.job.name} has waited {seconds:.0f} s ({run.engine_waits}) and is placed anew"
-    _anew(run, text, now)
+    _again(run, text, now)
 
 
 @transaction.atomic
-def _anew(run: Run, text: str, now: datetime) -> None:
+def _again(run: Run, text: str, now: datetime) -> None:
     move(run, Event.REALLOCATED, at=now, text=text, why=kept_why(run), engine_waits="", engine_waits_since=None)
     end_assignments(run, now)
     Command.objects.get_or_create(

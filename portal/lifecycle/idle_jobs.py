@@ -16,7 +16,7 @@ from portal.core import wake
 from portal.jobs import events
 from portal.jobs.loops import Loop, LoopName, of_run
 from portal.jobs.models import Cluster, HoldKind, IdleRule, Job, RunActivity
-from portal.lifecycle.idle_rule import Idle, can_be_parked, idle_of, rule_of, sentence, warned_of, what_it_does
+from portal.lifecycle.idle_rule import Idle, can_be_suspended, idle_of, rule_of, sentence, warned_of, what_it_does
 from portal.lifecycle.locking import JobConflict, audit_for_others, lock_job_and_run
 from portal.lifecycle.suspend import place_hold
 from portal.lifecycle.transitions import StaleRun
@@ -35,16 +35,16 @@ def enforce_idle_rule(*, cluster: Cluster, now: datetime) -> None:
     mine.filter(warned_at__isnull=False).exclude(pk__in=idle.values("pk")).update(warned_at=None)
     loop = Loop(LoopName.IDLE, cluster.pk)
     for row in idle.select_related("run__job").order_by("pk")[:_MOST]:
-        loop.run(of_run(row.run), _warn_or_park, row, rule, now)
+        loop.run(of_run(row.run), _warn_or_suspend, row, rule, now)
 
 
-def _warn_or_park(row: RunActivity, rule: IdleRule, now: datetime) -> None:
+def _warn_or_suspend(row: RunActivity, rule: IdleRule, now: datetime) -> None:
     run = row.run
-    found = idle_of(row, rule, uses_sdk=run.uses_sdk, can_park=can_be_parked(run.job, run))
+    found = idle_of(row, rule, uses_sdk=run.uses_sdk, can_suspend=can_be_suspended(run.job, run))
     if found is not None and row.warned_at is None:
         _warn(row, rule, now)
     elif found is not None and _is_due(found, row):
-        _park(row, rule, now)
+        _suspend(row, rule, now)
 
 
 def _idle(rows: QuerySet[RunActivity], rule: IdleRule) -> QuerySet[RunActivity]:
@@ -74,7 +74,7 @@ def _warn(row: RunActivity, rule: IdleRule, now: datetime) -> None:
             transaction.on_commit(wake.publish)
 
 
-def _park(row: RunActivity, rule: IdleRule, now: datetime) -> None:
+def _suspend(row: RunActivity, rule: IdleRule, now: datetime) -> None:
     with contextlib.suppress(StaleRun), transaction.atomic():
         job, run = lock_job_and_run(row.run.job_id)
         current = RunActivity.objects.get(pk=row.pk)

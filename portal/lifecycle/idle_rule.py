@@ -32,7 +32,7 @@ def rule_of(cluster: Cluster) -> IdleRule:
         return IdleRule(cluster=cluster)
 
 
-def idle_of(row: RunActivity, rule: IdleRule, *, uses_sdk: bool | None, can_park: bool = True) -> Idle | None:
+def idle_of(row: RunActivity, rule: IdleRule, *, uses_sdk: bool | None, can_suspend: bool = True) -> Idle | None:
     """Apply the rule to a run's activity up to its newest report."""
     stuck = uses_sdk is True and row.heard_at - row.stepped_at >= rule.warn_after
     quiet = row.heard_at - row.busy_at >= rule.warn_after
@@ -40,7 +40,7 @@ def idle_of(row: RunActivity, rule: IdleRule, *, uses_sdk: bool | None, can_park
         return None
     no_step = stuck and (not quiet or row.stepped_at <= row.busy_at)
     since = row.stepped_at if no_step else row.busy_at
-    return Idle(since, no_step, row.heard_at, _release_at(row, since, rule) if can_park else None)
+    return Idle(since, no_step, row.heard_at, _release_at(row, since, rule) if can_suspend else None)
 
 
 def _release_at(row: RunActivity, since: datetime, rule: IdleRule) -> datetime | None:
@@ -53,7 +53,7 @@ def _release_at(row: RunActivity, since: datetime, rule: IdleRule) -> datetime |
     return max(due, row.postponed_until) if row.postponed_until else due
 
 
-def can_be_parked(job: Job, run: Run) -> bool:
+def can_be_suspended(job: Job, run: Run) -> bool:
     """The job can be stopped and resumed: jobs that would have to start from the beginning are never suspended."""
     return job.can_restart(run)
 
@@ -81,4 +81,4 @@ def sentence(row: RunActivity, found: Idle) -> str:
 def warned_of(job: Job, run: Run, row: RunActivity | None, rule: IdleRule) -> Idle | None:
     if row is None or row.warned_at is None or row.epoch != run.epoch or State(run.state) not in TRAINING:
         return None
-    return idle_of(row, rule, uses_sdk=run.uses_sdk, can_park=can_be_parked(job, run))
+    return idle_of(row, rule, uses_sdk=run.uses_sdk, can_suspend=can_be_suspended(job, run))

@@ -63,9 +63,9 @@ def _enforce(jobs: Sequence[Job], now: datetime) -> list[Job]:
     ends = end_facts([job for job in jobs if "deadline" in job.spec], now)
     for job in jobs:
         if "max_cost" in job.spec:
-            _park_if_spent(job, costs)
+            _suspend_if_spent(job, costs)
         if "deadline" in job.spec:
-            _tell_of_deadline(job, ends)
+            _notify_deadline(job, ends)
     return list(jobs)
 
 
@@ -99,7 +99,7 @@ def _is_overdue(job: Job, run: Run, slack: timedelta, now: datetime) -> bool:
     return not JobEvent.objects.filter(job=job, kind="changed", at__gt=now - slack).exists()
 
 
-def _park_if_spent(job: Job, costs: CostFacts) -> None:
+def _suspend_if_spent(job: Job, costs: CostFacts) -> None:
     limit = Decimal(str(job.spec["max_cost"]))
     spent = so_far_products(job, costs)
     if spent < limit * PRODUCTS_PER_UNIT:
@@ -117,16 +117,16 @@ def _park_if_spent(job: Job, costs: CostFacts) -> None:
             place_hold(job, run, kind=HoldKind.COST, actor=None, text=text, now=costs.now)
 
 
-def _tell_of_deadline(job: Job, ends: EndFacts) -> None:
+def _notify_deadline(job: Job, ends: EndFacts) -> None:
     deadline = deadline_of(job)
-    told = "passed" if deadline is not None and deadline <= ends.now else "late"
+    notice = "passed" if deadline is not None and deadline <= ends.now else "late"
     text = deadline_sentence(job, ends)
-    if text is None or told == job.deadline_told:
+    if text is None or notice == job.deadline_told:
         return
     with transaction.atomic():
         # Only the writer that changes the flag writes the event: one each.
-        if Job.objects.filter(pk=job.pk, deadline_told=job.deadline_told).update(deadline_told=told):
-            kind = f"deadline_{told}"
+        if Job.objects.filter(pk=job.pk, deadline_told=job.deadline_told).update(deadline_told=notice):
+            kind = f"deadline_{notice}"
             events.append(kind=kind, job=job, run=job.run, at=ends.now, text=f"#{job.number} {job.name}: {text}")
 
 

@@ -71,11 +71,11 @@ def place_hold(job: Job, run: Run, *, kind: HoldKind, actor: User | None, text: 
     events.append(
         kind="held", job=job, run=run, at=now, text=f"#{job.number} {job.name}: {text}", detail={"kind": kind}
     )
-    _give_up(run, Why(ReasonCode.ON_HOLD, text), now)
+    _release_gpus(run, Why(ReasonCode.ON_HOLD, text), now)
     transaction.on_commit(wake.schedule_round)
 
 
-def _give_up(run: Run, why: Why, now: datetime) -> None:
+def _release_gpus(run: Run, why: Why, now: datetime) -> None:
     """End the run's plan; a running launch stops with a checkpoint."""
     state, name = State(run.state), f"#{run.job.number} {run.job.name}"
     end_assignments(run, now)

@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 from portal.core import job_log
 from portal.database.rows import update_rows
 from portal.jobs import events
-from portal.jobs.loops import Loop, of_run, raise_what_is_no_items
+from portal.jobs.loops import Loop, of_run, reraise_unless_item
 from portal.jobs.models import JobEvent, Run
 from scheduling.errors import InvalidTransition
 from scheduling.lifecycle import HOLDING, TERMINAL, TRAINING, WAITING, Event, State, advance
@@ -147,7 +147,7 @@ def move_all(transitions: Sequence[Transition], at: datetime) -> None:
         _take(one.run, values[one.run.pk])
 
 
-def move_who_can(transitions: Sequence[Transition], at: datetime, loop: Loop) -> list[Run]:
+def move_possible(transitions: Sequence[Transition], at: datetime, loop: Loop) -> list[Run]:
     """`move_all` for the runs that can move; the others are unchanged."""
 
     def write(some: Sequence[Transition]) -> list[Run]:
@@ -187,7 +187,7 @@ def _by_halves(
         with transaction.atomic():
             return write(items)
     except Exception as error:
-        raise_what_is_no_items(error)
+        reraise_unless_item(error)
         if half := len(items) // 2:
             return [*_by_halves(items[:half], write, refuse), *_by_halves(items[half:], write, refuse)]
         refuse(items[0], error)

@@ -46,7 +46,7 @@ _PUBLISHED = "live:published"
 #: How often all sockets are sent the newest numbers: a client that missed a diff while Redis was unreachable, and after
 #: which nothing else changed, would not notice otherwise.
 NUMBERS_EVERY_S = 4.0
-_NUMBERS_TOLD = "live:numbers"
+_NUMBERS_SENT_AT = "live:numbers"
 EVERYBODY = "live-numbers"
 #: How often a reader waits for the present publisher, before it computes the state itself.
 _PATIENCE = 5
@@ -82,7 +82,7 @@ def allowed_streams(user: User) -> set[str]:
 
 
 def existing_streams(names: Collection[str], most: int = 20) -> list[str]:
-    """The projects' streams, whoever may see them."""
+    """The projects' streams, visible or not."""
     keys = [key for kind, _, key in (name.partition(":") for name in names) if kind == "project" and "\0" not in key]
     found = Project.objects.filter(key__in=keys).values_list("key", flat=True)[:most] if keys else []
     return [f"project:{key}" for key in found]
@@ -194,12 +194,12 @@ def publish_changes(now: datetime, only: str | None = None, wait: bool = False, 
         if only is None and left_s > 0:
             return left_s
         began_s = time.thread_time()
-        numbers, loop = {}, Loop(LoopName.LIVE, rests=False)
+        numbers, loop = {}, Loop(LoopName.LIVE, postpones=False)
         for stream, state in streams.build(now, only=only).items():
             item = Item(f"publish:{stream}", f"stream {stream}")
             if (number := loop.run(item, _publish, redis, stream, state, now, watched)) is not None:
                 numbers[stream] = number
-        if only is None and redis.set(_NUMBERS_TOLD, 1, px=int(NUMBERS_EVERY_S * 1000), nx=True):
+        if only is None and redis.set(_NUMBERS_SENT_AT, 1, px=int(NUMBERS_EVERY_S * 1000), nx=True):
             _send(EVERYBODY, {"type": "live.numbers", "numbers": numbers})
         this = before.followed_by(time.time(), time.thread_time() - began_s, calm=calm)
         redis.set(_PUBLISHED, json.dumps(asdict(this)), ex=int(2 * _LONGEST_REST_S) + 1)

@@ -48,7 +48,7 @@ def build(now: datetime, only: str | None = None) -> dict[str, dict[str, Any]]:
     live = list(described_jobs().filter(in_states(LIVE)))
     ended = described_jobs().filter(run__ended_at__gt=now - RECENT).order_by("-run__ended_at")
     recent = list(ended[:MAX_ENDED])
-    loop = Loop(LoopName.LIVE, rests=False)
+    loop = Loop(LoopName.LIVE, postpones=False)
     ctx = loop.most(live + recent, of_job, lambda jobs: gather(jobs, now))
     described = _described(live + recent, ctx)
     live, recent = ([job for job in jobs if job.pk in described] for jobs in (live, recent))
@@ -92,7 +92,7 @@ def _described(jobs: list[Job], ctx: PageContext) -> dict[UUID, dict[str, Any]]:
     def describe(some: Sequence[Job]) -> list[tuple[UUID, dict[str, Any]]]:
         return [(job.pk, describe_job(job, ctx) | {"times": settled_times(job, ctx.ends)}) for job in some]
 
-    return dict(Loop(LoopName.LIVE, rests=False).together(jobs, of_job, describe))
+    return dict(Loop(LoopName.LIVE, postpones=False).together(jobs, of_job, describe))
 
 
 def describe_event(event: JobEvent) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _project(project: Project, jobs: dict[str, Any], quota: int | None) -> dict[
 
 
 def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: PageContext) -> dict[str, Any]:
-    told = _events(Q(project=None) & events.of_cluster(cluster))
+    cluster_events = _events(Q(project=None) & events.of_cluster(cluster))
     newest = JobEvent.objects.order_by("-id").values_list("at", flat=True).first()
     waiting = sorted((j for j in live if j.pk in ctx.queue), key=lambda j: (ctx.queue[j.pk], j.number))
     first = first_by_node(waiting, OpenNodes(cluster, ctx.now), ctx.ends.profiles, ctx.now) if waiting else {}
@@ -168,7 +168,7 @@ def _cluster(cluster: Cluster, live: list[Job], described: dict[Any, Any], ctx: 
             for j in live
         },
         "queue": [j.number for j in waiting],
-        "events": told,
+        "events": cluster_events,
     }
 
 

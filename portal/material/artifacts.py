@@ -48,7 +48,7 @@ def uncollected(cluster_id: int, now: datetime) -> list[Run]:
     held = Hold.objects.filter(during__upper_inf=True).values("run")
     waiting = ended.exclude(material__collecting__in=_FINISHED).exclude(pk__in=held)
     waiting = waiting.exclude(material__next_look_at__gt=now)
-    waiting = waiting.exclude(pk__in=Loop(LoopName.ARTIFACTS, cluster_id).resting_ids())
+    waiting = waiting.exclude(pk__in=Loop(LoopName.ARTIFACTS, cluster_id).postponed_ids())
     # runs never tried go first: otherwise a project could block its own listing forever
     looked_at = F("material__next_look_at").asc(nulls_first=True)
     return list(waiting.select_related("job__project").order_by(looked_at, "ended_at")[:50])
@@ -154,7 +154,7 @@ def to_remove() -> QuerySet[Artifact]:
     return waiting.order_by("removed_at", "pk")
 
 
-def put_back(artifact: Artifact) -> None:
+def move_to_end(artifact: Artifact) -> None:
     """The file cannot be removed now: it is placed behind all others, so that it does not block them."""
     Artifact.objects.filter(pk=artifact.pk).exclude(removed_at=None).update(removed_at=timezone.now())
 

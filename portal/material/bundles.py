@@ -144,7 +144,7 @@ def remove_unused(now: datetime) -> int:
     """Bundles that no job has used for the configured number of days."""
     before = now - timedelta(days=settings.EVENKEEL_KEEP.bundles_days)
     removed, loop = 0, Loop(LoopName.REMOVAL)
-    unused = Bundle.objects.filter(Q(last_used_at__lt=before)).exclude(pk__in=loop.resting_ids(_KEY))
+    unused = Bundle.objects.filter(Q(last_used_at__lt=before)).exclude(pk__in=loop.postponed_ids(_KEY))
     for bundle in unused.select_related("project")[:1_000]:
         item = Item(f"{_KEY}{bundle.pk}", f"bundle {bundle.sha256[:12]} of {bundle.project.key}")
         removed += loop.run(item, _delete_unused, bundle) or 0

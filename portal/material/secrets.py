@@ -1,4 +1,4 @@
-"""Secrets of projects: set by managers, used by members' jobs, readable by nobody."""
+"""Secrets of projects: set by managers, used by members' jobs, never readable."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def deliver_due(now: datetime) -> int:
     mails: list[list[Parcel]] = []
     tried = 0
     for deliveries in by_destination.values():
-        parcels = _written(deliveries, now)
+        parcels = _messages(deliveries, now)
         sent = [parcel for parcel in parcels if not parcel.problem]
         for parcel in parcels:
             if parcel.problem:
@@ -72,9 +72,9 @@ def deliver_due(now: datetime) -> int:
     return tried + _send_mails([parcel.deliveries for queue in mails for parcel in queue], now)
 
 
-def _written(deliveries: list[Delivery], now: datetime) -> list[Parcel]:
+def _messages(deliveries: list[Delivery], now: datetime) -> list[Parcel]:
     """The messages of one destination. A notice that cannot be written has failed; the others are sent without it."""
-    loop, destination = Loop(LoopName.DELIVERIES, rests=False), deliveries[0].destination
+    loop, destination = Loop(LoopName.DELIVERIES, postpones=False), deliveries[0].destination
 
     def write(some: Sequence[Delivery]) -> list[Parcel]:
         if destination.kind == Destination.Kind.EMAIL:
@@ -101,7 +101,7 @@ def _of_delivery(delivery: Delivery, what: str = "") -> Item:
 def _record_alone(parcels: Sequence[Parcel], outcomes: Sequence[Outcome], now: datetime) -> int:
     destination = parcels[0].deliveries[0].destination_id
     item = Item(f"destination:{destination}", f"destination {destination}")
-    return Loop(LoopName.DELIVERIES, rests=False).run(item, _record, parcels, outcomes, now) or 0
+    return Loop(LoopName.DELIVERIES, postpones=False).run(item, _record, parcels, outcomes, now) or 0
 
 
 def claim(now: datetime) -> list[Delivery]:

@@ -34,7 +34,7 @@ def take_in(now: datetime) -> int:
     made, loop = 0, Loop(LoopName.OUTBOX)
     for _ in range(_BATCHES):
         with transaction.atomic():
-            waiting = Outbox.objects.select_for_update(skip_locked=True).exclude(pk__in=loop.resting_ids())
+            waiting = Outbox.objects.select_for_update(skip_locked=True).exclude(pk__in=loop.postponed_ids())
             rows = list(waiting.order_by("pk")[:_BATCH])
             made += sum(loop.together(rows, _of_row, lambda some: [_take(some, now)]))
         if len(rows) < _BATCH:

@@ -15,7 +15,9 @@ def send_notices() -> None:
     """Turn events into deliveries and send those that are due."""
     with notice_lock() as mine:
         if mine:
-            Loop(LoopName.OUTBOX, rests=False).run(step("take events from the outbox"), outbox.take_in, timezone.now())
+            Loop(LoopName.OUTBOX, postpones=False).run(
+                step("take events from the outbox"), outbox.take_in, timezone.now()
+            )
             deliveries.deliver_due(timezone.now())
 
 

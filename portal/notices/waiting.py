@@ -63,14 +63,14 @@ def tell_long_waits(now: datetime) -> int:
     roles = roles_among(users, {job.project_id: job.project for job in jobs.values()}.values())
 
     def write(waits: Sequence[tuple[int, UUID, datetime]]) -> list[Delivery]:
-        told = ((destinations[pk], jobs[job_id], since) for pk, job_id, since in waits)
+        due = ((destinations[pk], jobs[job_id], since) for pk, job_id, since in waits)
         return [
             delivery_of(destination, messages.of_waiting(job, since, now), now)
-            for destination, job, since in told
+            for destination, job, since in due
             if destination.user.is_superuser or (destination.user_id, job.project_id) in roles
         ]
 
-    rows = Loop(LoopName.LONG_WAITS, rests=False).together(found, _of_wait, write)
+    rows = Loop(LoopName.LONG_WAITS, postpones=False).together(found, _of_wait, write)
     Delivery.objects.bulk_create(rows, batch_size=_BATCH)
     return len(rows)
 

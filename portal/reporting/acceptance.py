@@ -7,7 +7,7 @@ from datetime import datetime
 
 from portal.jobs.loops import Loop, LoopName, of_run
 from portal.jobs.models import Run
-from portal.lifecycle.transitions import Transition, Why, kept_why, move_who_can
+from portal.lifecycle.transitions import Transition, Why, kept_why, move_possible
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import Event, State
 
@@ -31,4 +31,4 @@ def accept_waiting(*, cluster_id: int, problem_of: Callable[[Run], Why | None], 
         return Transition(run, Event.ACCEPTED, text, why)
 
     ready = loop.together(new, of_run, lambda runs: [accepted(run) for run in runs])
-    return move_who_can([one for one in ready if one is not None], now, loop)
+    return move_possible([one for one in ready if one is not None], now, loop)

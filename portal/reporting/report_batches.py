@@ -17,7 +17,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from portal.jobs.loops import Loop, LoopName, in_a_sentence, of_run_id, raise_what_is_no_items, savepoint
+from portal.jobs.loops import Loop, LoopName, in_a_sentence, of_run_id, reraise_unless_item, savepoint
 from portal.jobs.models import Run
 from portal.lifecycle.transitions import StaleRun
 from portal.reporting.reports import Orders, Report, StaleEpoch, record_report, record_reports
@@ -107,13 +107,13 @@ def _together(reports: dict[UUID, Report]) -> dict[UUID, Orders]:
         with savepoint():
             return record_reports(reports, timezone.now())
     except Exception as error:
-        raise_what_is_no_items(error)
+        reraise_unless_item(error)
         logger.warning("%d reports are taken in one by one: %s", len(reports), in_a_sentence(error))
         return {}
 
 
 def _alone(run: UUID, report: Report) -> Outcome:
-    loop, item = Loop(LoopName.REPORTS, rests=False), of_run_id(str(run))
+    loop, item = Loop(LoopName.REPORTS, postpones=False), of_run_id(str(run))
     try:
         with savepoint():
             orders = record_report(run_id=run, report=report, now=timezone.now())

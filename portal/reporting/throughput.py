@@ -188,8 +188,8 @@ def _mark_pace(run: Run, measured: Number, now: datetime) -> None:
         return
     Run.objects.filter(pk=run.pk).update(pace_missed=missed)
     run.pace_missed = missed
-    told = JobEvent.objects.filter(job=run.job, run=run, kind="pace_missed", detail__epoch=run.epoch)
-    if missed and not told.exists():
+    reported = JobEvent.objects.filter(job=run.job, run=run, kind="pace_missed", detail__epoch=run.epoch)
+    if missed and not reported.exists():
         text = f"#{run.job.number} {run.job.name} cannot keep its emulated pace: "
         text += f"{measured.steps_per_s:.3g} of {pace:.3g} steps/s"
         detail = {"epoch": run.epoch, "steps_per_s": measured.steps_per_s, "pace_steps_per_s": pace}

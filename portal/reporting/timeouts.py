@@ -14,7 +14,7 @@ from portal.jobs.loops import Loop, LoopName, of_run
 from portal.jobs.models import Cluster, Hold, Run
 from portal.lifecycle.allocations import end_assignments, end_processes
 from portal.lifecycle.end_run import fail, upload_s
-from portal.lifecycle.transitions import StaleRun, Transition, kept_why, move, move_who_can
+from portal.lifecycle.transitions import StaleRun, Transition, kept_why, move, move_possible
 from scheduling.domain.reason_codes import ReasonCode
 from scheduling.errors import InvalidTransition
 from scheduling.executors.base import ExitInfo, Renewals
@@ -42,7 +42,7 @@ def advance_clock(*, cluster_id: int, now: datetime) -> None:
     loop = Loop(LoopName.OVERDUE, cluster_id)
     protected = runs.filter(state=State.RUNNING_PROTECTED, protected_until__lte=now)
     over = Event.PROTECTION_ENDED
-    move_who_can(
+    move_possible(
         [
             Transition(run, over, f"#{run.job.number} {run.job.name} is no longer protected", kept_why(run))
             for run in protected

@@ -28,8 +28,8 @@ class Comparison:
     @property
     def digest(self) -> str:
         """Equal if the same jobs get the same GPUs in both."""
-        told = [[job["number"], job["live"], job["candidate"]] for job in self.jobs]
-        text = json.dumps([self.different, told], sort_keys=True)
+        changed = [[job["number"], job["live"], job["candidate"]] for job in self.jobs]
+        text = json.dumps([self.different, changed], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -46,7 +46,7 @@ def compare_plans(snapshot: Snapshot, live: Plan, candidate: Plan) -> Comparison
         elsewhere=len(change.effects) - len(different),
         live=_figures(snapshot, planned.moves, planned.relative, change.variance_before),
         candidate=_figures(snapshot, moves, relative, change.variance_after),
-        jobs=[_told(effect, jobs[effect.job], planned.moves, moves, candidate) for effect in different[:MOST_JOBS]],
+        jobs=[_effect(effect, jobs[effect.job], planned.moves, moves, candidate) for effect in different[:MOST_JOBS]],
         moves=[
             {"number": jobs[move.job_id].number, "kind": move.kind, "gang": _gang(move.gang), "text": move.reason.text}
             for move in candidate.moves[:MOST_MOVES]
@@ -77,7 +77,7 @@ def _figures(
     }
 
 
-def _told(
+def _effect(
     effect: Effect, job: Job, live: Mapping[str, Move], candidate: Mapping[str, Move], plan: Plan
 ) -> dict[str, Any]:
     reason = plan.reasons.get(effect.job)

@@ -21,7 +21,7 @@ TICK_S = 15.0
 
 def check_all(now: datetime) -> None:
     """A rollout that cannot be checked records why, and is retried the next time; others are not affected."""
-    loop = Loop(LoopName.ROLLOUTS, rests=False)
+    loop = Loop(LoopName.ROLLOUTS, postpones=False)
     for row in Rollout.objects.filter(phase=Phase.LIVE).select_related("cluster"):
         if not loop.attempt(Item(str(row.pk), f"rollout {row.number}"), check, row, now)[0]:
             Rollout.objects.filter(pk=row.pk, phase=Phase.LIVE).update(problem=loop.last_error)

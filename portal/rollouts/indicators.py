@@ -1,10 +1,9 @@
 """The three indicators of a promoted policy, measured and predicted by the same definitions.
 
 Over an interval: wait p95: of all jobs that queued for GPUs in it, the 95th percentile of the seconds that each did,
-after it was put out too; time under a hold or before a dependency was met is none, and what was waited before the
-stretch does not count. Variance of slowdown: population variance over jobs that were submitted and completed in it.
-Utilisation: mean share of the GPUs that trained, over the time in which some job waited: nobody is to blame for GPUs
-that nobody wants.
+also after a preemption; time on hold or waiting for dependencies, and waits before the interval, do not count. Variance
+of slowdown: population variance over jobs that were submitted and completed in it. Utilisation: mean share of the GPUs
+that trained, over the time in which some job waited: idle GPUs without waiting jobs are no fault of the policy.
 """
 
 from __future__ import annotations

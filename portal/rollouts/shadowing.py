@@ -70,13 +70,13 @@ def keep_for_shadow(*, view: ClusterView, plan: Plan, now: datetime, **_: object
         Plan(moves=tuple(plan.moves)),  # formatting reasons may be slow, and they are not needed
     )
     try:
-        _put_down(cluster.pk, seen)
+        _store_pending(cluster.pk, seen)
         ask(cluster.pk)
     except (RedisError, OperationalError, OSError) as error:
         logger.warning("round %d has no shadow: %s", seen.round, error)
 
 
-def _put_down(cluster_id: int, seen: Seen) -> None:
+def _store_pending(cluster_id: int, seen: Seen) -> None:
     """Rounds of a cluster are sequential, so no other process writes the list meanwhile."""
     key = _key(cluster_id)
     listed: list[tuple[int, bool]] = cache.get(key) or []
@@ -114,7 +114,7 @@ def shadow(cluster: Cluster) -> Rollout | None:
     if row is None:
         return None
     if row.shadow_begun is not None:
-        _note_the_lost(row, row.shadow_begun)
+        _note_lost_round(row, row.shadow_begun)
         row.refresh_from_db()
     seen, more = _next(cluster.pk, row.shadow_round)
     if seen is None:
@@ -149,7 +149,7 @@ def _plan(row: Rollout, seen: Seen, cluster: Cluster) -> tuple[dict[str, Any], C
     return dict(plan.memory), compare_plans(seen.snapshot, seen.plan, plan)
 
 
-def _note_the_lost(row: Rollout, begun: int) -> None:
+def _note_lost_round(row: Rollout, begun: int) -> None:
     """A round whose evaluation was started and never finished took so long that its process was killed."""
     missed = 0 if row.shadow_round is None else begun - row.shadow_round - 1
     _failed(row, begun, missed, f"Round {begun}: no plan, and its process was ended.")

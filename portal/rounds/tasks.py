@@ -51,10 +51,10 @@ def run_round(cluster_id: int | None = None) -> int:
         for pk in wanted:
             wake.schedule_round(cluster_id=pk)
         return 0
-    return sum(_round_alone(pk) for pk in wanted)
+    return sum(_locked_round(pk) for pk in wanted)
 
 
-def _round_alone(cluster_id: int) -> int:
+def _locked_round(cluster_id: int) -> int:
     """1 if no other process was running it."""
     if left_s := wake.rest_left_s(cluster_id):
         wake.schedule_round(left_s, cluster_id)
@@ -75,7 +75,7 @@ def _round(cluster: Cluster) -> None:
         executor = executors.executor_for(cluster)
     except ExecutorError as error:
         logger.warning("cluster %s has no executor: %s", cluster, error)
-        engine_contact.note_away(cluster, str(error), timezone.now())
+        engine_contact.note_unreachable(cluster, str(error), timezone.now())
         return
     pk, steps = cluster.pk, observation_loop(cluster)
     answered = steps.run(step("observe", pk), observe, cluster, executor)
@@ -84,11 +84,11 @@ def _round(cluster: Cluster) -> None:
         steps.run(step("give notice of budgets", pk), budgets.give_notices, now)
         steps.run(step("count runs", pk), report_interval.note_runs)
         return
-    steps.run(step("ask for node checks", pk), _ask_for_checks, pk, now)
+    steps.run(step("ask for node checks", pk), _request_checks, pk, now)
     steps.run(step("accept", pk), accept, cluster, executor, now)
     steps.run(step("end overdue states", pk), timeouts.advance_clock, cluster_id=pk, now=now)
     steps.run(step("end waits in the engine", pk), engine_waits.end_long_waits, cluster_id=pk, now=now)
-    steps.run(step("place anew where others are", pk), engine_waits.end_taken, cluster_id=pk, now=now)
+    steps.run(step("place anew where others are", pk), engine_waits.replace_blocked_launches, cluster_id=pk, now=now)
     steps.run(step("enforce limits", pk), job_limits.enforce, cluster_id=pk, now=now)
     if answered:  # otherwise they may have ended successfully long ago
         steps.run(step("enforce max_duration", pk), job_limits.end_overdue, cluster_id=pk, now=now)
@@ -100,8 +100,8 @@ def _round(cluster: Cluster) -> None:
     steps.run(step("dispatch commands", pk), dispatch_commands, cluster)
 
 
-def _ask_for_checks(cluster_id: int, now: datetime) -> None:
-    node_checks.keep_house(cluster_id=cluster_id, now=now)
+def _request_checks(cluster_id: int, now: datetime) -> None:
+    node_checks.request_due_checks(cluster_id=cluster_id, now=now)
     if node_checks.is_due(cluster_id, now):  # the next round repeats an offer that found no taker
         current_app.send_task("evenkeel.check_nodes", (cluster_id,), expires=settings.EVENKEEL_ROUND_INTERVAL_S)
 
@@ -110,7 +110,7 @@ def plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None =
     """One decision, stored when it moves something, and otherwise now and then; None if another round was faster, or
     the engine does not answer. Before a move the engine has just been asked."""
     others = has_others(cluster)
-    with _alone(others):
+    with _planning_lock(others):
         started = time.monotonic()
         view, plan = plan_cluster(cluster, now)
         if not (plan.moves and executor is not None and executor.refresh()):
@@ -118,13 +118,13 @@ def plan_and_commit(cluster: Cluster, now: datetime, executor: Executor | None =
     # Without the lock: the engine may be slow, and other clusters plan meanwhile.
     if not observe(cluster, executor):
         return None
-    with _alone(others):
+    with _planning_lock(others):
         started = time.monotonic()
         view, plan = plan_cluster(cluster, now)
         return _commit(cluster, view, plan, time.monotonic() - started, now, others)
 
 
-def _alone(others: bool) -> contextlib.AbstractContextManager[object]:
+def _planning_lock(others: bool) -> contextlib.AbstractContextManager[object]:
     return planning_lock() if others else contextlib.nullcontext()
 
 
@@ -137,7 +137,7 @@ def _commit(
                 cluster_id=cluster.pk, round_epoch=cluster.round_epoch, plan=plan, seen=view.seen, now=now
             )
             steps = observation_loop(cluster)
-            steps.run(step("note jobs left out", cluster.pk), commit_plan.note_left_out, cluster.pk, view.seen)
+            steps.run(step("note jobs left out", cluster.pk), commit_plan.note_skipped, cluster.pk, view.seen)
             note, keep = commit_plan.note_round, decisions.store
             item = step("note the round", cluster.pk)
             steps.run(item, note, cluster=cluster, plan=plan, applied=applied, seconds=seconds, now=now)
@@ -147,7 +147,7 @@ def _commit(
     except commit_plan.StaleRound as stale:
         logger.info("%s", stale)
         return None
-    _wake_for(cluster, plan, now)
+    _wake_at(cluster, plan, now)
     if others:
         item = step("keep figures for the choice of a cluster", cluster.pk)
         steps.run(item, cluster_figures.note_round, view, plan)
@@ -155,7 +155,7 @@ def _commit(
     return plan
 
 
-def _wake_for(cluster: Cluster, plan: Plan, now: datetime) -> None:
+def _wake_at(cluster: Cluster, plan: Plan, now: datetime) -> None:
     """The timer may be seconds away; a plan that names its next moment gets a wake-up."""
     if plan.next_wake_at is not None:
         wait_s = plan.next_wake_at - now.timestamp()

@@ -12,7 +12,7 @@ from portal.accounting import quota_usage
 from portal.jobs.access import in_states
 from portal.jobs.clusters import speedup
 from portal.jobs.engine_names import engine_name
-from portal.jobs.loops import Loop, LoopName, of_job, resting_in
+from portal.jobs.loops import Loop, LoopName, of_job, postponed_in
 from portal.jobs.models import Accelerator, Assignment, Cluster, Hold, Job
 from portal.snapshot import engine_jobs
 from portal.snapshot.dependencies import waits_of
@@ -56,7 +56,7 @@ def take_snapshot(cluster: Cluster, now: datetime) -> ClusterView:
 
 def jobs_to_plan(loop: Loop, cluster: Cluster) -> list[Job]:
     """Live jobs without those for which a round failed a moment ago."""
-    failing = resting_in(LoopName.MOVES, LoopName.LAUNCH)
+    failing = postponed_in(LoopName.MOVES, LoopName.LAUNCH)
     return [
         job
         for job in loop.due(live_jobs(cluster.pk), of_job)

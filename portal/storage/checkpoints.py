@@ -18,7 +18,7 @@ from portal.jobs.clusters import NoEngine, engine_of
 from portal.jobs.models import Job, Run
 from scheduling.executors.base import CheckpointStore, Secret
 
-ASK_S = 15.0  # for a person who waits for a page
+ASK_S = 15.0  # for a person who looks at a page
 REMOVE_S = 120.0
 REMOVE_AT_ONCE = 200
 MOVE_S = 240.0  # copies within the store; less than a task's time limit

@@ -59,9 +59,9 @@ class Child:
         fresh = self._note.with_suffix(".new")  # no partial file is visible, even if we are killed
         fresh.write_text(f"{self._process.pid} {self._process.create_time()}")
         fresh.replace(self._note)
-        self._stand_back()
+        self._lower_priority()
 
-    def _stand_back(self) -> None:
+    def _lower_priority(self) -> None:
         """`nice` applies within a session only if the kernel groups by session (sched(7), autogroup)."""
         if self._nice and self._process is not None:
             with contextlib.suppress(psutil.Error, OSError):

@@ -19,7 +19,7 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
 
-from portal.cluster.engine_isolation import refusals, who_jobs_run_as
+from portal.cluster.engine_isolation import job_accounts, refusals
 from portal.config.engines import Engine
 from portal.config.environment_notes import environment_notes
 from portal.config.layout import Layout
@@ -78,7 +78,7 @@ class ControlPlane:
         check_port(settings.EVENKEEL_HOST, settings.EVENKEEL_PORT)
         engines = list(settings.EVENKEEL_CLUSTERS.values()) or [environment_engine()]
         check_accounts(engines)
-        for line in who_jobs_run_as(engines):
+        for line in job_accounts(engines):
             logger.info(line)
         self._bring_up(supervisor, Postgres(self._layout), settings.EXTERNAL_DATABASE_URL)
         self._bring_up(supervisor, Valkey(self._layout), settings.EXTERNAL_REDIS_URL)
@@ -95,7 +95,7 @@ class ControlPlane:
                 "No HTTPS name of its own: a page that a job serves on this machine can take your session. "
                 "`manage.py doctor` says what to do."
             )
-        _introduce(administrator)
+        _print_welcome(administrator)
 
     def _bring_up(self, supervisor: Supervisor, server: Server, external_url: str) -> None:
         if external_url:
@@ -155,7 +155,7 @@ class ControlPlane:
         return Child(name, command, env=env, cwd=settings.BASE_DIR, run=layout.run, logs=layout.logs, nice=nice)
 
 
-def _introduce(administrator: Administrator) -> None:
+def _print_welcome(administrator: Administrator) -> None:
     if administrator.password is None:
         logger.info("Sign in as %s with the password you have.", administrator.email)
         return
@@ -209,7 +209,7 @@ def serve(when_ready: Callable[[Supervisor], None] | None = None, *, interrupted
     try:
         check_engines()  # before root creates anything
         layout.prepare()
-        _speak_up(layout)
+        _log_to_terminal(layout)
         return Supervisor(layout).run(start, interrupted=interrupted)
     except SetupError as error:
         sys.stderr.write(f"{error}\n")
@@ -232,7 +232,7 @@ class _OneLine(logging.Formatter):
         return record.getMessage()
 
 
-def _speak_up(layout: Layout) -> None:
+def _log_to_terminal(layout: Layout) -> None:
     """The supervisor's lines go to the terminal and, with the time, to its log."""
     terminal = logging.StreamHandler(sys.stdout)
     terminal.setFormatter(_OneLine())

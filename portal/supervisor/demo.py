@@ -72,7 +72,7 @@ class Demo:
     def run(self) -> list[dict[str, Any]]:
         """Returns the ended jobs."""
         waiting = list(WORKLOAD)
-        if self._take_up_earlier():
+        if self._adopt_earlier_jobs():
             waiting.clear()
         while time.monotonic() - self._began < GIVE_UP_AFTER_S:
             try:
@@ -96,7 +96,7 @@ class Demo:
     def _elapsed(self) -> float:
         return time.monotonic() - self._began
 
-    def _take_up_earlier(self) -> bool:
+    def _adopt_earlier_jobs(self) -> bool:
         label = ",".join(f"{key}={value}" for key, value in LABEL.items())
         jobs = self.get("jobs", label=label)["results"]
         self.numbers = sorted(job["number"] for job in jobs if job["state"] not in ENDED)

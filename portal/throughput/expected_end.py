@@ -35,7 +35,7 @@ class EndFacts:
 def end_facts(jobs: Iterable[Job], now: datetime) -> EndFacts:
     jobs = list(jobs)
     # a newly submitted job has nothing else
-    touched = [job for job in jobs if job.run is None or job.run.has_a_past]
+    touched = [job for job in jobs if job.run is None or job.run.had_gpus]
     live = [job for job in jobs if job.run and State(job.run.state) in LIVE]
     types = {cluster_id: cluster_types(cluster_id) for cluster_id in {job.cluster_id for job in jobs}}
     return EndFacts(now, types, _planned(touched), _profiles(live, types), _totals(jobs))

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 def job_profiles(jobs: list[Job], types: Mapping[str, int]) -> dict[Any, dict[str, Profile]]:
     """Curves per job, with the measured numbers of all of them in one query."""
-    measurable = [job for job in jobs if job.model_type_id or job.run is None or job.run.has_a_past]
+    measurable = [job for job in jobs if job.model_type_id or job.run is None or job.run.had_gpus]
     measured = _measured(measurable)
     known = {}
     for job in jobs:

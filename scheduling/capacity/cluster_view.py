@@ -190,8 +190,8 @@ def _view(snapshot: Snapshot) -> RoundView:
         if kind is not None:
             free[kind] -= 1
     part = part if whole else [job for job in part if job.state is State.RUNNING or job.state in QUEUED]
-    told = tuple(part), fixed, reasons, multi_node, snapshot.limits, _allowance(snapshot, fixed, running), shape
-    return RoundView(types, total, largest, free, running, queued, *told, base.known)
+    remaining = tuple(part), fixed, reasons, multi_node, snapshot.limits, _allowance(snapshot, fixed, running), shape
+    return RoundView(types, total, largest, free, running, queued, *remaining, base.known)
 
 
 _queues = Newest[Snapshot, tuple[Job, ...]](lambda snapshot: tuple(in_queue_order(snapshot.jobs)))
@@ -236,7 +236,7 @@ def _over_queue_limits(limits: Mapping[str, Limit], queue: list[Job]) -> dict[st
             limit = limits[full]
             text = (
                 f"{limit.level[:1].upper()}{limit.level[1:]} may have {limit.most} jobs in the queue at a time; "
-                "this one is looked at when one of those before it has started."
+                "this job is considered when one of those before it has started."
             )
             detail = {"level": limit.level, "limit": name_of(limit), "quota": limit.most}
             reasons[job.id] = Reason(ReasonCode.QUOTA_QUEUE, text, detail)
@@ -286,7 +286,7 @@ def _not_candidate(field: RoundView, job: Job, now: float) -> Reason | None:
     if is_pinned(job):
         return _pinned_reason(job, now)
     if job.state is State.RUNNING and _limited_reason(field, job):
-        text = "Nothing is known of its speed on other counts of GPUs, so it keeps what it has until that is measured."
+        text = "Its throughput with other numbers of GPUs is unknown, so it keeps its GPUs until that is measured."
         return Reason(ReasonCode.NOT_RESIZABLE, text)
     if job.state is State.WAITING_FOR_INITIAL_CONTACT:
         return Reason(ReasonCode.WAITS_FOR_CONTACT, "The executor has not accepted the job yet; it queues once it has.")
@@ -295,14 +295,14 @@ def _not_candidate(field: RoundView, job: Job, now: float) -> Reason | None:
 
 def _hold_reason(job: Job, now: float) -> Reason | None:
     if job.held:
-        return Reason(ReasonCode.ON_HOLD, "The job is held; it queues again when released.")
+        return Reason(ReasonCode.ON_HOLD, "The job is on hold; it queues again when it is released.")
     if job.waits_for:
         return Reason(ReasonCode.DEPENDENCY, job.waits_for)
     if job.not_before is not None and job.not_before > now:
         wait = job.not_before - now
         return Reason(
             ReasonCode.BACK_OFF,
-            f"The last attempt failed; the job is tried again in {wait:.0f} s.",
+            f"The last attempt failed; the job is retried in {wait:.0f} s.",
             {"not_before": job.not_before},
         )
     return None
@@ -318,13 +318,20 @@ def _pinned_reason(job: Job, now: float) -> Reason:
             {"protected_until": job.protected_until},
         )
     if job.state is State.RUNNING and job.held:
-        return Reason(ReasonCode.HELD_RUNNING, f"Its owner holds the job; it keeps its {gpus} and is not resized.")
+        return Reason(
+            ReasonCode.HELD_RUNNING, f"Its owner has put the job on hold; it keeps its {gpus} and is not resized."
+        )
     if job.state is State.RUNNING and job.gpu_milli < WHOLE:
-        return Reason(ReasonCode.KEEPS_ITS_PART, f"It has {job.gpu_milli / 10:g} % of a GPU and keeps it to its end.")
+        return Reason(
+            ReasonCode.KEEPS_ITS_PART, f"It has {job.gpu_milli / 10:g} % of a GPU and keeps it until it ends."
+        )
     if job.state is State.RUNNING and job.restartable:
-        return Reason(ReasonCode.NOT_RESIZABLE, f"It keeps its {gpus}: not all are where it could be given new ones.")
+        return Reason(
+            ReasonCode.NOT_RESIZABLE,
+            f"It keeps its {gpus} and is not resized: some are on nodes where it may not start any more.",
+        )
     if job.state is State.RUNNING:
-        return Reason(ReasonCode.RIGID, f"The job cannot checkpoint, so it keeps its {gpus} to its end.")
+        return Reason(ReasonCode.RIGID, f"The job cannot be checkpointed, so it keeps its {gpus} until it ends.")
     if job.state is State.STANDBY:
         return Reason(
             ReasonCode.STANDBY, f"Its {gpus} are assigned and some are still in use; it launches when they are free."
@@ -332,5 +339,5 @@ def _pinned_reason(job: Job, now: float) -> Reason:
     if job.state is State.LAUNCHING:
         return Reason(ReasonCode.LAUNCHING, f"It is launching on {gpus}; nothing changes until it trains.")
     return Reason(
-        ReasonCode.MOVING, "It is writing a checkpoint and leaving its GPUs; nothing changes until it is gone."
+        ReasonCode.MOVING, "It is writing a checkpoint and leaving its GPUs; nothing changes until it has left."
     )

@@ -33,7 +33,7 @@ class Leaving:
     due: frozenset[str] = frozenset()  # leave now
     staying: frozenset[str] = frozenset()
     stopped: Mapping[str, Reason] = field(default_factory=dict)  # stop for good
-    told: Mapping[str, Reason] = field(default_factory=dict)  # reasons of jobs that stay
+    kept: Mapping[str, Reason] = field(default_factory=dict)  # reasons of jobs that stay
 
 
 class Drains:
@@ -93,13 +93,13 @@ def leave(jobs: Iterable[Job], snapshot: Snapshot) -> Leaving:
     withheld = {gpu: node for node in snapshot.nodes if node.withheld and node.drain is None for gpu in node.gpu_ids}
     of: dict[str, Drain] = {}
     may, due, staying = set[str](), set[str](), set[str]()
-    stopped, told = dict[str, Reason](), dict[str, Reason]()
+    stopped, kept = dict[str, Reason](), dict[str, Reason]()
     for job in jobs:
         leaves = job.state is State.RUNNING and job.restartable and not job.held
         closed = next((withheld[gpu] for gpu in job.gpu_ids if gpu in withheld), None)
         drain = drains.of(job)
         if closed is not None and drain is None:
-            told[job.id] = _stays(closed)
+            kept[job.id] = _stays(closed)
             staying |= {job.id} if leaves else set()
             continue
         drain = of[job.id] = drain or Drain()
@@ -107,16 +107,16 @@ def leave(jobs: Iterable[Job], snapshot: Snapshot) -> Leaving:
         if drain.deadline is None:
             may |= {job.id} if leaves else set()
         elif what == "ends":
-            told[job.id] = _ends(drain)
+            kept[job.id] = _ends(drain)
             staying |= {job.id} if leaves else set()
         elif what == "lost":
             over = now >= drain.deadline and job.state in _MOVABLE
-            (stopped if over else told)[job.id] = _stopped(drain) if over else _is_lost(drain)
+            (stopped if over else kept)[job.id] = _stopped(drain) if over else _is_lost(drain)
         elif now >= leaves_by(job, drain.deadline) and job.state in _MOVABLE:
             due.add(job.id)
         elif leaves:
             may.add(job.id)
-    return Leaving(of, frozenset(may), frozenset(due), frozenset(staying), stopped, told)
+    return Leaving(of, frozenset(may), frozenset(due), frozenset(staying), stopped, kept)
 
 
 def moments(snapshot: Snapshot) -> Iterator[float]:
@@ -133,13 +133,13 @@ def moments(snapshot: Snapshot) -> Iterator[float]:
 
 
 def moves(drain: Drain) -> Reason:
-    text = f"{_drained(drain)}, so it moves by checkpoint to other GPUs."
+    text = f"{_drained(drain)}, so it moves with a checkpoint to other GPUs."
     return Reason(ReasonCode.NODE_DRAINED, text, _detail(drain))
 
 
 def waits(drain: Drain) -> Reason:
     last = ", or to queue again in time before the deadline" if drain.deadline is not None else ""
-    text = f"{_drained(drain)}; it moves by checkpoint when enough GPUs elsewhere are free{last}."
+    text = f"{_drained(drain)}; it moves with a checkpoint when enough GPUs elsewhere are free{last}."
     return Reason(ReasonCode.NODE_DRAINED_WAITS, text, _detail(drain))
 
 
@@ -152,30 +152,30 @@ def sentence(number: int, drain: Drain, what: Outlook, end: float) -> str:
     """What to show for a job that runs on a node that is about to be drained, or being drained."""
     if drain.deadline is None:
         if what == "moves":
-            return f"#{number} moves by checkpoint when enough GPUs elsewhere are free."
-        return f"#{number} cannot be restarted: it runs to its end."
+            return f"#{number} moves with a checkpoint when enough GPUs elsewhere are free."
+        return f"#{number} cannot be checkpointed, so it will run to completion."
     known = not math.isinf(end)
     apart = f"{span(abs(end - drain.deadline))} {'after' if end > drain.deadline else 'before'} the deadline"
-    ends = f"is expected to end {apart}" if known else "may run past the deadline, for its end is not known"
+    ends = f"is expected to end {apart}" if known else "may run past the deadline, as its end is unknown"
     if what == "ends":
         return f"#{number} {ends}."
     if what == "moves":
-        return f"#{number} {ends}: it moves by checkpoint, or queues again where there is no room."
+        return f"#{number} {ends}: it moves with a checkpoint, or queues again if there is no room."
     return f"#{number} cannot be restarted and {ends}: it will be lost{'' if known else ' then'}."
 
 
 def _ends(drain: Drain) -> Reason:
-    text = f"{_drained(drain)}; it is expected to be through before that, so it keeps its GPUs as they are."
+    text = f"{_drained(drain)}; it is expected to end before that, so it keeps its GPUs."
     return Reason(ReasonCode.NODE_DRAINED_ENDS, text, _detail(drain))
 
 
 def _stays(node: Node) -> Reason:
-    text = f"Nothing new is started on {node.name} ({node.withheld}), so it keeps its GPUs as they are."
+    text = f"No job starts on {node.name} ({node.withheld}), so it keeps its GPUs and is not resized."
     return Reason(ReasonCode.NODE_WITHHELD, text, {"node": node.name})
 
 
 def _is_lost(drain: Drain) -> Reason:
-    text = f"{_drained(drain)}; it cannot write checkpoints and is stopped then, unless it has ended before."
+    text = f"{_drained(drain)}; it cannot be checkpointed and is stopped then, unless it ends before."
     return Reason(ReasonCode.NODE_DRAINED_LOST, text, _detail(drain))
 
 

@@ -60,8 +60,8 @@ class Row:
 _START, _WAIT, _KEEP, _LEAVE, _END = Category
 _CAPACITY, _NODE, _ORDER, _GUARANTEE, _QUOTA, _CONSTRAINT, _HOLD, _NEVER = Cause
 _WINDOW_ENDS = "It starts when the window is over, or before it with a max_duration that ends in time."
-_GOES_ON_WITH_NODES = "It goes on from its checkpoint when enough GPUs on other nodes are free."
-_NEXT_ROUND = "The next round looks at it."
+_GOES_ON_WITH_NODES = "It resumes from its checkpoint when enough GPUs on other nodes are free."
+_NEXT_ROUND = "The next round considers it."
 _RETRIED = "It queues again when its wait is over, unless the retries are stopped."
 _RELEASED = "It queues again when it is released."
 
@@ -149,14 +149,14 @@ class ReasonCode(StrEnum):
         _KEEP,
         _NODE,
         "ReqNodeNotAvail",
-        "It goes on when GPUs on other nodes are free, or the node is resumed.",
+        "It continues when GPUs on other nodes are free, or the node is resumed.",
     )
     NODE_DRAINED_ENDS = Row("node_drained_ends", _KEEP, _NODE)
     NODE_DRAINED_LOST = Row(
         "node_drained_lost",
         _KEEP,
         _NODE,
-        way_out="It goes on if it ends before the deadline, or if the node is resumed before.",
+        way_out="It continues if it ends before the deadline, or if the node is resumed before.",
     )
     NODE_DRAINED_STOPPED = Row("node_drained_stopped", _END, _NODE)
     NODE_WITHHELD = Row("node_withheld", _KEEP, _NODE)
@@ -171,15 +171,19 @@ class ReasonCode(StrEnum):
     )
     BEHIND = Row("behind", _WAIT, _ORDER, "Priority", "It starts after the job ahead of it.")
     HELD_BACK = Row(
-        "held_back", _WAIT, _ORDER, "Resources", "It starts when company that suits it, or an empty GPU, is there."
+        "held_back",
+        _WAIT,
+        _ORDER,
+        "Resources",
+        "It starts when a GPU is free or a compatible job to share one with is running.",
     )
-    KEPT_FOR = Row("kept_for", _WAIT, _ORDER, "Resources", "It starts when what is kept for it is free.")
+    KEPT_FOR = Row("kept_for", _WAIT, _ORDER, "Resources", "It starts when its reserved GPUs are free.")
     KEPT_FROM = Row(
         "kept_from",
         _WAIT,
         _ORDER,
         "Priority",
-        "It starts after the job that it is kept for, or elsewhere when there is room.",
+        "It starts after the job with the reservation, or elsewhere when there is room.",
     )
     DEADLINE_MISSED = Row(
         "deadline_missed", _WAIT, _ORDER, "DeadLine", "A later deadline, or the end of other jobs, lets it be met."
@@ -188,7 +192,7 @@ class ReasonCode(StrEnum):
     ACCEPTED = Row("ACCEPTED", _WAIT, _ORDER, "None", _NEXT_ROUND)
     RETRY = Row("RETRY", _WAIT, _ORDER, "BeginTime", _RETRIED)
     PREEMPTED = Row(
-        "preempted", _LEAVE, _ORDER, "Priority", "It goes on from its checkpoint when GPUs are free for its level."
+        "preempted", _LEAVE, _ORDER, "Priority", "It resumes from its checkpoint when GPUs are free for its level."
     )
     UNASSIGNED = Row("UNASSIGNED", _LEAVE, _ORDER, "None", _NEXT_ROUND)
     STOPPED_EMPTY = Row("STOPPED_EMPTY", _LEAVE, _ORDER, "None", _NEXT_ROUND)
@@ -199,7 +203,7 @@ class ReasonCode(StrEnum):
         _WAIT,
         _GUARANTEE,
         "Resources",
-        "It starts when GPUs that nobody is guaranteed are free, or with checkpoints.",
+        "It starts when GPUs without a guarantee are free, or once it can be checkpointed.",
     )
     RECLAIMING = Row(
         "reclaiming",
@@ -213,7 +217,7 @@ class ReasonCode(StrEnum):
         _LEAVE,
         _GUARANTEE,
         "Priority",
-        "It goes on from its checkpoint when GPUs are free that nobody with a guarantee waits for.",
+        "It resumes from its checkpoint when GPUs are free that no project reclaims.",
     )
 
     # Limits and budgets.
@@ -238,7 +242,7 @@ class ReasonCode(StrEnum):
         _WAIT,
         _QUOTA,
         "AssocMaxJobsLimit",
-        "It is looked at when a job before it starts, or when the limit is raised.",
+        "It is considered when a job before it starts, or when the limit is raised.",
     )
     QUOTA_PERIOD = Row(
         "quota_period",
@@ -248,12 +252,12 @@ class ReasonCode(StrEnum):
         "It starts when the period ends, or when the limit is raised.",
         no_start=NoStart.PERIOD,
     )
-    BUDGET_PARKED = Row(
+    BUDGET_SUSPENDED = Row(
         "budget_parked",
         _LEAVE,
         _QUOTA,
         "AssocGrpGRESMinutes",
-        "It goes on from its checkpoint when the period ends, or when the limit is raised.",
+        "It resumes from its checkpoint when the period ends, or when the limit is raised.",
         no_start=NoStart.PERIOD,
     )
     REFUSED = Row("refused", _WAIT, _QUOTA, "AssocGrpGRES", "Ask for less, or have the limit raised.")
@@ -266,7 +270,7 @@ class ReasonCode(StrEnum):
         _WAIT,
         _CONSTRAINT,
         "ReqNodeNotAvail",
-        "It starts when drained nodes are resumed, lost ones are back, or those that are checked pass.",
+        "It starts when drained nodes are resumed, lost ones return, or checked ones pass.",
         no_start=NoStart.NODE_UNAVAILABLE,
     )
 
@@ -280,7 +284,7 @@ class ReasonCode(StrEnum):
         _WAIT,
         _HOLD,
         "JobHeldAdmin",
-        "It queues again when it is released, and goes on from its checkpoint.",
+        "It queues again when it is released, and resumes from its checkpoint.",
     )
     HELD_COST = Row("held_cost", _WAIT, _HOLD, "AssocGrpBillingMinutes", "It queues again with a larger max_cost.")
     DEPENDENCY = Row(
@@ -288,7 +292,7 @@ class ReasonCode(StrEnum):
         _WAIT,
         _HOLD,
         "Dependency",
-        "It queues when that has happened; where it cannot happen any more, it is cancelled.",
+        "It queues when that has happened; if it cannot happen any more, the job is cancelled.",
         no_start=NoStart.DEPENDENCY,
     )
     BACK_OFF = Row("back_off", _WAIT, _HOLD, "BeginTime", _RETRIED)
@@ -298,7 +302,7 @@ class ReasonCode(StrEnum):
         "NOT_ACCEPTED", _WAIT, _HOLD, "BadConstraints", "Change what it asks for, or submit it to another cluster."
     )
     LEFT_OUT = Row(
-        "LEFT_OUT", _WAIT, _HOLD, "SystemFailure", "It is considered again when the portal's error is mended."
+        "LEFT_OUT", _WAIT, _HOLD, "SystemFailure", "It is considered again when the portal's error is fixed."
     )
     CLUSTER_RETIRED = Row(
         "CLUSTER_RETIRED", _WAIT, _HOLD, "PartitionDown", "Cancel it, and submit it to another cluster."
@@ -356,7 +360,7 @@ class ReasonCode(StrEnum):
     KEEPS_ITS_PART = Row("keeps_its_part", _KEEP)
     HELD_RUNNING = Row("held_running", _KEEP, _HOLD)
     PROTECTED = Row("protected", _KEEP)
-    RIGID = Row("rigid", _KEEP, way_out="Nothing resizes it: it cannot write checkpoints.")
+    RIGID = Row("rigid", _KEEP, way_out="It is never resized, because it cannot be checkpointed.")
     NOT_RESIZABLE = Row("not_resizable", _KEEP)
     OUTSIDE_PARTITION = Row("outside_partition", _KEEP)
     WITHIN_GUARANTEE = Row("within_guarantee", _KEEP, _GUARANTEE)

@@ -32,7 +32,7 @@ def _beyond_limits(field: RoundView, placement: Placement) -> Reason | None:
     """Why the placement exceeds a limit, checked on concrete accelerators."""
     if not field.limits or not exceeds_quota(field, placement.gangs):
         return None
-    return Reason(ReasonCode.LIMITS, "The plan of this round would have passed a limit, so GPUs stay where they are.")
+    return Reason(ReasonCode.LIMITS, "This round's plan would have exceeded a quota, so nothing was changed.")
 
 
 def _not_worth_it(snapshot: Snapshot, field: RoundView, policy: Policy, placement: Placement) -> Reason | None:
@@ -59,8 +59,7 @@ def _not_worth_it(snapshot: Snapshot, field: RoundView, policy: Policy, placemen
     if gain >= least:
         return None
     text = (
-        f"Another split would add {gain:.3g} steps/s and a change must add at least {least:.3g}, "
-        "so GPUs stay where they are."
+        f"Another plan would add {gain:.3g} steps/s and a change must add at least {least:.3g}, so nothing was changed."
     )
     return Reason(ReasonCode.MIN_GAIN, text, {"gain": gain, "min_gain": least})
 
@@ -76,7 +75,7 @@ def _not_amortised(
     if gain * seconds > lost:
         return None
     text = (
-        f"Another split would gain {max(0.0, gain * seconds):.0f} steps until the next expected event "
-        f"in {seconds:.0f} s and lose {lost:.0f} to restarts, so GPUs stay where they are."
+        f"Another plan would gain {max(0.0, gain * seconds):.0f} steps until the next expected event "
+        f"in {seconds:.0f} s and lose {lost:.0f} to restarts, so nothing was changed."
     )
     return Reason(ReasonCode.NOT_AMORTISED, text, {"gained_steps": gain * seconds, "lost_steps": lost})

@@ -49,7 +49,7 @@ class _Progress:
 
     def __init__(self, report: Report, interrupted: Callable[[], bool]) -> None:
         self._report, self._interrupted = report, interrupted
-        self._told, self._calls, self._at = 0, 0, time.monotonic()
+        self._reported, self._calls, self._at = 0, 0, time.monotonic()
 
     def __call__(self, ended: int) -> bool:
         self._calls += 1
@@ -57,8 +57,8 @@ class _Progress:
             return False
         now = time.monotonic()
         if now - self._at > _POLL_S:
-            self._report(ended - self._told)
-            self._told, self._at = ended, now
+            self._report(ended - self._reported)
+            self._reported, self._at = ended, now
         return self._interrupted()
 
 
@@ -134,10 +134,10 @@ def _in_processes(suite: Suite, processes: int, report: Report) -> list[Simulati
         with _blocked():
             futures = [pool.submit(_run, index) for index in range(len(suite.policies))]
         waiting.update(futures)
-        told = 0
+        reported = 0
         while waiting:
             waiting = wait(waiting, timeout=_POLL_S).not_done
             stop.value = int(interrupted())
-            report(ended.value - told)
-            told = ended.value
+            report(ended.value - reported)
+            reported = ended.value
         return [done for future in futures if (done := future.result()) is not None]

@@ -93,20 +93,20 @@ def _end_with_parent() -> None:
 def _run(trial: Trial) -> Done | None:
     if _Shared.stop.value:
         return None
-    told = calls = 0
+    reported = calls = 0
 
     def progress(count: int) -> bool:
-        nonlocal told, calls
+        nonlocal reported, calls
         calls += 1
-        if calls % _REPORT_EVERY == 0 and count > told:
+        if calls % _REPORT_EVERY == 0 and count > reported:
             with _Shared.ended.get_lock():
-                _Shared.ended.value += count - told
-            told = count
+                _Shared.ended.value += count - reported
+            reported = count
         return bool(_Shared.stop.value)
 
     done = run_trial(replace(trial, options=replace(trial.options, progress=progress)))
     with _Shared.ended.get_lock():
-        _Shared.ended.value += len(trial.jobs) - told
+        _Shared.ended.value += len(trial.jobs) - reported
     return None if _Shared.stop.value else done
 
 

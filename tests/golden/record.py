@@ -1,4 +1,5 @@
-"""Records what is held equal: `python -m tests.golden.record`; `--decisions` adds those of the portal in EVENKEEL_DATA.
+"""Records what is held equal: `python -m tests.golden.record`; `--decisions` adds those of the portal in EVENKEEL_DATA,
+and `--replan` plans the recorded ones again after a change of sentences.
 
 Only for a change of behaviour that is meant, in the commit that makes it.
 """
@@ -10,6 +11,7 @@ import json
 import lzma
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import django
 
@@ -27,12 +29,32 @@ OF_A_POLICY = 12
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--decisions", action="store_true", help="also those that the running portal keeps")
+    parser.add_argument(
+        "--replan", action="store_true", help="also the recorded ones again, where only sentences differ"
+    )
     arguments = parser.parse_args()
     subjects.SIMULATIONS.write_text(json.dumps(subjects.simulations(), indent=2) + "\n")
     subjects.NAMES.write_text(json.dumps(subjects.names(), indent=2) + "\n")
+    if arguments.replan:
+        again = [_replanned(one) for one in subjects.decisions()]
+        with lzma.open(subjects.DECISIONS, "wt", encoding="utf-8") as file:
+            file.writelines(json.dumps(one) + "\n" for one in again)
     if arguments.decisions:
         with lzma.open(subjects.DECISIONS, "wt", encoding="utf-8") as file:
             file.writelines(json.dumps(one) + "\n" for one in _kept())
+
+
+def _replanned(kept: subjects.KeptDecision) -> subjects.KeptDecision:
+    plan = subjects.replayed(kept)
+    if _without_sentences(plan) != _without_sentences(kept["plan"]):
+        raise SystemExit(f"round {kept['round']} under {kept['policy']} differs in more than its sentences")
+    return {**kept, "plan": plan}
+
+
+def _without_sentences(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_sentences(each) for key, each in value.items() if key not in ("text", "rejected")}
+    return [_without_sentences(each) for each in value] if isinstance(value, list) else value
 
 
 def _kept() -> Iterator[subjects.KeptDecision]:

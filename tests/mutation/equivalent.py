@@ -61,7 +61,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
         "portal/accounting/budgets.py",
         "_give_all",
-        "(soon or used[quota.pk] * 100 >= quota.limit * percent) and (quota.pk, percent) not in told",
+        "(soon or used[quota.pk] * 100 >= quota.limit * percent) and (quota.pk, percent) not in noticed",
         "(soon or used[quota.pk] * 100 >= quota.limit * percent)",
     ): "Whether people were told is looked at again under the lock; this only spares asking.",
     (
@@ -126,7 +126,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "Each of them is looked at again under its lock; this only keeps the others from being locked.",
     (
         "portal/lifecycle/job_limits.py",
-        "_tell_of_deadline",
+        "_notify_deadline",
         "deadline is not None and deadline <= ends.now",
         "(deadline <= ends.now)",
     ): "Only jobs with a deadline come here; the guard is for the type checker.",

@@ -85,9 +85,9 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ),
     (
         "portal/lifecycle/job_limits.py",
-        "if Job.objects.filter(pk=job.pk, deadline_told=job.deadline_told).update(deadline_told=told):",
-        "if Job.objects.filter(pk=job.pk).update(deadline_told=told):",
-        "deadline told twice by two workers",
+        "if Job.objects.filter(pk=job.pk, deadline_told=job.deadline_told).update(deadline_told=notice):",
+        "if Job.objects.filter(pk=job.pk).update(deadline_told=notice):",
+        "deadline notice twice by two workers",
     ),
     (
         "client/evenkeel/runner/engine.py",
@@ -129,7 +129,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "portal/live/streams.py",
         '"name": job.name if job.project_id == project_id else ""}',
         '"name": job.name}',
-        "the name of a moved job is told to its old project",
+        "the name of a moved job is cluster_events to its old project",
     ),
     (
         "portal/live/websocket.py",
@@ -219,7 +219,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "portal/accounting/budgets.py",
         "(soon or used[quota.pk] * 100 >= quota.limit * percent)",
         "(soon or used[quota.pk] * 100 > quota.limit * percent)",
-        "at exactly 80 % nobody is told",
+        "at exactly 80 % nobody is noticed",
     ),
     (
         "accounts/quotas.py",

@@ -38,7 +38,7 @@ def pack(folder: Path) -> Packed:
     """A gzipped tar of the code below `folder`: plain files, and links that stay inside."""
     if not folder.is_dir():
         raise ClientError(f"{folder} is no directory")
-    folder = folder.resolve()  # git is told of it from within
+    folder = folder.resolve()  # the path for git, which runs inside the folder
     files = list_code(folder)
     packed, sink, pointers, total = Packed(), io.BytesIO(), [], 0
     with gzip.GzipFile(fileobj=sink, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as archive:

@@ -46,7 +46,7 @@ def job(job: str, output: str) -> None:
 
 
 def _used(answer: schemas.Cost) -> str:
-    """Nothing where nobody said how busy the GPUs were."""
+    """Empty if no utilisation was reported."""
     used, measured = answer["used_gpu_hours"], answer["measured_gpu_hours"]
     if used is None or not measured:
         return ""

@@ -91,7 +91,7 @@ def hold(jobs: tuple[str, ...], output: str) -> None:
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @as_json
 def release(jobs: tuple[str, ...], output: str) -> None:
-    """Let held or parked jobs go on; of an array all of them."""
+    """Release jobs on hold and suspended jobs; of an array all of them."""
     _each_or_array("release", jobs, output)
 
 

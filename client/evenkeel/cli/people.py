@@ -45,7 +45,7 @@ def _proved_by(row: schemas.Account) -> str | None:
 @click.argument("email")
 @as_json
 def deactivate(email: str, output: str) -> None:
-    """End somebody's tokens and sessions at once; their jobs stay with the projects."""
+    """Revoke a person's tokens and sessions at once; their jobs stay with the projects."""
     _change(email, {"is_active": False}, output)
 
 
@@ -53,7 +53,7 @@ def deactivate(email: str, output: str) -> None:
 @click.argument("email")
 @as_json
 def activate(email: str, output: str) -> None:
-    """Let somebody sign in again; tokens are made anew."""
+    """Let a person sign in again; they need new tokens."""
     _change(email, {"is_active": True}, output)
 
 
@@ -63,7 +63,7 @@ def activate(email: str, output: str) -> None:
 @click.option("--none", "unset", is_flag=True, help="They have none any more.")
 @as_json
 def account(email: str, name: str | None, unset: bool, output: str) -> None:
-    """Set the UNIX account NAME that somebody's jobs run as, on clusters that run jobs as people."""
+    """Set the Unix account NAME that a person's jobs run as, on clusters that run jobs as people."""
     if bool(name) == unset:
         raise click.UsageError("give the name of the account, or --none")
     _change(email, {"unix_account": name or ""}, output)
@@ -75,7 +75,7 @@ def account(email: str, name: str | None, unset: bool, output: str) -> None:
 @confirm_option
 @as_json
 def admin(email: str, state: str, confirm_unproved: bool, output: str) -> None:
-    """Make somebody an administrator of the cluster, or no longer one."""
+    """Make a person an administrator of the cluster, or no longer one."""
     change: Json = {"is_admin": state == "on"}
     confirmed(lambda sure: _change(email, change | {"confirm_unproved": sure}, output), at_once=confirm_unproved)
 

@@ -154,7 +154,7 @@ def members(project: str, output: str) -> None:
 @confirm_option
 @as_json
 def add_member(project: str, email: str, role: Role, confirm_unproved: bool, output: str) -> None:
-    """Take somebody in who has an account; see `invite` for others."""
+    """Add a person with an account; see `invite` for others."""
     add = connect().projects.add_member
     answer = confirmed(lambda sure: add(project, email, role, confirm_unproved=sure), at_once=confirm_unproved)
     print_value(answer, output)
@@ -177,7 +177,7 @@ def set_role(project: str, email: str, role: Role, confirm_unproved: bool, outpu
 @click.argument("project")
 @click.argument("email")
 def remove_member(project: str, email: str) -> None:
-    """Take somebody out; their jobs stay with the project."""
+    """Remove a person; their jobs stay with the project."""
     connect().projects.remove_member(project, _person(project, email))
     done(f"{email} is no longer a member of {project}.")
 
@@ -188,7 +188,7 @@ def remove_member(project: str, email: str) -> None:
 @click.option("--role", type=ROLE, default="member", show_default=True)
 @as_json
 def invite(project: str, email: str, role: Role, output: str) -> None:
-    """Invite somebody without an account: by mail, or with a link in the answer, once, where no mail is set up."""
+    """Invite a person without an account: by mail, or with a link in the answer, once, if no mail is set up."""
     print_value(connect().projects.invite(project, email, role), output)
 
 

@@ -21,7 +21,7 @@ LIMIT = WholeNumber(min=0)
 
 @click.group()
 def qos() -> None:
-    """Levels of service: who goes first, whom they put out, and what they may hold."""
+    """QoS levels: priority, which levels they preempt, and how much they may hold."""
 
 
 @qos.command("ls")

@@ -1,4 +1,4 @@
-"""Asks before an account is trusted for an address that was never proved: it may be somebody else's."""
+"""Asks before an account with an unproved address is trusted: it may not belong to the address's owner."""
 
 from __future__ import annotations
 

@@ -60,11 +60,11 @@ def _why(client: Client, job: str, output: str) -> None:
 
 
 def _ahead(found: schemas.Explanation) -> str:
-    rivals = ", ".join(f"#{job_name(other['number'], other['array'])}" for other in found["ahead"])
+    competing = ", ".join(f"#{job_name(other['number'], other['array'])}" for other in found["ahead"])
     if not found["apart"]:
-        return rivals
+        return competing
     others = f"{found['apart']} before it {'waits' if found['apart'] == 1 else 'wait'} for something else, or elsewhere"
-    return f"{rivals} ({others})" if rivals else f"none ({others})"
+    return f"{competing} ({others})" if competing else f"none ({others})"
 
 
 def _array_why(client: Client, number: int, output: str) -> None:

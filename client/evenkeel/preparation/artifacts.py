@@ -44,7 +44,7 @@ def list_files(work: Work, options: dict[str, Any]) -> dict[str, Any]:
             total += size
             found.append({"path": name, "bytes": size, "sha256": digest})
     except OutOfBounds:
-        left_out += 1  # how many more there are nobody knows
+        left_out += 1  # the number of further ones is unknown
     finally:
         os.close(root)
     return {"files": found, "left_out": left_out}

@@ -1,4 +1,4 @@
-"""Uploaded code: a gzipped tar archive that nobody trusts. Looked through at upload, and once more when unpacked."""
+"""Uploaded code: an untrusted gzipped tar archive. Checked at upload, and once more when it is unpacked."""
 
 from __future__ import annotations
 

@@ -90,12 +90,12 @@ class Bringing:
         """All of it, as links in `directory`; the variables that say so. `tell(words)` is called again and again.
         Raises DataUnavailable and GivenUp."""
         meanwhile = Meanwhile(tell, given_up, time.monotonic() + self._terms.fetch_s)
-        told = {"EVENKEEL_DATA_DIR": str(directory)}
+        variables = {"EVENKEEL_DATA_DIR": str(directory)}
         for entry in self._terms.entries:
             target = self._bring_one(entry, meanwhile)
-            told[variable_of(entry["name"])] = str(_link(directory / entry["name"], target))
+            variables[variable_of(entry["name"])] = str(_link(directory / entry["name"], target))
         self._carrier.close()
-        return told
+        return variables
 
     def _bring_one(self, entry: Mapping[str, Any], meanwhile: Meanwhile) -> str:
         name = entry["name"]
@@ -126,7 +126,7 @@ class Bringing:
                               cache=str(terms.cache), cache_bytes=terms.cache_bytes,
                               wait_s=max(1.0, meanwhile.give_up_at - began))  # fmt: skip
         while (answer := self._carrier.poll(0.1)) is None:
-            meanwhile.tell(_progress(name, self._carrier.told))
+            meanwhile.tell(_progress(name, self._carrier.progress))
             if meanwhile.given_up():
                 self._carrier.close()
                 raise GivenUp
@@ -181,12 +181,12 @@ def _link(link: Path, target: str) -> Path:
     return link
 
 
-def _progress(name: str, told: Mapping[str, Any]) -> str:
-    if told.get("waiting"):
+def _progress(name: str, progress: Mapping[str, Any]) -> str:
+    if progress.get("waiting"):
         return f"waiting for data {name}: another run fetches it on this node"
-    if "of" not in told:
+    if "of" not in progress:
         return f"listing data {name}"
-    return f"fetching data {name}: {_of(int(told['bytes']), int(told['of']))}"
+    return f"fetching data {name}: {_of(int(progress['bytes']), int(progress['of']))}"
 
 
 def _of(done: int, whole: int) -> str:

@@ -1,7 +1,6 @@
-"""What the runners of one epoch on several nodes say to each other: JSON lines over TCP.
+"""Messages between the runners of one epoch on several nodes: JSON lines over TCP.
 
-Whoever connects proves that it knows the run's token, and so does whoever listens; the token itself is not sent.
-Nothing else that is secret is, either.
+Both ends prove that they know the run's token; neither the token nor any other secret is sent.
 """
 
 from __future__ import annotations
@@ -89,8 +88,8 @@ def _proof(key: bytes, *words: str) -> str:
 
 
 class Door:
-    """Where the other nodes' runners come to. Each is greeted in a thread of its own: a stranger who says nothing
-    keeps nobody else from coming in."""
+    """Where the other nodes' runners connect. Each is greeted in a separate thread: a silent stranger does not block
+    the others."""
 
     def __init__(self, address: str, key: bytes) -> None:
         self._key = key
@@ -126,7 +125,7 @@ class Door:
 
 
 def join(address: str, port: int, key: bytes, node: str) -> Channel:
-    """A channel to the door; OSError where nobody is there, or somebody else."""
+    """A channel to the door; OSError if nothing, or a stranger, listens there."""
     connection = socket.create_connection((address, port), timeout=HANDSHAKE_S)
     channel, nonce = Channel(connection), secrets.token_hex(32)
     greeting = channel.wait(HANDSHAKE_S) or {}

@@ -115,7 +115,7 @@ def look_around(nvml: Any) -> Sight:
 
 
 def examine_node(nvml: Any, count: int, *, hides: bool) -> Iterator[Row]:
-    """See `looking.of_node`. Nothing is computed: the engine may give any of them to somebody meanwhile."""
+    """See `looking.of_node`. Nothing is computed: the engine may assign any of them to a job meanwhile."""
     sight = look_around(nvml)
     yield _as_many(sight, count, hides=hides)
     if sight.handles:
@@ -199,7 +199,7 @@ def slowed_down(nvml: Any, handle: Any) -> str | None:
 
 
 def idle(nvml: Any, uuids: Sequence[str]) -> list[str]:
-    """Those that nobody computes on: the others are left alone."""
+    """Those on which nothing computes: the others are left alone."""
     found = []
     for uuid in uuids:
         busy = _asked(nvml, lambda uuid=uuid: nvml.nvmlDeviceGetComputeRunningProcesses(  # type: ignore[misc]

@@ -467,7 +467,7 @@ class Runner:
         return bool(left)
 
     def _end_descendants(self) -> None:
-        """Nobody below us survives: orphans of the workers have become our children."""
+        """No process below us survives: orphans of the workers have become our children."""
         give_up_at = time.monotonic() + 10.0
         while (below := self._below()) and time.monotonic() < give_up_at:
             for process in below:

@@ -39,8 +39,8 @@ def detach() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """Descriptors from the executor: the launch lock, held until `runner.json` is written, so that nobody can take
-    a launch that is under way for one that never happened; the secrets; a gate to wait at before any worker starts."""
+    """Descriptors from the executor: the launch lock, held until `runner.json` is written, so that a launch under way
+    is never taken for one that did not happen; the secrets; a gate to wait at before any worker starts."""
 
     lock: int | None = None
     secrets: int | None = None
@@ -141,17 +141,17 @@ def _claim_and_run(epoch_dir: Path, handed: Handed, can_fork: bool) -> int:
 
 def _limits(spec: LaunchSpec, gate: int | None) -> str:
     """Which limits hold, and why no control group does where none does."""
-    told, otherwise = _pass(gate), spec.limits_in_words
-    if told or not otherwise:
-        return told
+    in_words, otherwise = _pass(gate), spec.limits_in_words
+    if in_words or not otherwise:
+        return in_words
     return (
         f"{otherwise}: {'no cgroup may be written here' if gate is None else 'nobody put it into its cgroup in time'}"
     )
 
 
 def _pass(gate: int | None) -> str:
-    """Waits until the executor has put us where our processes are limited, and returns what it says of that:
-    nothing where it failed, or is gone. Should another process of its keep the pipe open, we do not wait for ever."""
+    """Waits until the executor has put us where our processes are limited, and returns what it says of that: nothing
+    where it failed, or is gone. Should another process of its keep the pipe open, we do not wait forever."""
     if gate is None:
         return ""
     try:

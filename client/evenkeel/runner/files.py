@@ -1,4 +1,4 @@
-"""Opens and reads what a job's program may have replaced by something else: a pipe would make us wait for ever, and a
+"""Opens and reads what a job's program may have replaced by something else: a pipe would make us wait forever, and a
 small file of brackets grows a hundredfold once it is parsed."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def open_plain(path: Path) -> BinaryIO:
 
 
 def create_private(path: Path) -> int:
-    """For writing, as a new file that nobody else has open."""
+    """For writing, as a new file that no other process has open."""
     path.unlink(missing_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 

@@ -53,7 +53,7 @@ class FollowingRunner:
         self._ended: list[tuple[float, Worker, int]] = []  # and not told yet
         self._kill_at: dict[int, float] = {}  # by the worker's process id: its grace is over then
         self._leave = self._asked_to_end = False
-        self._errors_told, self._usage_at, self._progress_at = 0, 0.0, 0.0
+        self._errors_reported, self._usage_at, self._progress_at = 0, 0.0, 0.0
         self._oom_kills = kernel_oom_kills()
         self._gauge: Gauge = NoGauge()
         self._gauge_at = 0.0
@@ -97,7 +97,8 @@ class FollowingRunner:
         self._end_descendants()
 
     def _bring_data(self) -> bool:
-        """What the job names is on this node, too; False where it cannot be had, which the first node is told."""
+        """Whether the job's data is on this node, too; False if it cannot be fetched, which is reported to the first
+        node."""
         if self._data is None:
             return True
         try:
@@ -118,8 +119,8 @@ class FollowingRunner:
             self._channel.send({"kind": "data", "text": words, "done": False})
 
     def _bring(self, chosen: Message | None) -> bool:
-        """With a store: the checkpoint that the first node begins with is here, too. Signs of life are given meanwhile;
-        False where it cannot be had, which the first node is told."""
+        """With a store: fetches the checkpoint from which the first node resumes. Sends signs of life meanwhile; False
+        if it cannot be fetched, which is reported to the first node."""
         terms = Terms.of(self._spec, self._secrets, self._node)
         if terms is None or not terms.cache_dir:  # the directory is the first node's, too: it is as it should be
             return True
@@ -207,9 +208,9 @@ class FollowingRunner:
         self._reap()
         self._tell_ends()
         self._listener.listen()
-        for error in self._listener.heard.errors[self._errors_told :]:
+        for error in self._listener.heard.errors[self._errors_reported :]:
             self._channel.send({"kind": "error", "line": error})
-        self._errors_told = len(self._listener.heard.errors)
+        self._errors_reported = len(self._listener.heard.errors)
         now = time.monotonic()
         if self._asked_to_end:
             self._asked_to_end = False

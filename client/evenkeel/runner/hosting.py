@@ -86,8 +86,8 @@ class Host:
         self._witness, self._kept = self._call_witness(environment)
 
     def _call_witness(self, environment: dict[str, str]) -> tuple[subprocess.Popen[bytes] | None, int]:
-        """It leaves word once the descriptor is closed, as by the end of our process. Without it nobody could say what
-        became of the run here, and its lease would decide."""
+        """It reports once the descriptor is closed, as by the end of our process. Without the report the outcome of the
+        run here would be unknown, and its lease would decide."""
         reading, writing = os.pipe()
         word = self._dir / (f"node-{self._node}" if self._node else ".") / ENDED_FILE
         terms = [str(self._dir), str(word), str(self._runner.pid), str(self._start_ticks)]

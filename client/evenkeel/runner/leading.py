@@ -69,8 +69,8 @@ class Follower:
 
 
 class Party:
-    """All the nodes of the epoch but the first. Nobody waits here while something else is to be done, except in
-    `gather`, which asks `given_up` again and again."""
+    """All the nodes of the epoch but the first. Calls do not block while there is other work, except in `gather`, which
+    polls `given_up`."""
 
     def __init__(self, epoch_dir: Path, spec: LaunchSpec, key: bytes) -> None:
         self._dir, self._spec = epoch_dir, spec
@@ -81,7 +81,7 @@ class Party:
         self.lost: list[str] = []
         self._beat_at = 0.0
         self._own_gpus = Lately()
-        self._told: tuple[int | None, int | None] = (None, None)
+        self._sent: tuple[int | None, int | None] = (None, None)
         where = {"address": self._address, "port": self._door.port, "host": socket.gethostname()}
         write_atomically(epoch_dir / HEAD_FILE, where)
 
@@ -139,8 +139,8 @@ class Party:
                 )
 
     def start(self, chosen: dict[str, Any] | None = None) -> tuple[Place, list[RemoteWorker]]:
-        """Where our own workers stand, and those that the others are told to start; `chosen`: the checkpoint that they
-        begin with, where it comes out of a store."""
+        """Has the other nodes start their workers; returns the place of our own workers, and the others' workers.
+        `chosen`: the checkpoint from which they resume, if it comes from a store."""
         port, first = free_port(self._address), self._spec.workers
         for number, follower in enumerate(self.followers, start=1):
             count = self._others[follower.node]
@@ -156,11 +156,11 @@ class Party:
 
     def tick(self, control: Control, step: int | None = None) -> list[RemoteWorker]:
         """Signs of life, and what the ranks are to know. Returns workers that were running on nodes now lost."""
-        now, told = time.monotonic(), (control.stop_at, control.total)
-        if now >= self._beat_at or told != self._told:
-            self._beat_at, self._told = now + BEAT_S, told
+        now, orders = time.monotonic(), (control.stop_at, control.total)
+        if now >= self._beat_at or orders != self._sent:
+            self._beat_at, self._sent = now + BEAT_S, orders
             for follower in self.followers:
-                follower.channel.send({"kind": "beat", "stop_at": told[0], "total": told[1], "step": step})
+                follower.channel.send({"kind": "beat", "stop_at": orders[0], "total": orders[1], "step": step})
         gone: list[RemoteWorker] = []
         for follower in self.followers:
             silent = now - follower.channel.heard_at > SILENCE_S

@@ -1,9 +1,9 @@
 """Runs on one node whose reports travel together: the portal then hears of a node at once, in one request.
 
-Whichever runner has the name first carries for the others; nobody is appointed, and when it ends the name is free
-again. The name is a Unix socket's of Linux's abstract kind, for one portal and one account: both ends make sure that
-the other is of their own account, which could read each other's tokens anyhow. All on a node report at the same
-moments (`next_beat`). Whatever goes wrong here, a runner sends its report itself.
+The first runner that takes the name forwards for the others; when it ends, the name is free again. The name is a Unix
+socket's of Linux's abstract kind, for one portal and one account: both ends make sure that the other is of their own
+account, which could read each other's tokens anyhow. All on a node report at the same moments (`next_beat`). Whatever
+goes wrong here, a runner sends its report itself.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Neighbours:
         self._alone_until = 0.0
 
     def close(self) -> None:
-        """Who waits to be carried goes alone; another may carry."""
+        """A report that waits to be forwarded is sent directly; another runner may forward the next."""
         if self._server is None:
             return
         self._server.shutdown(socket.SHUT_RDWR)

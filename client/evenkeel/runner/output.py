@@ -80,7 +80,7 @@ class Output:
         self.tail = (self.tail + data)[-TAIL_BYTES:]
 
     def drain(self) -> None:
-        """All that is left in the pipe, whoever may still hold its other end."""
+        """The rest of the pipe's contents, even if a process still holds its other end."""
         while self.open:
             try:
                 data = os.read(self.read_fd, READ_BYTES)

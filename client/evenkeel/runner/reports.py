@@ -71,7 +71,7 @@ class Reporter:
         self._neighbours.close()
 
     def send_now(self) -> None:
-        """Before `start`: there is no thread yet that could do it, and nobody waits for others."""
+        """Before `start`: there is no thread yet that could do it, and no other report to wait for."""
         self._on_beat = 0
         self._send_all()
 

@@ -257,6 +257,6 @@ def bring_elsewhere(terms: Terms, chosen: Answer, alive: Callable[[], bool]) -> 
 
 
 def forget_checkpoints(directory: Path) -> None:
-    """On a node that is not the first, where the job begins: what lies there is of nobody's count."""
+    """On a node that is not the first, at the job's start: local checkpoints do not count."""
     for step in CheckpointStore(directory, 0).steps():
         remove_tree(directory / f"step-{step}")

@@ -88,13 +88,13 @@ def _as_ordered(order: Order, heard: Heard, limits: dict[str, Any]) -> Verdict:
 
 
 def _first(failed: list[Worker], heard: Heard) -> Worker:
-    """The worker whose failure brought the others down: one killed from outside cannot be an echo of
-    another's failure, and an error that was told first is older than those that follow from it."""
-    told_at = {int(error["rank"]): float(error["t"]) for error in reversed(heard.errors)}
+    """The worker whose failure brought the others down: one killed from outside cannot be an echo of another's failure,
+    and an error that was reported first is older than those that follow from it."""
+    reported_at = {int(error["rank"]): float(error["t"]) for error in reversed(heard.errors)}
 
     def rank_of(worker: Worker) -> tuple[bool, bool, float, int]:
         memory = _ran_out_of_memory(worker, heard)
-        at = told_at.get(worker.rank, worker.ended_at or 0.0)
+        at = reported_at.get(worker.rank, worker.ended_at or 0.0)
         return not worker.killed, not memory and worker.signal is None, at, worker.order
 
     return min(failed, key=rank_of)

@@ -129,6 +129,6 @@ def _at_the_mercy_of(runner: int) -> None:
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port nobody listens on now. Rank 0 binds it a moment later; a clash fails the launch, which is retried."""
+    """A port without a listener. Rank 0 binds it a moment later; a clash fails the launch, which is retried."""
     with socket.create_server((address, 0)) as probe:
         return int(probe.getsockname()[1])

@@ -1,11 +1,10 @@
 """The fork server: an interpreter with the framework imported, which forks runners on request.
 
-`python -m evenkeel.runner.zygote --listen-fd N`; the executor owns the socket, so only it can connect.
-One connection is one launch: we say `ready <pid>`, it sends the epoch directory and descriptors (`Handed`),
-we fork and answer with the runner's pid. Until it hears `ready` the executor has asked for nothing,
-so it may give up waiting and start cold.
+`python -m evenkeel.runner.zygote --listen-fd N`; the executor owns the socket, so only it can connect. One connection
+is one launch: we say `ready <pid>`, it sends the epoch directory and descriptors (`Handed`), we fork and answer with
+the runner's pid. Until it hears `ready` the executor has asked for nothing, so it may give up waiting and start cold.
 
-With `--account UID NOBODY`, started as root, we act as UID while our real and saved ids are NOBODY's, which no other
+With `--account UID NOBODY` and started as root, we act as UID while our real and saved ids are `NOBODY`, which no other
 process has: jobs of the account can neither stop nor trace us. The runners that we fork are UID altogether.
 """
 
@@ -55,7 +54,7 @@ def become(uid: int) -> None:
 
 
 def serve(listener: socket.socket, idle_s: float, uid: int | None) -> None:
-    """Until nobody has come for `idle_s`, or our working directory (the data directory's) is gone."""
+    """Until no request has come for `idle_s`, or our working directory (the data directory's) is gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # runners need no parent
     listener.settimeout(LOOK_AROUND_S)
     last_used = time.monotonic()

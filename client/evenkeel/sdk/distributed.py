@@ -16,14 +16,14 @@ from evenkeel.sdk.settings import Settings
 
 GLOO_THREAD = "pt_gloo_runloop"
 GLOO_LIMIT_S = 30.0  # never waited for unless something is broken
-#: Longer than the interpreter's switch interval: who waits for its lock does not sleep through it.
+#: Longer than the interpreter's switch interval, so that a thread waiting for its lock gets a turn.
 REST_S = 0.02
 #: Numbers the process groups of this process: a file serves one of them.
 _groups = itertools.count()
 
 
 def pick_device(settings: Settings) -> str:
-    """Whoever asks is about to allocate on it: a limit to the device's memory is set now."""
+    """The caller is about to allocate on it: a limit of the device's memory is set now."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return "cpu"
     try:

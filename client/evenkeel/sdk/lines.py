@@ -21,7 +21,7 @@ class Lines:
         self._fd = os.open(directory / f"rank{rank}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._step_line_due_at = 0.0
         self._names: set[str] = set()
-        self._told = False
+        self._sent = False
 
     def say(self, kind: str, **fields: Any) -> None:
         line = json.dumps({"kind": kind, "t": round(time.time(), 4), **fields}, default=str) + "\n"
@@ -35,8 +35,8 @@ class Lines:
         self._step_line_due_at = now + STEP_LINE_EVERY_S
         kept = self._within_bounds(metrics)
         self.say("step", step=step, metrics={name: number(metrics[name]) for name in kept})
-        if len(kept) < len(metrics) and not self._told:
-            self._told = True
+        if len(kept) < len(metrics) and not self._sent:
+            self._sent = True
             self.say(
                 "notice",
                 text=f"metrics beyond the limits are dropped: {NAMES_A_RUN} names a run, {NAMES_A_STEP} of them a step",

@@ -30,13 +30,13 @@ PR_SET_DUMPABLE = 4
 
 class Service:
     def __init__(self, opening: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> None:
-        self._say, self._told_at = say, 0.0
+        self._say, self._reported_at = say, 0.0
         self._store = Store(opening["url"], opening["options"], opening["prefix"], self._tell)
         self._damaged: list[str] = []
 
     def _tell(self, size: int) -> None:
-        if (now := time.monotonic()) - self._told_at >= TELL_S:
-            self._told_at = now
+        if (now := time.monotonic()) - self._reported_at >= TELL_S:
+            self._reported_at = now
             self._say({"bytes": size})
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from evenkeel.store import StoreError
 
 LOCK = ".lock"
 RESERVED = ".reserved"  # how many bytes a directory is about to have
-ROOM = ".room"  # locked by whoever reckons
+ROOM = ".room"  # locked during the calculation
 
 
 def use(directory: Path) -> int:

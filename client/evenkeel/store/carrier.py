@@ -39,7 +39,7 @@ class Carrier:
 
     def __init__(self, address: Address | None, stall_s: float = STALL_S) -> None:
         self._stall_s, self._buffer = stall_s, b""
-        self.told: dict[str, Any] = {}  # the last sign of life
+        self.progress: dict[str, Any] = {}  # the last sign of life
         kept = {name: os.environ[name] for name in _PASSED if name in os.environ}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "evenkeel.store"],
@@ -56,7 +56,7 @@ class Carrier:
 
     def ask(self, what: str, **more: Any) -> None:
         """Begins; `poll` or `wait` give the answer."""
-        self.idle, self._heard_at, self.told = False, time.monotonic(), {}
+        self.idle, self._heard_at, self.progress = False, time.monotonic(), {}
         self._send({"ask": what, **more})
 
     def poll(self, timeout_s: float = 0.0) -> dict[str, Any] | None:
@@ -80,7 +80,7 @@ class Carrier:
         for line in lines:
             answer: dict[str, Any] = json.loads(line)
             if "ok" not in answer:
-                self.told = answer
+                self.progress = answer
                 continue
             self.idle = True
             if not answer["ok"]:

@@ -130,8 +130,8 @@ class Source:
 
     def _version(self, path: str, info: dict[str, Any]) -> str:
         for group in (_TAGS, _TIMES):
-            if told := [f"{name}={info[name]}" for name in group if info.get(name)]:
-                return " ".join(told)
+            if facts := [f"{name}={info[name]}" for name in group if info.get(name)]:
+                return " ".join(facts)
         with _answers():
             return str(self._fs.ukey(path))
 
@@ -221,7 +221,7 @@ def _size(path: Path) -> int:
 
 @contextlib.contextmanager
 def _alone(path: Path, wait_s: float, say: Callable[[dict[str, Any]], None]) -> Iterator[None]:
-    """The kernel lets the lock go with whoever held it."""
+    """The kernel releases the lock when its holder exits."""
     with _on_disk():
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

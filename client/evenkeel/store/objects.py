@@ -103,7 +103,7 @@ class Store:
         launch has taken the job over. Files that are removed meanwhile were opened before."""
         with open_plain(place / MANIFEST) as file:
             manifest = file.read(MAX_MANIFEST)
-        step, state_name, wanted = _told_by(manifest)
+        step, state_name, wanted = _parsed_manifest(manifest)
         with open_plain(place / state_name) as state:
             name = f"step-{step}-{manifest_id(manifest)}"
             if (known := self._marked(name)) is not None:
@@ -291,7 +291,7 @@ def manifest_id(manifest: bytes) -> str:
     return hashlib.sha256(manifest).hexdigest()[:12]
 
 
-def _told_by(manifest: bytes) -> tuple[int, str, str]:
+def _parsed_manifest(manifest: bytes) -> tuple[int, str, str]:
     try:
         content = parse_json(manifest)
         return int(content["step"]), STATE_FILE[content["format"]], str(content["sha256"])

@@ -46,8 +46,8 @@ class Wanted:
 
 
 def settle(store: Store, directory: Path, wanted: Wanted, room: Callable[[int], None] = lambda _: None) -> Settled:
-    """`room(bytes)` is called before something is fetched. Raises StoreError where the job would begin anew though it
-    has made steps, and whatever the driver raises: then nobody knows, and nothing may start."""
+    """`room(bytes)` is called before something is fetched. Raises StoreError if the job would start from the beginning
+    although it has made steps, and any error of the driver: then the state is unknown, and nothing may start."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     store.claim(wanted.owner)
     settled = Settled(None)

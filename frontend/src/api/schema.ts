@@ -4755,7 +4755,7 @@ export interface components {
              */
             types: string[];
             /**
-             * @description Part of one GPU, in steps of 0.01; others may have the rest. Empty: whole.
+             * @description Part of one GPU, in steps of 0.01; other jobs may use the rest. Empty: whole.
              * @default null
              */
             share: number | null;

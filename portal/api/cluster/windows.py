@@ -24,7 +24,7 @@ from portal.api.http.pagination import take_page
 from portal.api.http.parsing import JsonParser
 from portal.api.http.permissions import readers_and_administrators
 from portal.api.shapes.clusters import Window, WindowPage
-from portal.cluster.windows import Wish, add_window, remove_window
+from portal.cluster.windows import WindowRequest, add_window, remove_window
 from portal.core.times import iso
 from portal.jobs.models import NodeWindow
 
@@ -90,7 +90,7 @@ class WindowsView(APIView):
     def post(self, request: Request, query: ClusterQuery, body: WantedWindow) -> Response:
         """Keep nodes free for a time. No job starts that would run into it."""
         user, now = signed_in(request), timezone.now()
-        window = add_window(actor=user, cluster=named_cluster(query), wish=Wish(**body.model_dump()), now=now)
+        window = add_window(actor=user, cluster=named_cluster(query), wish=WindowRequest(**body.model_dump()), now=now)
         return Response(describe(user, [window], now)[0], status=201)
 
 

@@ -110,7 +110,7 @@ def _storable(value: Any) -> Any:
 class ReportsView(APIView):
     authentication_classes = []
     permission_classes = []
-    throttle_classes = []  # counted once its token is verified: nobody else can use up its limit
+    throttle_classes = []  # counted once its token is verified, so that no stranger can use up its limit
     parser_classes = [ReportParser]
 
     @operation(

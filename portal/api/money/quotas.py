@@ -225,13 +225,13 @@ def _units(kind: str, limit: Decimal) -> int:
 
 def describe(rows: list[QuotaRow]) -> list[dict[str, Any]]:
     uses = Uses.of(rows, timezone.now())
-    told = quotas.notices_of(uses.now) if any(row.period for row in rows) else {}
-    return [_describe(row, uses, told) for row in rows]
+    noticed = quotas.notices_of(uses.now) if any(row.period for row in rows) else {}
+    return [_describe(row, uses, noticed) for row in rows]
 
 
-def _describe(row: QuotaRow, uses: Uses, told: Mapping[tuple[int, int], BudgetNotice]) -> dict[str, Any]:
+def _describe(row: QuotaRow, uses: Uses, noticed: Mapping[tuple[int, int], BudgetNotice]) -> dict[str, Any]:
     used = uses.used(row)
-    warned, full = (told.get((row.pk, percent)) for percent in quotas.NOTICES)
+    warned, full = (noticed.get((row.pk, percent)) for percent in quotas.NOTICES)
     return {
         "id": row.pk,
         "name": quotas.name_of(row),

@@ -223,7 +223,7 @@ def _slow_down(request: Request) -> None:
 
 
 def _mail(invitation: InvitationRow, link: str) -> None:
-    """Raises Refused: a link that could not be sent is useless, since nobody else may have it."""
+    """Raises Refused: a link that could not be sent is useless, since it must not be shown to anybody else."""
     project = isolated(invitation.project.name)
     text = (
         f"{isolated(str(invitation.created_by))} invites you to {project} on Evenkeel as {invitation.role}.\n\n"

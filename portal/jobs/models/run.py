@@ -96,7 +96,7 @@ class Run(models.Model):
         return bool(self.retry_why) and self.epoch == 0 and State(self.state) in WAITING
 
     @property
-    def has_a_past(self) -> bool:
+    def had_gpus(self) -> bool:
         """False: its job never had a GPU, so there are no assignments, occupancy, costs or measurements of it."""
         waits_first = self.state in FIRST_WAIT and self.first_started_at is None
         return not (waits_first and self.attempt == 1 and self.epoch == 0)

@@ -14,7 +14,7 @@ from accounts.models import Project
 
 
 class NodeWindow(models.Model):
-    """Ends at `end_at`, or when somebody revokes it. The row is kept."""
+    """Ends at `end_at`, or when it is revoked. The row is kept."""
 
     class Kind(models.TextChoices):
         MAINTENANCE = "maintenance"

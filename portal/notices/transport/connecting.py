@@ -15,7 +15,7 @@ WHY = "The account was first connected by single sign-on. If this is yours, rota
 
 
 @receiver(account_connected)
-def turn_off_destinations(sender: object, user: User, now: datetime, **kwargs: object) -> tuple[str, int]:
+def disable_destinations(sender: object, user: User, now: datetime, **kwargs: object) -> tuple[str, int]:
     """Disabled, not removed: their owner sees what there was."""
     rows = list(Destination.objects.select_for_update(of=("self",)).filter(user=user, enabled=True))
     for row in rows:

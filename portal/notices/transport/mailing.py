@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django.conf import settings
 from django.core.mail import send_mail
 
-from portal.jobs.loops import raise_what_is_no_items
+from portal.jobs.loops import reraise_unless_item
 from portal.notices.messages import as_mail
 from portal.notices.models import Delivery
 from portal.notices.transport.sending import Outcome
@@ -30,6 +30,6 @@ def send(deliveries: Sequence[Delivery]) -> Outcome:
     try:
         send_mail(mail.subject, mail.body, None, [destination.user.email])
     except Exception as error:  # smtplib's, and invalid addresses: must never affect other destinations
-        raise_what_is_no_items(error)
+        reraise_unless_item(error)
         return Outcome(False, error=f"The mail server did not take it: {error}"[:400])
     return Outcome(True)

@@ -89,7 +89,7 @@ def _back(job: Job, run: Run) -> tuple[datetime | None, str]:
     now = timezone.now()
     if said is not None and (at := datetime.fromisoformat(said)) > now:
         return at, SIMULATED
-    told = moment(foreseen, now)
-    if told is not None and told > now:
-        return told, PERIOD if run.reason_token in PERIODS else POLICY
+    ends_at = moment(foreseen, now)
+    if ends_at is not None and ends_at > now:
+        return ends_at, PERIOD if run.reason_token in PERIODS else POLICY
     return None, ""

@@ -121,14 +121,14 @@ def _until(job: Job) -> str:
 def describe_start(said: ExpectedStart, until: str = "") -> dict[str, Any]:
     text = _TEXTS.get(said.why, "").format(until=until or " for its period")
     reason = {"token": said.why, "text": text} if said.why else None
-    told = not said.why
+    is_known = not said.why
     return {
-        "p10_at": _iso(said.p10) if told else None,
-        "p50_at": _iso(said.p50) if told else None,
-        "p90_at": _iso(said.p90) if told else None,
+        "p10_at": _iso(said.p10) if is_known else None,
+        "p50_at": _iso(said.p50) if is_known else None,
+        "p90_at": _iso(said.p90) if is_known else None,
         "as_of": _iso(said.as_of) if said.as_of else None,
-        "basis": ("simulated" if said.simulated else "interpolated") if told else None,
-        "run_time": said.run_time if told else None,
+        "basis": ("simulated" if said.simulated else "interpolated") if is_known else None,
+        "run_time": said.run_time if is_known else None,
         "outcomes": said.outcomes,
         "reason": reason,
     }

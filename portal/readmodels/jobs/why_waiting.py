@@ -116,7 +116,7 @@ def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
     waiting = [other for pk in before if (other := found.get(pk)) and waits_for_gpus(other, now)]
     known = job_profiles([job, *waiting], cluster_types(job.cluster_id))
     own = places.of(job, known[job.pk])
-    rivals = [other for other in waiting if not own.isdisjoint(places.of(other, known[other.pk]))]
+    competing = [other for other in waiting if not own.isdisjoint(places.of(other, known[other.pk]))]
     shown = [
         redact_foreign_job(other, mine)
         | {
@@ -125,10 +125,10 @@ def _ahead(job: Job, mine: set[int]) -> tuple[list[dict[str, Any]], int]:
             "share_percent": other.gpu_share_percent,
             "state": people_state(other.run),
         }
-        for other in rivals[:MAX_AHEAD]
+        for other in competing[:MAX_AHEAD]
         if other.run
     ]
-    return shown, len(before) - len(rivals)
+    return shown, len(before) - len(competing)
 
 
 def _weighed(job: Job, mine: set[int]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from scheduling.engine.constraints.borrowing import block_nonpreemptible_borrowers
-from scheduling.engine.constraints.budget_parking import suspend_jobs_over_budget
+from scheduling.engine.constraints.budget_suspension import suspend_jobs_over_budget
 from scheduling.engine.constraints.gpu_sharing import share_gpus
 from scheduling.engine.constraints.host_resources import hide_short_of_host_resources
 from scheduling.engine.state import Rank, RoundState

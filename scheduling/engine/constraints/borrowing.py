@@ -79,9 +79,9 @@ def _sum(rows: list[Guarantee], *, typed: bool) -> int:
 
 
 def _reason(job: Job, room: int, needs: int) -> Reason:
-    why = "It cannot write checkpoints" if not job.restartable else "It would share a GPU with others to its end"
+    why = "It cannot be checkpointed" if not job.restartable else "It shares a GPU and cannot be preempted"
     text = (
-        f"{why}, so it may not borrow what others are guaranteed: {counted(room, 'GPU')} "
-        f"{'is' if room == 1 else 'are'} left beside that and it needs {needs}."
+        f"{why}, so it may not use GPUs guaranteed to other projects: {counted(room, 'GPU')} "
+        f"{'is' if room == 1 else 'are'} left beside those and it needs {needs}."
     )
     return Reason(ReasonCode.MAY_NOT_BORROW, text, {"needs": needs, "free": room})

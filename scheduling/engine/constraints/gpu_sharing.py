@@ -111,9 +111,13 @@ class SharedGpus:
             changed |= {job.id: job for job in bundle.others}
         return self if len(bundles) == len(self.bundles) else replace(self, bundles=tuple(bundles), changed=changed)
 
-    def complete(self, placement: Placement, told: Mapping[str, Reason]) -> tuple[Placement, dict[str, Reason]]:
-        """Add the jobs that start on shared GPUs, with reasons for all pending fractional jobs. `told`: the policy's
-        reasons; the policy takes the first job of a bundle for one that needs a whole GPU."""
+    def complete(
+        self, placement: Placement, policy_reasons: Mapping[str, Reason]
+    ) -> tuple[Placement, dict[str, Reason]]:
+        """Add the jobs that start on shared GPUs, with reasons for all pending fractional jobs.
+
+        `policy_reasons`: the policy takes the first job of a bundle for one that needs a whole GPU.
+        """
         if not self.joined and not self.bundles:
             return placement, {}
         kinds = cluster_index(self.snapshot.nodes).type_of
@@ -130,7 +134,7 @@ class SharedGpus:
             where = gpus.get(bundle.first.id)
             if not where:
                 reasons |= {job.id: _waits(job, bundle.first) for job in bundle.others}
-                known = told.get(bundle.first.id)
+                known = policy_reasons.get(bundle.first.id)
                 if known is not None and known.token == ReasonCode.NO_ROOM:
                     reasons[bundle.first.id] = _waits_for_one(bundle.first)
                 continue
@@ -286,13 +290,13 @@ def _no_room(node_capacity: NodeCapacity, demand: Demand, gpu: int, job: Job) ->
     )
     if fits and gpu not in job.excluded_gpus:
         return None
-    text = "The GPU that it would have shared has no room for it, or may not be used; it is placed anew next round."
+    text = "The GPU that it would have shared is full or may not be used; it is placed again in the next round."
     return Reason(ReasonCode.WAITS_TO_SHARE, text)
 
 
 def _begins(job: Job, gang: Gang) -> Reason:
     return Reason(
-        ReasonCode.SHARES, f"It starts on {part(job, gang)}; others may have the rest.", {"gpu_milli": job.gpu_milli}
+        ReasonCode.SHARES, f"It starts on {part(job, gang)}; other jobs may use the rest.", {"gpu_milli": job.gpu_milli}
     )
 
 
@@ -303,12 +307,12 @@ def _joins(job: Job, gang: Gang) -> Reason:
 
 
 def _waits(job: Job, first: Job) -> Reason:
-    text = f"No shared GPU has room for its {_asked(job)}; it starts beside #{first.number} once that has a GPU."
+    text = f"No shared GPU has room for its {_asked(job)}; it starts beside #{first.number} once that job has a GPU."
     return Reason(ReasonCode.WAITS_TO_SHARE, text, {"by": first.id, "gpu_milli": job.gpu_milli})
 
 
 def _waits_for_one(job: Job) -> Reason:
-    text = f"It needs room for its {_asked(job)} beside others, or a GPU for others to join; it has neither now."
+    text = f"It needs room for its {_asked(job)} on a shared GPU, or a free GPU; there is neither now."
     return Reason(ReasonCode.WAITS_TO_SHARE, text, {"gpu_milli": job.gpu_milli})
 
 

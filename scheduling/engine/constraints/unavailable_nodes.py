@@ -65,7 +65,7 @@ class Unavailable:
         found |= {key: draining.moves(self._drain(key)) for key in self.may_stay}
         found |= {key: draining.waits(self._drain(key)) for key in self.staying if key in self.drained.drains}
         found |= {key: draining.is_due(self._drain(key), placed=key in placed) for key in self.drained.due}
-        found |= self.drained.told
+        found |= self.drained.kept
         for key in self.give_back:
             text = "A node that it was to start on is out of service, so it is queued again for other GPUs."
             found[key] = Reason(ReasonCode.ASSIGNMENT_WITHDRAWN, text)

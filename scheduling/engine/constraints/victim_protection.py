@@ -17,7 +17,7 @@ from scheduling.domain.reason_codes import ReasonCode
 from scheduling.lifecycle import State
 from scheduling.policies.base import Policy
 
-PROTECTED = Reason(ReasonCode.WITHIN_GUARANTEE, "It runs within what its project is guaranteed, so it keeps its GPUs.")
+PROTECTED = Reason(ReasonCode.WITHIN_GUARANTEE, "It runs within its project's guarantee, so it keeps its GPUs.")
 
 
 def ask_protecting_guarantees(snapshot: Snapshot, policy: Policy) -> Allocation:

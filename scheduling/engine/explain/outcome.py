@@ -53,7 +53,9 @@ def explain_outcome(
     vague: set[str] = {ReasonCode.NO_TYPE, ReasonCode.TOO_LARGE}
     vague |= set() if cluster_index(unavailable.original.nodes).usable else {ReasonCode.NEXT_ROUND, ReasonCode.WAITS}
     every = (special, allocation.reasons, field.reasons)
-    waiting = Reason(ReasonCode.WAITS, "No policy answer named this job; it waits for the next round.")
+    waiting = Reason(
+        ReasonCode.WAITS, "The policy made no decision for this job; it is considered again in the next round."
+    )
     full, beside_others = (
         _where_others_are(unavailable.original, placement),
         EngineJobsExplanation(unavailable.original),
@@ -66,8 +68,8 @@ def explain_outcome(
                 known = reasons[key]
                 break
         known = words.tell(key, known) if words else known
-        told = unable.reason(key, known) if known.token in vague or known.token == ReasonCode.NO_LAYOUT else known
-        known = told if known.token in vague or told.token == ReasonCode.NEVER else known
+        diagnosed = unable.reason(key, known) if known.token in vague or known.token == ReasonCode.NO_LAYOUT else known
+        known = diagnosed if known.token in vague or diagnosed.token == ReasonCode.NEVER else known
         return beside_others.added_to(known, full[key]) if key in full else known
 
     return LazyReasons((job.id for job in unavailable.original.jobs), tell)

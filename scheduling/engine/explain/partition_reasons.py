@@ -42,7 +42,7 @@ def _plain(gang: Gang | None) -> Gang | None:
 def _starts_across(gang: Gang) -> Reason:
     text = (
         f"It starts on {words(gang)} on nodes that differ in their partitions or in the windows ahead of them, so it "
-        "keeps these as they are."
+        "is not resized."
     )
     return Reason(ReasonCode.STARTS_ACROSS_POOLS, text)
 
@@ -78,7 +78,8 @@ class PartitionReasons:
 
     def _kept(self, job: Job) -> Reason:
         text = (
-            f"Not all of its GPUs are where it could be given new ones, so it keeps its {len(job.gpu_ids)} as they are."
+            f"It keeps its {counted(len(job.gpu_ids), 'GPU')} and is not resized, because some are on nodes where it "
+            "may not start any more."
         )
         return Reason(ReasonCode.OUTSIDE_PARTITION, text, {"partition": job.partition})
 
@@ -92,13 +93,13 @@ class PartitionReasons:
             return None if known else no_type(job)
         if job.constraint:
             there = f"Nodes with {job.constraint} (its constraint) have at most {counted(most, 'GPU')} of a type"
-            text = f"{there} that it may use, and it needs {job.min_gpus}; it can never start."
+            text = f"{there} that it may use, and it needs {job.min_gpus}, so it cannot run here."
             return Reason(ReasonCode.NEVER, text, detail)
         if not self.snapshot.partitions or max(self._gpus(self.pools.every).values(), default=0) < job.min_gpus:
             return no_type(job)
         where = f"Partition {job.partition} has" if job.partition else "Nodes outside the partitions have"
         there = f"{where} at most {counted(most, 'GPU')} of a type that it may use"
-        text = f"{there} and it needs {job.min_gpus}; it can never start."
+        text = f"{there} and it needs {job.min_gpus}, so it cannot run here."
         return Reason(ReasonCode.PARTITION_TOO_SMALL, text, detail)
 
     def _gpus(self, pools: Iterable[Pool]) -> dict[str, int]:
@@ -150,8 +151,8 @@ class PartitionReasons:
         most = sum(self.pools.size[pool] for pool in kinds[kind])
         text = (
             f"No nodes that are in the same partitions and have the same windows ahead have the {job.min_gpus} "
-            f"{kind} that it needs. On all that it may use {free} of {most} are free; it starts when {job.min_gpus} "
-            "are, and none are kept free for it until then."
+            f"{kind} that it needs. Of all that it may use, {free} of {most} are free; it starts when {job.min_gpus} "
+            "are free, and none are reserved for it until then."
         )
         return Reason(ReasonCode.ACROSS_POOLS, text, {"needs": job.min_gpus, "type": kind, "free": free, "gpus": most})
 

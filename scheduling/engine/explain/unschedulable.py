@@ -59,12 +59,13 @@ class _Part:
         detail = {"needs": job.min_gpus, "types": list(job.types)}
         if not allowed:
             has = ", ".join(f"{there.total[name]} {name}" for name in there.types) or "no accelerators"
-            text = f"It asks for {' or '.join(job.types) or 'accelerators'} and this cluster has {has}: never."
+            wanted = " or ".join(job.types) or "accelerators"
+            text = f"This cluster has no {wanted} (it has {has}), so the job cannot run here."
             return Reason(ReasonCode.NEVER, text, detail)
         if job.curves and not any(name in job.curves for name in allowed):
             text = (
-                f"Nothing is known of its throughput on {' or '.join(allowed)}, only on "
-                f"{', '.join(sorted(job.curves))}: it is not started where it may not be able to run."
+                f"Its throughput is known only on {', '.join(sorted(job.curves))}, not on {' or '.join(allowed)}, "
+                "so it does not start there."
             )
             return Reason(ReasonCode.NO_PROFILE, text, detail)
         spans = self._whole.spans(job)
@@ -88,7 +89,11 @@ class _Part:
         if most >= job.min_gpus and (job.max_gpus is None or job.max_gpus >= bounds.least):
             return None
         text = f"{bounds.says}, and it needs at least {job.min_gpus} GPUs"
-        text += f", where so many have {most}: it never starts." if most < job.min_gpus else ": it never starts."
+        text += (
+            f"; that many nodes have {most} GPUs at most, so it cannot run here."
+            if most < job.min_gpus
+            else ", so it cannot run here."
+        )
         return Reason(ReasonCode.NEVER, text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
     def _too_large(self, job: Job, types: list[str]) -> Reason | None:
@@ -107,7 +112,7 @@ class _Part:
         ]
         text = "; ".join(f"it asks for {one}" for one in short) or "no node that it may use has all that it asks for"
         detail = {"cpu_milli": job.cpu_milli, "memory_mib": job.memory_mib, "gpu_memory_mib": job.gpu_memory_mib}
-        return Reason(ReasonCode.NEVER, f"{text[0].upper()}{text[1:]}: it never starts.", detail)
+        return Reason(ReasonCode.NEVER, f"{text[0].upper()}{text[1:]}, so it cannot run here.", detail)
 
     def _too_few(self, job: Job, types: list[str]) -> Reason | None:
         """Too few GPUs on nodes that meet the job's demands for each node."""
@@ -119,7 +124,7 @@ class _Part:
         where = "" if self._whole.multi_node else " on one node"
         text = (
             f"It needs at least {job.min_gpus} {_TIMES} {' or '.join(types)}{where}, and nodes with what it asks for "
-            f"of each have {most}{_of_one(types)}, drained and lost ones included: it never starts."
+            f"of each have {most}{_of_one(types)}, drained and lost ones included, so it cannot run here."
         )
         return Reason(ReasonCode.NEVER, text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 
@@ -129,7 +134,7 @@ class _Part:
         where = "" if self._whole.multi_node else " on one node"
         text = (
             f"It needs at least {job.min_gpus} {_TIMES} {' or '.join(allowed)}{where} and there are {most}"
-            f"{_of_one(allowed)}, drained and lost nodes included: it never starts."
+            f"{_of_one(allowed)}, drained and lost nodes included, so it cannot run here."
         )
         return Reason(ReasonCode.NEVER, text, {"needs": job.min_gpus, "types": list(job.types), "there": most})
 

@@ -22,9 +22,7 @@ def keep_to_nodes(snapshot: Snapshot, field: RoundView, placement: Placement) ->
     broken = [job for job in bounded if _breaks(job, placement.gpus[job.id], node_of)]
     stuck = next((job for job in broken if job.gpu_ids), None)
     if stuck is not None and stuck.on_nodes is not None:
-        text = (
-            f"The plan of this round would have passed what {stuck.on_nodes.where} allows, so GPUs stay where they are."
-        )
+        text = f"This round's plan would have exceeded what {stuck.on_nodes.where} allows, so nothing was changed."
         return placement, Reason(ReasonCode.LIMITS, text)
     starts = {job.id for job in broken}
     gpus: Mapping[str, tuple[int, ...]] = {key: ids for key, ids in placement.gpus.items() if key not in starts}

@@ -58,7 +58,7 @@ def reason_reclaimer(grant: ReclaimGrant) -> Reason:
         return Reason(ReasonCode.GUARANTEED, text, _detail(grant.by))
     numbers = ", ".join(f"#{job.number}" for job in grant.borrowers)
     text = (
-        f"{_is_guaranteed(grant.by)} and takes back what {numbers} had borrowed, "
+        f"{_is_guaranteed(grant.by)} and reclaims what {numbers} had borrowed, "
         f"so it starts on {words(grant.gang)} when they have left."
     )
     return Reason(ReasonCode.RECLAIMS, text, _detail(grant.by))
@@ -67,7 +67,7 @@ def reason_reclaimer(grant: ReclaimGrant) -> Reason:
 def reason_reclaimee(grant: ReclaimGrant, after: Gang | None) -> Reason:
     """For a borrower. `after`: its gang from now on, if any."""
     row, count, how = grant.by, min(grant.gang.count, gpus_of(grant.borrowers)), "Shrunk" if after else "Preempted"
-    way = f"it goes on with {words(after)}" if after else "it is checkpointed and goes on when enough GPUs are free"
+    way = f"it goes on with {words(after)}" if after else "it is checkpointed and continues when enough GPUs are free"
     text = (
         f"{how}: {owner(row)} reclaimed {count} of its {row.gpus} guaranteed {_unit(row)}, "
         f"which this job had borrowed, for #{grant.job.number}; {way}."
@@ -78,7 +78,7 @@ def reason_reclaimee(grant: ReclaimGrant, after: Gang | None) -> Reason:
 def reason_pending(later: PendingClaim, now: float) -> Reason:
     text = (
         f"{_is_guaranteed(later.by)}; others have borrowed {words(later.gang)} that it needs and have just started. "
-        f"They are taken back in {max(0.0, later.at - now):.0f} s at the latest."
+        f"They are reclaimed in {max(0.0, later.at - now):.0f} s at the latest."
     )
     more = {"reclaimed_at": later.at, "needs": later.gang.count, "type": later.gang.type}
     return Reason(ReasonCode.RECLAIMING, text, _detail(later.by, **more))

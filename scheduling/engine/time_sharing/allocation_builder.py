@@ -45,16 +45,16 @@ def reasons_of(
         if job is None:
             return field.reasons.get(key) or ledger.reasons[key]
         share = ledger.books.promised(key)
-        part = f"{min(1.0, share):.0%} of the time"
+        part = f"{min(1.0, share):.0%} of GPU time"
         if ledger.problem:
             part += f" (the last valid answer, since {ledger.problem})"
         if key in builder.counts:
-            text = f"The policy gives it {part}; in this round it has {words(builder.counts[key])}."
+            text = f"It gets {part}; in this round it has {words(builder.counts[key])}."
             return Reason(ReasonCode.IN_ROUND, text, {"share": share})
         over = builder.headroom.reason(job, [Gang(kind, job.min_gpus) for kind in field.spans(job)])
         if over is not None:
             return over
-        text = f"The policy gives it {part}; others are ahead in this round, which ends in {left_s:.0f} s."
+        text = f"It gets {part}. Other jobs run in this round; the next starts in {left_s:.0f} s."
         return Reason(ReasonCode.NEXT_ROUND, text, {"share": share})
 
     return LazyReasons((*ledger.reasons, *field.reasons, *jobs), tell)

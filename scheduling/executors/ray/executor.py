@@ -338,11 +338,11 @@ class RayExecutor(SiteSoftware):
     ) -> None:
         """The actors' ids, if the launching process died before it stored them: Ray finds dead actors only by id."""
         names = {place: _host_name(record.run_id, epoch, place) for place in places}
-        told = [
+        learned = [
             replace(place, actor_id=place.actor_id or seen.get(names[place], {}).get("actor_id")) for place in places
         ]
-        if told != list(places):
-            self._records.remember(record.run_id, epoch, told)
+        if learned != list(places):
+            self._records.remember(record.run_id, epoch, learned)
 
     def _end(
         self,
@@ -361,8 +361,8 @@ class RayExecutor(SiteSoftware):
             return False
         epoch_dir = self._layout.epoch_dir(record, epoch)
         _remove_secrets(epoch_dir)
-        told = facts.read_exit(epoch_dir)
-        if info and (told is None or (by_engine and is_of_a_dead_host(told))):
+        learned = facts.read_exit(epoch_dir)
+        if info and (learned is None or (by_engine and is_of_a_dead_host(learned))):
             self._write_exit_record(record, epoch, epoch_dir, info)
         self._records.end(record.run_id, epoch)
         return True

@@ -69,10 +69,10 @@ def of_forgotten(ended: ExitInfo) -> ExitInfo:
     return ExitInfo("runner_lost", step=ended.step, message=FORGOTTEN, nodes_fault=False)
 
 
-def is_of_a_dead_host(told: ExitInfo) -> bool:
+def is_of_a_dead_host(info: ExitInfo) -> bool:
     """A runner's report after the death of a host: another node's is lost, or a worker was killed. The engine knows
     more."""
-    return told.reason == "runner_lost" or (told.reason == "signal" and told.signal == signal.SIGKILL)
+    return info.reason == "runner_lost" or (info.reason == "signal" and info.signal == signal.SIGKILL)
 
 
 def _explain(sight: Sight) -> ExitInfo:

@@ -93,9 +93,11 @@ class SlurmExecutor(SiteSoftware):
         self._layout = Layout(Path(shared_dir).resolve(), "slurm")
         self._layout.prepare()
         self._notes = Notes(self._layout.own)
-        self._options = told = Options(**options)
-        self._software = told.software
-        self._commands: Commands = RememberingCommands(told.conf, told.command_timeout_s, self._layout.own, told.look_s)
+        self._options = chosen = Options(**options)
+        self._software = chosen.software
+        self._commands: Commands = RememberingCommands(
+            chosen.conf, chosen.command_timeout_s, self._layout.own, chosen.look_s
+        )
         self._partitions = KnownPartitions(self._commands)
         self._limits = KnownLimits(self._commands)
         self._watch = Watch(self._commands)

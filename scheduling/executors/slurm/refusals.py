@@ -13,7 +13,7 @@ _SITE = "Have an administrator look at the project's settings in Slurm (`evenkee
 _FILE = "Change `slurm` in the job file, and submit it again"
 _LIMITS = "Ask for fewer GPUs or less time, or have an administrator raise the limit, and submit it again"
 
-#: Of sbatch: every later launch of the job fails until somebody changes something.
+#: Of sbatch: every later launch of the job fails until the site or the job changes.
 LASTING: tuple[tuple[str, str], ...] = (
     ("invalid account", _ACCOUNTS),
     ("not permitted to use this partition", _ACCOUNTS),  # user's group, job's account, job's qos

@@ -41,7 +41,7 @@ class Parameters(BaseParameters):
     min_gain: float = Field(
         default=1.0,
         ge=0.0,
-        description="A plan that starts nobody is applied only if it adds at least this much throughput.",
+        description="A plan that starts no job is applied only if it adds at least this much throughput.",
     )
     min_gain_kind: Literal["absolute", "relative"] = Field(
         default="absolute",
@@ -50,7 +50,7 @@ class Parameters(BaseParameters):
     objective: Literal["relative", "paper"] = Field(
         default="relative",
         description="relative: sum of relative throughput, fair to large models; paper: sum of steps/s, Listing 1 "
-        "to the letter, which also hands out GPUs that make no job faster.",
+        "literally, which also assigns GPUs that make no job faster.",
     )
     protection_factor: float = Field(
         default=3.0,
@@ -299,8 +299,10 @@ def answer(
         "free_gpus": float(sum(field.free.values()) - used),
         **figures,
     }
-    told = explain(field, problem.jobs, planned, problem.left_out, bound, figures["variance"])
-    reasons = LazyReasons((*field.reasons, *told), lambda key: told[key] if key in told else field.reasons[key])
+    explained = explain(field, problem.jobs, planned, problem.left_out, bound, figures["variance"])
+    reasons = LazyReasons(
+        (*field.reasons, *explained), lambda key: explained[key] if key in explained else field.reasons[key]
+    )
     return Allocation(counts=counts, reasons=reasons, figures=figures)
 
 

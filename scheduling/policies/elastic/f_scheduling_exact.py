@@ -31,10 +31,13 @@ class Parameters(GreedyParameters):
         default=10.0, gt=0.0, le=600.0, description="After this the greedy plan is used and the figures say so."
     )
     most_programs: int = Field(
-        default=2_000, ge=1, le=1_000_000, description="Integer programs for one plan; after them the greedy one too."
+        default=2_000,
+        ge=1,
+        le=1_000_000,
+        description="Integer programs for one plan; after that the greedy plan is used.",
     )
     most_nodes: int = Field(
-        default=20_000, ge=1, le=10_000_000, description="Nodes of the search in each; after them the greedy plan too."
+        default=20_000, ge=1, le=10_000_000, description="Search nodes in each; after that the greedy plan is used."
     )
 
 

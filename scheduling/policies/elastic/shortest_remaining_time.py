@@ -65,7 +65,7 @@ class Parameters(BaseParameters):
         default=360.0, gt=0, le=86_400, description="While jobs wait, their slowdown is looked at this often at most."
     )
     solver: Engine = Field(default="highs", description="Linear programming engine.")
-    solver_time_limit_s: float = Field(default=30.0, gt=0, le=600, description="Then nobody is moved.")
+    solver_time_limit_s: float = Field(default=30.0, gt=0, le=600, description="If it is exceeded, no job is moved.")
 
 
 class ShortestRemainingTime:

@@ -160,7 +160,7 @@ class LearnedPolicy(PackingPolicy):
         first, node = kept.one, node_capacity.nodes[node_capacity.place[kept.gpus[0]][0]].name
         what, waited = f"{counted(len(kept.gpus), 'GPU')} of {node}", span(first.waited_s(now))
         when = f", to be empty in about {span(kept.empty_in_s)}" if 0 < kept.empty_in_s < math.inf else ""
-        text = f"It has waited for {waited}, so nobody else is given {what}{when}."
+        text = f"It has waited for {waited} and has reserved {what}{when}."
         reasons = {first.job.id: Reason(ReasonCode.KEPT_FOR, text, {"node": node})}
         # Jobs on whole GPUs, which are placed later, do not wait because of the reservation.
         given, without = dict(found), node_capacity.copy()
@@ -171,7 +171,7 @@ class LearnedPolicy(PackingPolicy):
             if one.job.id in given:
                 without.book(one.demand, given[one.job.id])
         then = f"; that is to be empty in about {span(kept.empty_in_s)}" if when else ""
-        text = f"Nobody but #{first.job.number}, which has waited for {waited}, is given {what}, where this has room"
+        text = f"It would fit on {what}, reserved for #{first.job.number}, which has waited for {waited}"
         left = [one for one in queue if one.job.id not in given and one is not first]
         barred = {d for d in {one.demand for one in left} if not len(after.fitting(d)) and len(without.fitting(d))}
         reasons |= {
@@ -195,7 +195,7 @@ class LearnedPolicy(PackingPolicy):
     def why_not(self, node_capacity: NodeCapacity, demand: Demand) -> Reason:
         if not is_part(demand) or not len(node_capacity.fitting(demand)):
             return super().why_not(node_capacity, demand)
-        return held_back("None of the GPUs that are looked at first takes it now.", self.parameters.look_again_s)
+        return held_back("None of the GPUs considered first can take it now.", self.parameters.look_again_s)
 
     def choose(self, node_capacity: NodeCapacity, demand: Demand, rows: Ints, memory: Any) -> tuple[int, ...]:
         return node_capacity.tightest(int(rows[0]), demand)

@@ -184,21 +184,20 @@ class ColocationSearch:
         if why == _BEHIND:
             return held_back(f"It is behind the first {self.choices.slots} that may go to {node}.", again_s)
         if why == _COMPANY:
-            text = f"It would fit beside {names} on {node}, but leaving them alone, or other company, is worth more."
+            text = (
+                f"It would fit beside {names} on {node}, but leaving them alone, or another combination, is worth more."
+            )
             return held_back(text, again_s, node=node)
         if device not in self._short:
             self._short[device] = first_short(self._here[device], runs, self.policy.bounds)
         resource, in_s = self._short[device][number]
         when = "now" if in_s <= 0 else f"in {span(in_s)}"
-        text = (
-            f"By what they are expected to use there would be too little {_NAMES[resource]} {when} beside {names} on "
-            f"{node}."
-        )
+        text = f"By expected use there would be too little {_NAMES[resource]} {when} beside {names} on {node}."
         return held_back(text, again_s, node=node, short_of=resource)
 
 
 def held_back(text: str, look_again_s: float, **detail: Any) -> Reason:
-    return Reason(ReasonCode.HELD_BACK, f"{text} It is looked at again within {look_again_s:g} s.", detail)
+    return Reason(ReasonCode.HELD_BACK, f"{text} It is considered again within {look_again_s:g} s.", detail)
 
 
 def _names(jobs: Sequence[Job]) -> str:

@@ -42,7 +42,7 @@ class Planned:
 class Parameters(BaseParameters):
     """Parameters of policies that place one job at a time."""
 
-    strict: bool = Field(default=False, description="Nobody starts before those ahead of it in the queue.")
+    strict: bool = Field(default=False, description="No job starts before those ahead of it in the queue.")
 
 
 class PackingPolicy(ABC):
@@ -154,7 +154,7 @@ class _Round:
         self.failed: dict[Demand, Reason] = {}  # room only shrinks within a round
         for job in field.running:
             self.reasons[job.id] = Reason(
-                ReasonCode.KEEPS, "This policy never moves a job; it keeps its GPUs to its end."
+                ReasonCode.KEEPS, "This policy never moves a job; it keeps its GPUs until it ends."
             )
             if job.gang is not None:
                 self.headroom.book(job, job.gang)

@@ -195,7 +195,7 @@ class Backfill:
             text = f"It has the highest priority of those that wait, so it starts on {words(slot.gang)}."
             return Reason(ReasonCode.STARTED, text)
         text = (
-            f"It fits beside what is reserved for #{first.number}, whose start it does not delay, "
+            f"It fits beside the reservation of #{first.number}, whose start it does not delay, "
             f"so it starts on {words(slot.gang)}."
         )
         return Reason(ReasonCode.BACKFILLED, text, {"by": first.id})
@@ -207,7 +207,7 @@ class Backfill:
         end = f", when #{whose.number} is expected to end" if whose else ""
         wait = span(slot.at - self.snapshot.now)
         text = (
-            f"It is next: {missing} more {slot.gang.type} {'has' if missing == 1 else 'have'} to become free for "
+            f"It is next: {missing} more {slot.gang.type} must become free for "
             f"{words(slot.gang)}, expected in {wait}{end}."
         )
         return Reason(ReasonCode.RESOURCES, text, self._detail(slot, whose, missing=missing))

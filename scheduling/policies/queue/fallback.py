@@ -12,7 +12,7 @@ from scheduling.domain.wording import words
 def start_minimums(snapshot: Snapshot, why: str) -> Allocation:
     field = view(snapshot)
     free_capacity = FreeCapacity(snapshot, field)
-    kept = Reason(ReasonCode.SOLVER_FAILED, f"This round has no new split because {why}; the job keeps its GPUs.")
+    kept = Reason(ReasonCode.SOLVER_FAILED, f"This round has no new plan because {why}; the job keeps its GPUs.")
     reasons = field.reasons | {job.id: kept for job in field.running}
     for job in field.queued:
         needs = {name: span.low for name, span in field.spans(job).items()}

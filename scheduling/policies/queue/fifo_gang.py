@@ -62,7 +62,9 @@ class FifoGang:
             text = f"All before it have started and enough GPUs were free, so it starts on {words(gang)}."
             reasons[job.id] = Reason(ReasonCode.STARTED, text)
         for job in field.running:
-            reasons[job.id] = Reason(ReasonCode.KEEPS, "This policy never resizes a job; it keeps its GPUs to its end.")
+            reasons[job.id] = Reason(
+                ReasonCode.KEEPS, "This policy never resizes a job; it keeps its GPUs until it ends."
+            )
         return Allocation(
             counts=free_capacity.counts, reasons=reasons, figures={"free_gpus": float(sum(free_capacity.free.values()))}
         )

@@ -35,7 +35,7 @@ class Parameters(BaseParameters):
     weight_fair_share: float = Field(default=3_000, ge=0, le=1e9, description="Points for having used nothing.")
     weight_job_size: float = Field(default=0, ge=0, le=1e9, description="Points for asking for the whole cluster.")
     weight_partition: float = Field(default=0, ge=0, le=1e9, description="Points in the partition of highest priority.")
-    weight_qos: float = Field(default=0, ge=0, le=1e9, description="Points on the highest level of service.")
+    weight_qos: float = Field(default=0, ge=0, le=1e9, description="Points for the highest QoS.")
     weight_resources: dict[str, float] = Field(
         default_factory=dict,
         max_length=100,
@@ -47,10 +47,10 @@ class Parameters(BaseParameters):
         default=False, description="The factor of users that the cluster's Slurm has (sshare) replaces ours."
     )
     half_life_days: float | None = Field(
-        default=7, ge=0.05, le=3_650, description="Usage this old counts half; without it nothing is forgotten."
+        default=7, ge=0.05, le=3_650, description="Half-life of usage; without it usage never decays."
     )
     usage_reset: Literal["never", "daily", "weekly", "monthly", "quarterly", "yearly"] = Field(
-        default="never", description="When all usage is forgotten at once."
+        default="never", description="When all usage is reset."
     )
     dampening: float = Field(default=1, gt=0, le=1_000, description="Classic form: usage counts so many times less.")
     favor_small: bool = Field(default=False, description="The job size factor favours small jobs.")
@@ -61,14 +61,16 @@ class Parameters(BaseParameters):
     )
     backfill: Kind = Field(
         default="easy",
-        description="Whose expected start others may not delay: nobody passes, the first that waits, or all.",
+        description="Whose expected start others may not delay: no backfill, the first waiting job, or all.",
     )
-    backfill_depth: int = Field(default=1_000, ge=1, le=100_000, description="Jobs of the queue that a round looks at.")
+    backfill_depth: int = Field(
+        default=1_000, ge=1, le=100_000, description="Jobs of the queue that a round considers."
+    )
     default_duration_s: float = Field(
         default=DAY_S,
         gt=0,
         le=3_650 * DAY_S,
-        description="Taken for jobs without a known speed, time limit or deadline.",
+        description="Assumed for jobs without a known speed, time limit or deadline.",
     )
     gang: Literal["min", "max"] = Field(default="min", description="Which of a job's own limits is its gang.")
 
@@ -145,7 +147,7 @@ class Multifactor:
         )
         filling.run([job for job in looked if job.id not in out])
         known = {**field.reasons, **filling.reasons, **out, **_beyond(rest, self.parameters.backfill_depth)}
-        keeps = Reason(ReasonCode.KEEPS, "It keeps its GPUs to its end, unless a higher level of service needs them.")
+        keeps = Reason(ReasonCode.KEEPS, "It keeps its GPUs until it ends, unless a higher QoS needs them.")
         known |= dict.fromkeys((job.id for job in field.running), keeps)
         behind = filling.waits_behind
         reasons = LazyReasons((*known, *behind), lambda key: filling.behind(key) if key in behind else known[key])
@@ -169,5 +171,5 @@ class Multifactor:
 
 
 def _beyond(jobs: list[Job], depth: int) -> dict[str, Reason]:
-    text = f"{depth:,} jobs of higher priority wait, and a round looks at no more; its turn comes as they start."
+    text = f"{depth:,} higher-priority jobs are queued; this job is considered once some of them start."
     return {job.id: Reason(ReasonCode.PRIORITY, text) for job in jobs}

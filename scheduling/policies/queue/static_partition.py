@@ -56,7 +56,7 @@ class StaticPartition:
             reasons[job.id] = Reason(ReasonCode.STARTED, text)
         for job in field.running:
             reasons[job.id] = Reason(
-                ReasonCode.KEEPS, "Slots are fixed under this policy; it keeps its GPUs to its end."
+                ReasonCode.KEEPS, "Slots are fixed under this policy; the job keeps its GPUs until it ends."
             )
         figures = {"free_slots": float(sum(slots.values())), "free_gpus": float(sum(free_capacity.free.values()))}
 
@@ -100,7 +100,7 @@ class StaticPartition:
             return no_type(job)
         least = min(span.low for span in spans.values())
         if least > n:
-            text = f"A slot has {counted(n, 'GPU')} and it needs at least {least}; it never starts until slots grow."
+            text = f"A slot has {counted(n, 'GPU')} and it needs at least {least}, so it cannot start with such slots."
             return Reason(ReasonCode.SLOT_TOO_SMALL, text, {"slot": n, "needs": least})
         over = free_capacity.over_limit(job, self.start_sizes(field, job))
         text = f"Every slot of {counted(n, 'GPU')} is taken; it starts when a job ends."

@@ -21,7 +21,7 @@ from scheduling.solvers.lp import Engine
 class FractionParameters(BaseParameters):
     variant: Literal["agnostic", "perf", "packed"] = Field(
         default="perf",
-        description="What the policy knows: only where a job runs, how fast it runs, or also how pairs share GPUs.",
+        description="What the policy uses: only where a job can run, how fast it runs, or also how pairs share GPUs.",
     )
     pair_threshold: float = Field(
         default=1.0,
@@ -31,7 +31,7 @@ class FractionParameters(BaseParameters):
     )
     round_seconds: float = Field(default=360.0, gt=0, le=86_400, description="Length of a scheduling round.")
     recompute_seconds: float = Field(
-        default=1_920.0, gt=0, le=86_400, description="Fractions are computed anew at least this often."
+        default=1_920.0, gt=0, le=86_400, description="Time shares are recomputed at least this often."
     )
     restart_part: float = Field(
         default=0.025,

@@ -150,7 +150,7 @@ class TestSaying:
         assert row["text"] == f"#{short.number} is expected to end 30 min before the deadline."
         row = preview(short, "?within_s=600")
         assert row["outcome"] == "moves"
-        assert "20 min after the deadline: it moves by checkpoint" in row["text"]
+        assert "20 min after the deadline: it moves with a checkpoint" in row["text"]
         row = preview(rigid, f"?within_s={HOUR_S}")
         assert row["outcome"] == "lost"
         assert row["text"] == (

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from portal.cluster.engine_isolation import KEYS, refusals, who_jobs_run_as
+from portal.cluster.engine_isolation import KEYS, job_accounts, refusals
 from portal.config.clusters_file import read_clusters
 from portal.config.engines import Engine, read_engine
 from portal.config.layout import Layout
@@ -97,7 +97,7 @@ BOUND = """
 import sys
 from pathlib import Path
 from portal.cluster import engine_isolation
-print(engine_isolation._how_it_lies(Path(sys.argv[1]), Path(sys.argv[2])))
+print(engine_isolation._relation(Path(sys.argv[1]), Path(sys.argv[2])))
 """
 
 
@@ -218,14 +218,12 @@ def test_the_start_says_of_each_executor_what_is_true(monkeypatch: pytest.Monkey
     names = ("slurm", "local", "slurm", "ray")
     engines: list[Any] = [SimpleNamespace(executor=name, runs_as_person=False) for name in names]
     person: Any = SimpleNamespace(executor="slurm", runs_as_person=True)
-    assert list(who_jobs_run_as([person])) == [
-        "Jobs on Slurm run as the UNIX account of the person who submitted them."
-    ]
-    assert len(list(who_jobs_run_as([person, *engines]))) == 4
-    local, ray, slurm = who_jobs_run_as(engines)
+    assert list(job_accounts([person])) == ["Jobs on Slurm run as the UNIX account of the person who submitted them."]
+    assert len(list(job_accounts([person, *engines]))) == 4
+    local, ray, slurm = job_accounts(engines)
     assert local.startswith(f"Jobs on this machine run as account {ORDINARY}, as the portal does")
     assert "portal's keys" in local
     assert "here too" in ray
     assert slurm.startswith("Jobs on Slurm run as account")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert list(who_jobs_run_as(engines[1:2])) == ["Jobs on this machine run as an account of their project's."]
+    assert list(job_accounts(engines[1:2])) == ["Jobs on this machine run as an account of their project's."]

@@ -179,7 +179,7 @@ def test_a_part_keeps_its_gpu_while_others_are_resized(world: World) -> None:
     for _ in range(2):
         world.round()
     assert (world.run(part).epoch, world.state(part)) == (run.epoch, State.RUNNING)
-    assert world.run(part).reason_text == "It has 50 % of a GPU and keeps it to its end."
+    assert world.run(part).reason_text == "It has 50 % of a GPU and keeps it until it ends."
     check_invariants(world)
 
 

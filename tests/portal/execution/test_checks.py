@@ -37,7 +37,7 @@ class Checked(World):
         )
 
     def round(self) -> Any:
-        node_checks.keep_house(cluster_id=self.cluster.pk, now=timezone.now())
+        node_checks.request_due_checks(cluster_id=self.cluster.pk, now=timezone.now())
         return super().round()
 
     def examine(self, findings: list[Finding], name: str = "a") -> None:
@@ -220,7 +220,7 @@ class TestFaults:
         sound.round()
         run = sound.run(stays)
         assert (run.state, run.reason_token) == (State.RUNNING, "node_withheld")
-        assert f"Nothing new is started on {name} (being checked)" in run.reason_text
+        assert f"No job starts on {name} (being checked)" in run.reason_text
         assert sound.gpus(stays) == 1
         sound.examine(BAD, name)
         sound.round()

@@ -19,9 +19,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from accounts.models import User
 from portal.execution.checks.probes import examine_loops
 from portal.jobs import loops
-from portal.jobs.loops import Item, Loop, LoopName, failing_now, forget_old, in_a_sentence, of_job, resting_in
+from portal.jobs.loops import Item, Loop, LoopName, failing_now, forget_old, in_a_sentence, of_job, postponed_in
 from portal.jobs.models import Cluster, FailingItem, FailureCount
-from portal.lifecycle.commit_plan import note_left_out
+from portal.lifecycle.commit_plan import note_skipped
 from tests.portal.api_calls import Api
 from tests.portal.world import World
 
@@ -64,13 +64,13 @@ def test_the_same_item_of_another_loop_is_another_item() -> None:
     Loop(LoopName.LIVE).run(BAD, fail)
     assert Loop(LoopName.OUTBOX).run(BAD, lambda: 3) == 3
     assert FailingItem.objects.count() == 1
-    assert resting_in(LoopName.LIVE) == {"1"}
-    assert resting_in(LoopName.OUTBOX) == set()
+    assert postponed_in(LoopName.LIVE) == {"1"}
+    assert postponed_in(LoopName.OUTBOX) == set()
 
 
 def test_a_loop_that_does_not_rest_tries_each_time() -> None:
     for _ in range(3):
-        Loop(LoopName.ROUND, rests=False).run(BAD, fail)
+        Loop(LoopName.ROUND, postpones=False).run(BAD, fail)
     assert FailingItem.objects.get().failures == 3
 
 
@@ -289,12 +289,12 @@ def test_a_job_that_is_left_out_says_why() -> None:
     world.round()
     before = world.run(job).reason_text
     Loop(LoopName.SNAPSHOT, world.cluster.pk).run(of_job(job), fail)
-    note_left_out(world.cluster.pk, {str(job.pk): None})  # type: ignore[dict-item]
+    note_skipped(world.cluster.pk, {str(job.pk): None})  # type: ignore[dict-item]
     assert world.run(job).reason_text == before
     waiting = world.submit(gpus={"min": 64})
     world.round()
     Loop(LoopName.SNAPSHOT, world.cluster.pk).run(of_job(waiting), fail)
-    note_left_out(world.cluster.pk, {})
+    note_skipped(world.cluster.pk, {})
     assert "failed to read or schedule a job" in world.run(waiting).reason_text
     FailingItem.objects.all().delete()
     world.round()

@@ -152,7 +152,7 @@ def test_a_cancelled_one_never_runs(root: Api) -> None:
 
 def test_one_that_runs_is_cancelled_on_the_way(root: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     key = root.post("simulations", MIX).json["id"]
-    monkeypatch.setattr(running, "_TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(running, "_REPORT_EVERY_S", 0.0)
 
     def cancelled_meanwhile(row: Simulation) -> Any:
         Simulation.objects.filter(pk=row.pk).update(cancel_asked=True)

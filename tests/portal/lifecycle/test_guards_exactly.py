@@ -372,7 +372,7 @@ def test_jobs_that_are_left_out_say_so_and_those_of_the_snapshot_do_not(world: W
         FailingItem.objects.create(loop=LEFT_OUT[0], key=str(job.pk), job=job, **columns)
     seen = world.run(jobs[3])
     present = {str(jobs[3].pk): run_version.RunVersion(seen.pk, State(seen.state), 0, world.project.pk)}
-    commit_plan.note_left_out(world.cluster.pk, present)
+    commit_plan.note_skipped(world.cluster.pk, present)
     assert [world.run(job).reason_token == "LEFT_OUT" for job in jobs] == [True, False, False, False]
     assert "odd" in world.run(jobs[0]).reason_text
 

@@ -58,7 +58,7 @@ def test_idle_is_who_did_nothing_for_as_long_as_the_rule_says(
         assert warned is None or found.release_at - warned >= timedelta(
             seconds=rule.release_after_s - rule.warn_after_s
         )
-    assert idle_of(row, rule, uses_sdk=uses_sdk, can_park=False).release_at is None  # type: ignore[union-attr]
+    assert idle_of(row, rule, uses_sdk=uses_sdk, can_suspend=False).release_at is None  # type: ignore[union-attr]
     rule.enabled = False
     assert idle_of(row, rule, uses_sdk=uses_sdk) is None
 

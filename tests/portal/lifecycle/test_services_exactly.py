@@ -246,7 +246,7 @@ def test_only_what_is_no_conflict_is_a_failure(
     monkeypatch.setattr(moves, "move_all", fail)
     loop = Loop(LoopName.OVERDUE, world.cluster.pk)
     one = Transition(world.run(job), Event.REALLOCATED, "goes")
-    assert moves.move_who_can([one], NOW, loop) == []
+    assert moves.move_possible([one], NOW, loop) == []
     assert FailingItem.objects.exists() is failed
 
 
@@ -486,13 +486,13 @@ def test_who_was_changed_meanwhile_is_not_parked_by_what_was_seen(
     monkeypatch.setattr(job_limits, "so_far_products", lambda job, ctx: PRODUCTS_PER_UNIT)
     monkeypatch.setattr(job_limits, "place_hold", lambda *found, **about: placed.append(about["kind"]))
     ctx: Any = SimpleNamespace(now=timezone.now())
-    job_limits._park_if_spent(seen, ctx)
+    job_limits._suspend_if_spent(seen, ctx)
     assert placed == ["cost"]
     if "state" in change:
         Run.objects.filter(job=job).update(**change)
     else:
         Job.objects.filter(pk=job.pk).update(**change)
-    job_limits._park_if_spent(seen, ctx)
+    job_limits._suspend_if_spent(seen, ctx)
     assert placed == ["cost"]
 
 

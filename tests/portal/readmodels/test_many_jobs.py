@@ -88,14 +88,14 @@ def test_jobs_are_found_by_the_state_of_their_newest_run(world: World) -> None:
 
 def test_a_job_has_a_past_from_its_first_gpu_on(world: World) -> None:
     job = world.submit(retry={"on": ["signal"]})
-    assert not world.run(job).has_a_past
+    assert not world.run(job).had_gpus
     world.round()
-    assert world.run(job).has_a_past
+    assert world.run(job).had_gpus
     world.ready(job)
     world.gone(job, "signal", signal=9)
     retried = world.run(job)
     assert retried.attempt == 2
-    assert retried.has_a_past
+    assert retried.had_gpus
 
 
 def test_times_cover_earlier_attempts(world: World) -> None:

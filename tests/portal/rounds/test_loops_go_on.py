@@ -242,7 +242,7 @@ FAILS: list[Fail] = [
 
 STEPS = {
     "observe": "portal.cluster.inventory.record_inventory",
-    "ask for node checks": "portal.cluster.node_checks.keep_house",
+    "ask for node checks": "portal.cluster.node_checks.request_due_checks",
     "end overdue states": "portal.reporting.timeouts.advance_clock",
     "end waits in the engine": "portal.lifecycle.engine_waits.end_long_waits",
     "enforce limits": "portal.lifecycle.job_limits.enforce",
@@ -254,7 +254,7 @@ STEPS = {
     "store reasons": "portal.lifecycle.commit_plan._store_reasons",
     "note the round": "portal.lifecycle.commit_plan.note_round",
     "keep the decision": "portal.snapshot.decisions.store",
-    "note jobs left out": "portal.lifecycle.commit_plan.note_left_out",
+    "note jobs left out": "portal.lifecycle.commit_plan.note_skipped",
 }
 
 
@@ -360,7 +360,7 @@ def overdue_run(p: Planted) -> Iterator[None]:
 @in_task("evenkeel.run_round")
 def limited_job(p: Planted) -> Iterator[None]:
     bad, good = p.two_training(max_cost=0.0001)
-    p.refuse("portal.lifecycle.job_limits._park_if_spent", lambda job, _: job.pk == bad.pk)
+    p.refuse("portal.lifecycle.job_limits._suspend_if_spent", lambda job, _: job.pk == bad.pk)
     p.patch.setattr("portal.lifecycle.job_limits.so_far_products", lambda job, ctx: 10**30)
     yield
     assert [Job.objects.get(pk=job.pk).hold_kind for job in (bad, good)] == ["", "cost"]
@@ -616,8 +616,8 @@ def idle_run(p: Planted) -> Iterator[None]:
     looked = list[Any]()
     module = "portal.lifecycle.idle_jobs"
     p.patch.setattr(f"{module}._idle", lambda rows, rule: rows)
-    p.patch.setattr(f"{module}._warn_or_park", lambda row, *_: looked.append(row.run.job_id))
-    p.refuse(f"{module}._warn_or_park", lambda row, *_: row.run.job_id == bad.pk)
+    p.patch.setattr(f"{module}._warn_or_suspend", lambda row, *_: looked.append(row.run.job_id))
+    p.refuse(f"{module}._warn_or_suspend", lambda row, *_: row.run.job_id == bad.pk)
     yield
     assert looked == [good.pk]
     p.plant(LoopName.IDLE, p.world.run(bad).pk)

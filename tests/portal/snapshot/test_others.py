@@ -159,11 +159,11 @@ def test_a_launch_whose_gpus_others_took_is_placed_anew() -> None:
     world = Shared()
     job, node = launching(world)
     waits_in_slurm(world, job, since_s=20)
-    engine_waits.end_taken(cluster_id=world.cluster.pk, now=timezone.now())
+    engine_waits.replace_blocked_launches(cluster_id=world.cluster.pk, now=timezone.now())
     assert world.state(job) is State.LAUNCHING  # as far as is known its GPUs are there
     world.taken[node] = (others(1),)
     world.inventory()
-    engine_waits.end_taken(cluster_id=world.cluster.pk, now=timezone.now())
+    engine_waits.replace_blocked_launches(cluster_id=world.cluster.pk, now=timezone.now())
     assert JobEvent.objects.filter(text__contains=f"GPUs of {node} are used by other Slurm jobs, so").count() == 1
     assert (Command.Verb.CHECKPOINT_AND_STOP.value, 1) in world.open_commands()
     world.processes_gone(world.run(job), None)
@@ -185,7 +185,7 @@ def test_other_launches_stay(case: str) -> None:
     world.taken[("b" if node == "a" else "a") if case == "on another node" else node] = (others(1),)
     world.inventory()
     before = world.state(job)
-    engine_waits.end_taken(cluster_id=world.cluster.pk, now=timezone.now())
+    engine_waits.replace_blocked_launches(cluster_id=world.cluster.pk, now=timezone.now())
     assert world.state(job) is before
     assert Hold.objects.filter(run=world.run(job), during__upper_inf=True).count() == 4
 

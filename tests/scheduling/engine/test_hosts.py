@@ -95,7 +95,7 @@ def test_what_no_node_is_large_enough_for_is_said_never_to_start(name: str) -> N
     asks: list[tuple[dict[str, Any], str]] = [
         (
             {"cpu_milli": 64_000},
-            "It asks for 64 processors and no node that it may use has more than 8 processors: it never",
+            "It asks for 64 processors and no node that it may use has more than 8 processors, so it cannot",
         ),
         ({"memory_mib": 900 * GIB, "gpu_milli": 500}, "900 GiB of host memory and no node"),
     ]

@@ -64,7 +64,8 @@ def test_where_no_nodes_are_ever_large_enough_it_is_told_so() -> None:
     reason = plan_round(make_snapshot(job, nodes=make_nodes(2, 2, 2)), load_policy("f_scheduling")).reasons[job.id]
     assert reason.token == "never"
     assert reason.text == (
-        "partition main allows 2 nodes a job, and it needs at least 5 GPUs, where so many have 4: it never starts."
+        "partition main allows 2 nodes a job, and it needs at least 5 GPUs; that many nodes have 4 GPUs at most, "
+        "so it cannot run here."
     )
 
 
@@ -95,5 +96,9 @@ def test_a_job_that_needs_more_of_nodes_than_they_all_may_give_never_starts() ->
     job = make_job(gpus=4, max_gpus=4, on_nodes=NodeBounds("QOS gold", of_each=1, of_each_where="QOS gold"))
     reason = plan_round(make_snapshot(job, nodes=make_nodes(2, 2, 2)), load_policy("f_scheduling")).reasons[job.id]
     assert (reason.token, reason.text) == (
-        "never", "QOS gold allows 1 GPU of a node, and it needs at least 4 GPUs, where so many have 3: it never starts."
-    )  # fmt: skip
+        "never",
+        (
+            "QOS gold allows 1 GPU of a node, and it needs at least 4 GPUs; that many nodes have 3 GPUs at most, "
+            "so it cannot run here."
+        ),
+    )

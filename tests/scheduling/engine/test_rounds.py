@@ -29,7 +29,7 @@ def test_growth_below_min_gain_is_not_applied() -> None:
     rejected = plan(job)
     assert rejected.moves == ()
     assert rejected.rejected == (
-        "Another split would add 0.9 steps/s and a change must add at least 1, so GPUs stay where they are."
+        "Another plan would add 0.9 steps/s and a change must add at least 1, so nothing was changed."
     )
     assert rejected.reasons[job.id].token == "min_gain"
     assert moves(plan(job, min_gain=0.9 - 1e-9))[job.id].gpu_ids == (0, 1, 2)

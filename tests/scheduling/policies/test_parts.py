@@ -103,7 +103,7 @@ def test_a_part_waits_where_nothing_has_room_and_says_for_whom(policy: str) -> N
     plan = plan_round(make_snapshot(*holding, first, second, nodes=make_nodes(1)), load_policy(policy, {}))
     assert not plan.moves
     assert plan.reasons[second.id].text == (
-        f"No shared GPU has room for its 50 %; it starts beside #{first.number} once that has a GPU."
+        f"No shared GPU has room for its 50 %; it starts beside #{first.number} once that job has a GPU."
     )
 
 

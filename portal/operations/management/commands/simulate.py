@@ -90,7 +90,7 @@ class Command(BaseCommand):
             self.stderr.write(f"{options['trace']} ({trace.format}): {remark}")
         if trace.left_out:
             self.stderr.write(f"{options['trace']}: {trace.left_out:,} rows are left out")
-        self._say_who_never_runs(options["trace"], trace.jobs, cluster)
+        self._report_unschedulable(options["trace"], trace.jobs, cluster)
         pairs = read_pairs(options["throughputs"]) if options["throughputs"] else {}
         settings = Options(
             options["seed"],
@@ -111,7 +111,7 @@ class Command(BaseCommand):
             except KeyboardInterrupt:
                 raise CommandError("Interrupted twice: no results are kept.", returncode=130) from None
 
-    def _say_who_never_runs(self, path: Path, jobs: Sequence[TraceJob], cluster: Cluster) -> None:
+    def _report_unschedulable(self, path: Path, jobs: Sequence[TraceJob], cluster: Cluster) -> None:
         never = stranded(jobs, cluster)
         if not never:
             return

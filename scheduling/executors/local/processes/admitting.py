@@ -48,7 +48,7 @@ class Gate:
             return
         os.close(self._fds.pop(0))
         [writing] = self._fds
-        if _nobody_reads(writing):
+        if _has_no_reader(writing):
             log.warning("runner %s waits no longer: it stays outside of its cgroups", runner.pid)
             return
         entered = {path for path in {group.path for group in self._made.values()} if _enter(path, runner.pid)}
@@ -69,7 +69,7 @@ class Gate:
             os.close(fd)
 
 
-def _nobody_reads(writing: int) -> bool:
+def _has_no_reader(writing: int) -> bool:
     poll = select.poll()
     poll.register(writing, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -220,10 +220,10 @@ def _lost_nodes(commands: Commands, options: Options) -> Finding:
         config = commands.run("scontrol", "show", "config")
     except ExecutorError as error:
         return Finding("lost nodes", True, f"not known: {error}", known=False)
-    told = re.search(r"^SlurmdTimeout\s*=\s*([0-9]+)", config, re.MULTILINE)
-    if told is None:
+    configured = re.search(r"^SlurmdTimeout\s*=\s*([0-9]+)", config, re.MULTILINE)
+    if configured is None:
         return Finding("lost nodes", True, "not known: Slurm's configuration names no SlurmdTimeout", known=False)
-    timeout_s, lease = int(told[1]), f"{options.lease_s:g} s"
+    timeout_s, lease = int(configured[1]), f"{options.lease_s:g} s"
     seen = f"Slurm gives up a node that is silent for {timeout_s} s; leases last {lease}"
     if not timeout_s:
         seen = "Slurm never gives up a node that is silent, so its jobs go on nowhere else"
@@ -314,10 +314,10 @@ def _of_reach(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     said: dict[Finding, list[str]] = {}
     for one in found:
         said.setdefault(reach_finding(_ANY_NODE, one["reached"]), []).append(str(one["node"]))
-    told = [(finding, nodes) for finding, nodes in said.items() if not (finding.ok and finding.known)]
-    for finding, nodes in told:
+    configured = [(finding, nodes) for finding, nodes in said.items() if not (finding.ok and finding.known)]
+    for finding, nodes in configured:
         yield replace(finding, seen=finding.seen.replace(_ANY_NODE, fold_names(nodes), 1))
-    if said and not told:
+    if said and not configured:
         yield replace(next(iter(said)), seen="no job on the nodes that were asked can reach them")
 
 

@@ -241,17 +241,20 @@ def participants(snapshot: Snapshot) -> tuple[list[Job], dict[str, Reason]]:
             text = "The executor has not accepted the job yet; it queues once it has."
             absent[job.id] = Reason(ReasonCode.WAITS_FOR_CONTACT, text)
         elif job.held:
-            absent[job.id] = Reason(ReasonCode.ON_HOLD_SHARES, "The job is held; it queues again when released.")
+            absent[job.id] = Reason(
+                ReasonCode.ON_HOLD_SHARES, "The job is on hold; it queues again when it is released."
+            )
         elif job.waits_for and not job.gpu_ids:
             absent[job.id] = Reason(ReasonCode.DEPENDENCY, job.waits_for)
         elif job.gpu_ids and not job.restartable:
-            text = f"The job cannot checkpoint, so it keeps its {counted(len(job.gpu_ids), 'GPU')} to its end."
+            text = f"The job cannot be checkpointed, so it keeps its {counted(len(job.gpu_ids), 'GPU')} until it ends."
             absent[job.id] = Reason(ReasonCode.RIGID, text)
         elif job.gpu_ids and not job.resizable:
-            text = f"It keeps its {counted(len(job.gpu_ids), 'GPU')}: not all are where it could be given new ones."
+            gpus = counted(len(job.gpu_ids), "GPU")
+            text = f"It keeps its {gpus} and is not resized: some are on nodes where it may not start any more."
             absent[job.id] = Reason(ReasonCode.NOT_RESIZABLE, text)
         elif job.not_before is not None and job.not_before > snapshot.now:
-            text = f"The last attempt failed; the job is tried again in {job.not_before - snapshot.now:.0f} s."
+            text = f"The last attempt failed; the job is retried in {job.not_before - snapshot.now:.0f} s."
             absent[job.id] = Reason(ReasonCode.BACK_OFF, text, {"not_before": job.not_before})
         else:
             candidates.append(job)
@@ -289,7 +292,9 @@ def steps_per_s(job: Job, kind: str, gpus: int, largest: int) -> float:
 
 def _nowhere(job: Job) -> Reason:
     gpus = f"{job.min_gpus} GPU{'' if job.min_gpus == 1 else 's'}"
-    return Reason(ReasonCode.NO_TYPE, f"No accelerator type that is not taken for good can run the job on {gpus}.")
+    return Reason(
+        ReasonCode.NO_TYPE, f"Every accelerator type that could run the job is permanently taken, for {gpus}."
+    )
 
 
 def _pairs(found: Fractions, workloads: list[str], snapshot: Snapshot, threshold: float) -> Columns:

@@ -32,7 +32,7 @@ def suspend_jobs_over_budget(snapshot: Snapshot) -> Effect:
 
 
 def _reason(limit: Limit) -> Reason:
-    text = f"Checkpointed and parked, nothing is lost: {limit.text}"
+    text = f"Suspended with a checkpoint because the budget is used up: {limit.text}"
     return Reason(
-        ReasonCode.BUDGET_PARKED, text, {"level": f"budget of {limit.level}", "expected_start_at": limit.until}
+        ReasonCode.BUDGET_SUSPENDED, text, {"level": f"budget of {limit.level}", "expected_start_at": limit.until}
     )
