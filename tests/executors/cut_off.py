@@ -25,6 +25,9 @@ LEASE_S = 30
 RESUMES_WITHIN_S = 60
 FIRST_STEPS_S = 240  # all of this shares two processors
 SLOW_CHANGE_S = 120
+#: An engine's process that ends is noticed at once, and what was started for the run is ended then in at most 10 s.
+WITNESS_S = 30
+WITNESS = "evenkeel.runner.witness"
 #: Not over before the link is mended, and soon after.
 STEERED_STEPS = 3_000
 OVERLAPS = """
@@ -87,12 +90,17 @@ class Launch:
         record = self.place / "exit.json"
         return dict(json.loads(record.read_text())) if record.exists() else {}
 
-    def processes(self) -> list[int]:
-        """Runners and workers."""
-        return [one.pid for one in psutil.process_iter() if _belongs(one, str(self.place))]
+    def processes(self) -> list[str]:
+        """Runners and workers, in words. Their witness is none: it waits for the end of the engine's own process, which
+        beyond a cut link lives on for minutes."""
+        return [_in_words(one) for one in psutil.process_iter() if _belongs(one, str(self.place))]
 
-    def workers(self) -> list[int]:
-        return [one.pid for one in psutil.process_iter() if _is_worker(one, str(self.place))]
+    def workers(self) -> list[str]:
+        return [_in_words(one) for one in psutil.process_iter() if _is_worker(one, str(self.place))]
+
+    def witnesses(self) -> list[str]:
+        commands = [(one, _command(one)) for one in psutil.process_iter()]
+        return [_in_words(one) for one, said in commands if WITNESS in said and str(self.place) in said]
 
 
 def check_going_on_elsewhere(
@@ -105,7 +113,7 @@ def check_going_on_elsewhere(
     lease_over_at = cut_at + LEASE_S
     time.sleep(LEASE_S)
     assert not (first.place / "stop").exists()  # nobody asked before the lease was over
-    portal.wait_for("the cut-off runner to stop", lambda: not first.processes(), LEASE_S + 90)
+    _wait_for_none(portal, "the cut-off runner to stop", first.processes, LEASE_S + 90)
     gone_at = time.time()
     portal.wait_for("the loss of the node", lambda: _nodes(portal)[node], 120)
     lost_at = time.time()
@@ -131,6 +139,7 @@ def check_going_on_elsewhere(
     portal.wait_for("the node", lambda: not any(_nodes(portal).values()), 120)
     another = portal.submit(total_steps=30, gpus={"min": 2, "max": 2})["number"]  # the other has one GPU free
     portal.wait_state(another, "succeeded", timeout_s=FIRST_STEPS_S)
+    _wait_for_none(portal, "the end of its witness", first.witnesses, WITNESS_S)
     assert not first.processes()
     assert portal.job(number)["state"].startswith("running")
     assert portal.rows(OVERLAPS) == [(0,)]
@@ -155,12 +164,12 @@ def check_a_gang_going_on(
     lost, kept = (lead, follower) if first else (follower, lead)
     links.cut(lost, loss)
     cut_at = seen_at = looked_at = time.time()
-    while before.workers():
+    while left := before.workers():
         seen_at = looked_at  # looking takes a while
-        assert seen_at < cut_at + 2 * LEASE_S + 120
+        assert seen_at < cut_at + 2 * LEASE_S + 120, left
         time.sleep(0.2)
         looked_at = time.time()
-    portal.wait_for("the end of its runners", lambda: not before.processes(), 60)
+    _wait_for_none(portal, "the end of its runners", before.processes, 60)
     portal.wait_for("the loss of the node", lambda: _nodes(portal)[lost], 120)
     lost_at = time.time()
     portal.wait_for("steps on the other node", lambda: _later(portal, *earlier), 300)
@@ -183,7 +192,16 @@ def check_a_gang_going_on(
     portal.wait_for("the node", lambda: not any(_nodes(portal).values()), 120)
     another = portal.submit(total_steps=30, gpus={"min": 2, "max": 2})["number"]  # the others are taken
     portal.wait_state(another, "succeeded", timeout_s=FIRST_STEPS_S)
+    _wait_for_none(portal, "the end of its witnesses", before.witnesses, WITNESS_S)
     assert portal.rows(OVERLAPS) == [(0,)]
+
+
+def _wait_for_none(portal: LivePortal, what: str, left: Callable[[], list[str]], timeout_s: float) -> None:
+    """Of processes; where some stay, the first words are which."""
+    try:
+        portal.wait_for(what, lambda: not left(), timeout_s)
+    except AssertionError as error:
+        raise AssertionError("\n".join(["still there:", *left(), str(error)])) from None
 
 
 def _trains_now(portal: LivePortal, number: int) -> bool:
@@ -223,7 +241,7 @@ def check_steering_on_a_slow_link(portal: LivePortal, links: NodeNetworks, kind:
     assert stopped.processes()
     with portal.api() as api:
         api.post(f"jobs/{other}/cancel").raise_for_status()
-    portal.wait_for("it to stop", lambda: not stopped.processes(), SLOW_CHANGE_S)
+    _wait_for_none(portal, "it to stop", stopped.processes, SLOW_CHANGE_S)
     portal.wait_for("it to grow", lambda: _gpus(portal, number) == 2, SLOW_CHANGE_S)
     assert portal.wait_state(number, "running", timeout_s=SLOW_CHANGE_S)["step"] < STEERED_STEPS
     grown_at = time.time()
@@ -300,11 +318,26 @@ def _nodes(portal: LivePortal) -> dict[str, bool]:
 
 
 def _belongs(process: psutil.Process, place: str) -> bool:
+    command = _command(process)
+    return (place in command and WITNESS not in command) or _is_worker(process, place)
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """Nothing of one that has ended."""
     try:
-        runs_it = process.status() != psutil.STATUS_ZOMBIE and place in process.cmdline()
+        return process.cmdline() if process.status() != psutil.STATUS_ZOMBIE else []
     except psutil.Error:
-        return False
-    return runs_it or _is_worker(process, place)
+        return []
+
+
+def _in_words(process: psutil.Process) -> str:
+    try:
+        parent, age_s = process.parent(), time.time() - process.create_time()
+        below = parent.name() if parent else "nobody"
+        command = " ".join(process.cmdline())
+        return f"{process.pid} ({process.name()}, {process.status()}, for {age_s:.0f} s, below {below}): {command}"
+    except psutil.Error:
+        return f"{process.pid}, which has ended since"
 
 
 def _is_worker(process: psutil.Process, place: str) -> bool:

@@ -49,7 +49,7 @@ def test_a_killed_actor_of_one_node_ends_all(
     request = over(request_for(SLEEPER), ray_1=1, ray_2=1)
     executor.launch(request)
     hosts = [_host(cluster, name) for name in ("ray-1", "ray-2")]
-    workers = [pid for host in hosts for runner in workers_of(host) for pid in until(partial(workers_of, runner))]
+    workers = [pid for host in hosts for runner in _runners(host) for pid in until(partial(workers_of, runner))]
     assert len(workers) == 2
     os.kill(hosts[rank], signal.SIGKILL)
     fact = ended(executor, request.run_id)
@@ -63,7 +63,7 @@ def test_a_lost_node_ends_the_run_on_the_others(
 ) -> None:
     request = over(request_for(SLEEPER), ray_1=1, ray_2=1)
     executor.launch(request)
-    [runner] = workers_of(_host(cluster, "ray-1"))
+    [runner] = _runners(_host(cluster, "ray-1"))
     try:
         cluster.kill_daemon("ray-2")
         fact = ended(executor, request.run_id)
@@ -76,12 +76,20 @@ def test_a_lost_node_ends_the_run_on_the_others(
 
 
 def _host(cluster: RayCluster, node: str) -> int:
-    [pid] = [pid for pid in cluster.pids(node) if any(_is_runner(child) for child in workers_of(pid))]
+    [pid] = [pid for pid in cluster.pids(node) if _runners(pid)]
     return pid
 
 
+def _runners(host: int) -> list[int]:
+    """The witness of its end is its child, too, until it leaves it."""
+    return [pid for pid in workers_of(host) if _is_runner(pid)]
+
+
 def _is_runner(pid: int) -> bool:
-    return b"evenkeel.runner" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    try:
+        return b"evenkeel.runner" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def _text(path: Path) -> str:

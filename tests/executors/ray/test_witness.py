@@ -11,6 +11,7 @@ from pathlib import Path
 from evenkeel.runner.processes import read_process
 
 from tests.executors.contract import until
+from tests.executors.cut_off import Launch
 
 
 def test_it_ends_what_is_left_and_then_leaves_word(tmp_path: Path) -> None:
@@ -27,9 +28,15 @@ def test_it_ends_what_is_left_and_then_leaves_word(tmp_path: Path) -> None:
         os.close(reading)
         time.sleep(0.5)
         assert (word.exists(), runner.poll(), worker.poll()) == (False, None, None)
+        launch = Launch(tmp_path)
+        [left], [witness_left] = launch.processes(), launch.witnesses()  # which tests of runners tell apart
+        assert left.startswith(f"{worker.pid} (sleep, sleeping, for ")
+        assert left.endswith(": sleep 600")
+        assert "evenkeel.runner.witness" in witness_left
         os.close(writing)
         until(lambda: runner.poll() and worker.poll(), "their end")
         until(word.exists, "its word")
+        until(lambda: not launch.witnesses(), "its own end")
         assert other.poll() is None
     finally:
         for process in (runner, worker, other):
