@@ -80,7 +80,7 @@ class RoundState:
 
     def hide(self, changed: Mapping[str, Job | None]) -> RoundState:
         """The policy sees these jobs so; None: not at all."""
-        return replace(self, unavailable=self.unavailable.change(changed))
+        return replace(self, unavailable=self.unavailable.change(changed)) if changed else self
 
     def explained(self, rank: Rank, reasons: Mapping[str, Reason]) -> RoundState:
         if not reasons:
