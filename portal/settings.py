@@ -186,6 +186,7 @@ CELERY_IMPORTS = (
     "portal.forecasts.what_if_tasks",
     "portal.lab.replays",
     "portal.lab.tasks",
+    "portal.live.tasks",
     "portal.notices.tasks",
     "portal.rollouts.tasks",
     "portal.rounds.fairness_tasks",

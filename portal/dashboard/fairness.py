@@ -13,19 +13,11 @@ from django.db.models.functions import Coalesce
 from accounts.models import Project, User
 from portal.core.times import iso
 from portal.history.fairness import Asked, Series, points_of, series_of
+from portal.history.standings import EVERYBODY, Measured, Standing, Whose, bound_of, standings
 from portal.jobs.access import visible_jobs, waiting_for_gpus
 from portal.jobs.models import Cluster, Job
 from portal.readmodels.jobs.summary import array_place, describe_jobs
-from portal.readmodels.queue.fairness import (
-    EVERYBODY,
-    Measured,
-    Standing,
-    Whose,
-    bound_of,
-    describe_standing,
-    measured_lately,
-    standings,
-)
+from portal.readmodels.queue.fairness import describe_standing, measured_lately
 
 MAX_ROWS, MAX_JOBS = 200, 20
 

@@ -12,7 +12,12 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
+from accounts.models import Project
+from portal.jobs.models import Cluster
 from portal.jobs.models.history import ShareSample
+from portal.snapshot.priority_inputs import gather_priority_inputs
+from scheduling.priority.fair_share import Form, Key, Leaf, Standing
+from scheduling.priority.scoring import standings_of
 
 EVERY_S = 900.0
 
@@ -77,3 +82,29 @@ def points_of(cluster_id: int, projects: Sequence[int], days: int, now: datetime
             point = {"at": at, "norm_shares": norm_shares, "usage_gpu_hours": gpu_s / 3_600}
             found[pk].append(point | {"effective_usage": effective_usage, "factor": factor})
     return found
+
+
+def factor_of(form: Form, key: Key, standing: Standing) -> float | None:
+    """Fair Tree ranks users alone."""
+    return standing.factor if form == "classic" or isinstance(key, Leaf) else None
+
+
+def sample_shares(cluster: Cluster, now: datetime) -> None:
+    """File how every project stands now."""
+    seen = gather_priority_inputs(cluster, now)
+    formula = seen.formula
+    found = standings_of(seen.snapshot, formula)
+    rows = [
+        ShareSample(
+            cluster=cluster,
+            project_id=pk,
+            at=tick(now),
+            norm_shares=standing.norm_shares,
+            usage_gpu_s=standing.usage,
+            effective_usage=standing.effective_usage,
+            factor=factor_of(formula.form, key, standing),
+        )
+        for pk, key in Project.objects.values_list("pk", "key")
+        if (standing := found.get(key)) is not None
+    ]
+    ShareSample.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1_000)

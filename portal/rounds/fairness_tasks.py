@@ -5,12 +5,12 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
+from portal.history.shares import sample_shares
+from portal.history.standings import sample_fairness
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import Loop, LoopName, of_cluster
 from portal.jobs.models import Cluster
 from portal.lifecycle.idle_jobs import enforce_idle_rule
-from portal.readmodels.queue.fairness import sample_fairness
-from portal.readmodels.queue.priorities import sample_shares
 
 
 @shared_task(name="evenkeel.enforce_idle_rules", ignore_result=True)

@@ -1,4 +1,4 @@
-"""Periodic upkeep: live pages, samples, pruning, audit heads, fair shares of sites."""
+"""Periodic upkeep: samples, pruning, audit heads, fair shares of sites."""
 
 from __future__ import annotations
 
@@ -7,30 +7,16 @@ import logging
 from celery import shared_task
 from django.utils import timezone
 
-from portal.core import wake
 from portal.execution import executors
 from portal.history import audit_heads
 from portal.jobs.clusters import active_clusters
 from portal.jobs.loops import Loop, LoopName, of_cluster
 from portal.jobs.models import Cluster
-from portal.live import publish
 from portal.rounds import pruning
 from portal.snapshot import site_shares
 from scheduling.errors import ExecutorError
 
 logger = logging.getLogger(__name__)
-
-
-@shared_task(name="evenkeel.publish_live", ignore_result=True)
-def publish_live(calm: bool = False) -> None:
-    """Update the live streams that have viewers; at most two diffs a second per stream, and with `calm`, if only steps
-    changed, one."""
-    wake.clear(wake.CALM_KEY if calm else wake.LIVE_KEY)
-    if not publish.is_watched():
-        return
-    again_s = publish.publish_changes(timezone.now(), calm=calm)
-    if again_s is not None:
-        (wake.publish_steps if calm else wake.publish)(again_s)
 
 
 @shared_task(name="evenkeel.sample_cluster", ignore_result=True)

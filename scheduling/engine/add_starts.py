@@ -19,6 +19,8 @@ def add_starts(state: RoundState) -> RoundState:
 def _owners(state: RoundState) -> RoundState:
     """Start jobs within their projects' guarantees."""
     grants = state.reclaimed.grants if state.reclaimed else ()
+    if not grants:
+        return state
     gpus = {grant.job.id: grant.gpus for grant in grants}
     gangs = {grant.job.id: grant.gang for grant in grants}
     return replace(state, placement=state.placement.with_starts(gpus, gangs))
@@ -39,7 +41,7 @@ def _within_node_bounds(state: RoundState) -> RoundState:
     placement, too_wide = keep_to_nodes(state.snapshot, state.view, state.placement)
     if too_wide:
         return replace(state, placement=present(state.view), rejected=too_wide)
-    return replace(state, placement=placement)
+    return state if placement is state.placement else replace(state, placement=placement)
 
 
 def _partners(state: RoundState) -> RoundState:

@@ -11,6 +11,8 @@ from scheduling.engine.state import RoundState
 
 def reclaim_guarantees(state: RoundState) -> RoundState:
     """Where GPUs are reclaimed, the policy is asked again around them."""
+    if not state.original.guarantees:
+        return state
     allocation, unavailable = state.allocation, state.unavailable
     given = {*(allocation.counts or allocation.placements or ()), *unavailable.may_stay}
     reclaimed = reclaim(unavailable.all_staying.snapshot, state.policy, given)

@@ -80,7 +80,7 @@ class RoundState:
 
     def hide(self, changed: Mapping[str, Job | None]) -> RoundState:
         """Show these jobs to the policy in this form; None: hide the job."""
-        return replace(self, unavailable=self.unavailable.change(changed))
+        return replace(self, unavailable=self.unavailable.change(changed)) if changed else self
 
     def explained(self, rank: Rank, reasons: Mapping[str, Reason]) -> RoundState:
         if not reasons:

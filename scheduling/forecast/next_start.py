@@ -217,14 +217,14 @@ class _Ahead:
             types, partition, least = wanted
             if partition != job.partition or (types and kind not in types) or (least > job.min_gpus and not strict):
                 continue  # where a smaller job may pass larger ones, those hold up nothing
-            known, new = figures.waiting.get(wanted, _NOBODY), more.get(wanted, 0)
+            known, new = figures.waiting.get(wanted, _EMPTY_BACKLOG), more.get(wanted, 0)
             self.demands.append(wanted)
             self.gpus += least * (known.jobs + new)
             # Of new ones nothing else is known than that they are jobs like this one.
             self.gpu_s += (known.gpu_s.get(kind, inf) if known.jobs else 0.0) + (new * least * own_s if new else 0.0)
 
 
-_NOBODY = Backlog(0, {})
+_EMPTY_BACKLOG = Backlog(0, {})
 
 
 class _Places:

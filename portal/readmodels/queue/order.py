@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from portal.jobs.access import in_states
 from portal.jobs.models import Cluster, Job
-from portal.readmodels.queue.priority_inputs import gather_priority_inputs, score_waiting
+from portal.snapshot.priority_inputs import gather_priority_inputs, score_waiting
 from scheduling.lifecycle import WAITING
 from scheduling.policies.queue.multifactor import Multifactor
 

@@ -16,10 +16,10 @@ from accounts.fair_share import next_reset
 from accounts.models import Project, User
 from accounts.selectors import visible_projects
 from portal.core.times import iso
-from portal.history.shares import tick
-from portal.jobs.models import Cluster, Job, ShareSample
+from portal.history.shares import factor_of
+from portal.jobs.models import Cluster, Job
 from portal.readmodels.jobs.summary import array_place
-from portal.readmodels.queue.priority_inputs import PriorityInputs, expected_ends, gather_priority_inputs, score_waiting
+from portal.snapshot.priority_inputs import PriorityInputs, expected_ends, gather_priority_inputs, score_waiting
 from scheduling import domain
 from scheduling.priority.course import course
 from scheduling.priority.fair_share import Form, Key, Leaf, Standing
@@ -198,33 +198,7 @@ def describe_shares(found: Shown, rows: list[Place]) -> list[dict[str, Any]]:
                 "norm_usage": standing.norm_usage,
                 "effective_usage": standing.effective_usage,
                 "level_fs": None if standing.level_fs == float("inf") else standing.level_fs,
-                "factor": _factor_of(found.form, key, standing),
+                "factor": factor_of(found.form, key, standing),
             }
         )
     return described
-
-
-def _factor_of(form: Form, key: Key, standing: Standing) -> float | None:
-    """Fair Tree ranks only users."""
-    return standing.factor if form == "classic" or isinstance(key, Leaf) else None
-
-
-def sample_shares(cluster: Cluster, now: datetime) -> None:
-    """Store the present standing of every project."""
-    seen = gather_priority_inputs(cluster, now)
-    formula = seen.formula
-    found = standings_of(seen.snapshot, formula)
-    rows = [
-        ShareSample(
-            cluster=cluster,
-            project_id=pk,
-            at=tick(now),
-            norm_shares=standing.norm_shares,
-            usage_gpu_s=standing.usage,
-            effective_usage=standing.effective_usage,
-            factor=_factor_of(formula.form, key, standing),
-        )
-        for pk, key in Project.objects.values_list("pk", "key")
-        if (standing := found.get(key)) is not None
-    ]
-    ShareSample.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1_000)

@@ -28,6 +28,8 @@ def bundle_fractional_jobs(state: RoundState) -> RoundState:
     if state.policy.capabilities.places_gpu_parts:
         return state
     shared = share_gpus(state.snapshot, state.policy, state.unavailable.may_stay)
+    if not (shared.changed or shared.joined or shared.bundles):
+        return state
     return replace(state, shared=shared).hide(shared.changed)
 
 

@@ -159,7 +159,7 @@ def test_it_is_parked_with_its_checkpoint_and_goes_on_from_there(world: World, j
     assert world.gpus(job) == 0
     answer = api.get(f"jobs/{job.number}").json
     assert "Parked as idle" in answer["reason"]["text"]
-    assert "goes on from its checkpoint" in api.get(f"jobs/{job.number}/explanation").json["would_change"]
+    assert "resumes from its checkpoint" in api.get(f"jobs/{job.number}/explanation").json["would_change"]
     assert api.post(f"jobs/{job.number}/release").status == 200
     world.round()
     assert world.state(job) is State.LAUNCHING

@@ -28,10 +28,9 @@ from accounts.sessions import end_sessions
 from portal.jobs.models import Job
 from portal.live import publish as live
 from portal.live import streams as live_state
-from portal.live import websocket
+from portal.live import tasks, websocket
 from portal.live.publish import merge_patch, normalise
 from portal.live.websocket import LiveConsumer
-from portal.rounds import upkeep_tasks
 from tests.portal.world import World
 
 CLUSTER = "live:streams:cluster"
@@ -94,19 +93,19 @@ def publish() -> datetime:
 def test_nothing_is_worked_out_while_nobody_looks(fresh_streams: None) -> None:
     store = redis.Redis.from_url(settings.REDIS_URL)
     world = World()
-    upkeep_tasks.publish_live()
+    tasks.publish_live()
     assert not store.exists(CLUSTER)
     first, _ = live.snapshot("cluster", timezone.now())
     store.delete("live:watched", "live:published")  # nobody has looked for a while
     job = world.submit()
-    upkeep_tasks.publish_live()
+    tasks.publish_live()
     assert int(store.hget(CLUSTER, "seq") or b"") == first
     later, state = live.snapshot("cluster", timezone.now())
     assert later > first
     assert str(job.number) in state["jobs"]
     store.delete("live:published")
     other = world.submit()
-    upkeep_tasks.publish_live()
+    tasks.publish_live()
     assert str(other.number) in json.loads(store.hget(CLUSTER, "state") or b"")["jobs"]
 
 

@@ -14,9 +14,9 @@ from accounts.models import Project, User
 from accounts.services import create_project
 from accounts.slurm_names import set_slurm
 from portal.execution import executors
-from portal.readmodels.queue.priority_inputs import gather_priority_inputs
 from portal.rounds import upkeep_tasks
 from portal.snapshot import site_shares
+from portal.snapshot.priority_inputs import gather_priority_inputs
 from portal.snapshot.site_shares import factors_of
 from portal.snapshot.take import take_snapshot
 from scheduling.errors import ExecutorError
