@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -73,7 +75,7 @@ def test_a_control_plane_loads_without_them() -> None:
 @pytest.fixture
 def _without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    monkeypatch.setattr(checking.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
 
 @pytest.mark.usefixtures("_without")
@@ -99,7 +101,7 @@ def test_commands_name_the_extra_that_they_need(tmp_path: Path) -> None:
 
 def test_environments_of_jobs_are_bound_to_no_torch_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
-        raise requirements.metadata.PackageNotFoundError(name)
+        raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(requirements.metadata, "version", missing)
+    monkeypatch.setattr(metadata, "version", missing)
     assert requirements.base_packages.__wrapped__() == ()
