@@ -17,6 +17,7 @@ up: env frontend ## the portal over ./data, or EVENKEEL_DATA
 	@$(PYTHON) manage.py up
 
 test test-whole test-slow: export EVENKEEL_RAY ?= 1
+test test-whole test-slow: export EVENKEEL_LOCAL := 1
 test test-whole test-slow: export EVENKEEL_S3 ?= 1
 test: env frontend chromium ## the whole default suite
 	@cd frontend && ../scripts/npm.sh run --silent test </dev/null

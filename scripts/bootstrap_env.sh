@@ -1,17 +1,26 @@
 #!/usr/bin/env bash
-# Makes .venv from requirements.lock and the client; does nothing while both are unchanged. With EVENKEEL_RAY=1 also
-# what the ray executor needs (requirements-ray.lock), with EVENKEEL_S3=1 what s3:// stores and their tests need; where
-# that cannot be had it says so and goes on without. Only files whose SHA-256 a lock names are installed.
+# Makes .venv from the lock files and the client; does nothing while they are unchanged. With EVENKEEL_LOCAL=0 it leaves
+# out PyTorch and matplotlib, which a control plane that only schedules never imports (requirements-local.lock,
+# requirements-plots.lock). With EVENKEEL_RAY=1 also what the ray executor needs (requirements-ray.lock), with
+# EVENKEEL_S3=1 what s3:// stores and their tests need; where that cannot be had it says so and goes on without. Only
+# files whose SHA-256 a lock names are installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec 9<requirements.lock && flock 9 # two makes at once: the second waits
 
 stamp=.venv/.evenkeel-stamp
-plain=$(cat requirements.lock requirements-cuda.lock client/pyproject.toml | sha256sum)
-with_ray=$(cat requirements.lock requirements-cuda.lock client/pyproject.toml requirements-ray.lock | sha256sum)
+core=(requirements.lock client/pyproject.toml)
+full=("${core[@]}" requirements-local.lock requirements-plots.lock requirements-cuda.lock)
+stamp_of() { cat "$@" | sha256sum; }
 # The locks name everything, so nothing else is resolved, and nothing without a hash is installed.
 locked=(install --disable-pip-version-check --no-input --no-deps --require-hashes)
-if [ "${EVENKEEL_RAY:-}" = 1 ]; then wanted=$with_ray; else wanted=$plain; fi
+if [ "${EVENKEEL_LOCAL:-1}" = 0 ]; then wanted=("${core[@]}"); else wanted=("${full[@]}"); fi
+if [ "${EVENKEEL_RAY:-}" = 1 ]; then wanted+=(requirements-ray.lock); fi
+# An environment with more than is wanted serves as well.
+enough=$(for more in "" requirements-ray.lock; do
+  stamp_of "${wanted[@]}" $more
+  stamp_of "${full[@]}" $more
+done)
 made=$(cat "$stamp" 2>/dev/null || true)
 add_s3() { # has a stamp of its own, for it changes nothing of the rest
   local wanted
@@ -25,7 +34,7 @@ add_s3() { # has a stamp of its own, for it changes nothing of the rest
 }
 say() { echo "$*" >&2; }
 
-if [ -x .venv/bin/python ] && { [ "$made" = "$wanted" ] || [ "$made" = "$with_ray" ]; } && .venv/bin/python -c '' 2>/dev/null; then
+if [ -x .venv/bin/python ] && [ -n "$made" ] && grep -qxF "$made" <<<"$enough" && .venv/bin/python -c '' 2>/dev/null; then
   add_s3
   exit 0
 fi
@@ -84,7 +93,10 @@ if [ ! -x .venv/bin/python ]; then
   if "$python" -c 'import ensurepip' 2>/dev/null; then "$python" -m venv .venv; else "$python" -m venv --without-pip .venv; fi
 fi
 if .venv/bin/python -m pip --version >/dev/null 2>&1; then pip=(.venv/bin/python -m pip); else find_pip; fi
-packages=$(grep -c '==' requirements.lock)
+locks=(requirements.lock)
+if [ "${EVENKEEL_LOCAL:-1}" != 0 ]; then locks+=(requirements-local.lock requirements-plots.lock); fi
+lock=("${locked[@]}" "${locks[@]/#/-r}")
+packages=$(cat "${locks[@]}" | grep -c '==')
 # On a terminal it says how far it is.
 progress() {
   local line got=0
@@ -98,18 +110,17 @@ progress() {
 # Asked for hashes, pip prefers files whose hash an index names, and so the public torch to a build for processors that
 # is at hand: the one that it would take otherwise goes first, if the lock names it.
 torch=$(mktemp -d)
-awk '/^torch==/ { found = 1 } found { print } found && !/\\$/ { exit }' requirements.lock >"$torch/torch.lock"
+awk '/^torch==/ { found = 1 } found { print } found && !/\\$/ { exit }' requirements-local.lock >"$torch/torch.lock"
 pin=$(sed -n '1s/ .*//p' "$torch/torch.lock")
-if ! .venv/bin/python -c 'import importlib.metadata as m, sys; sys.exit("torch==" + m.version("torch").partition("+")[0] != sys.argv[1])' "$pin" 2>/dev/null; then
+if [ "${EVENKEEL_LOCAL:-1}" != 0 ] && ! .venv/bin/python -c 'import importlib.metadata as m, sys; sys.exit("torch==" + m.version("torch").partition("+")[0] != sys.argv[1])' "$pin" 2>/dev/null; then
   "${pip[@]}" download -qq --disable-pip-version-check --no-input --no-deps -d "$torch" "$pin" </dev/null &&
     "${pip[@]}" "${locked[@]}" -qq --no-index --find-links "$torch" -r "$torch/torch.lock" </dev/null ||
-    say "requirements.lock does not name the build of $pin that is at hand; the public index's is taken."
+    say "requirements-local.lock does not name the build of $pin that is at hand; the public index's is taken."
 fi
 rm -rf "$torch"
-lock=("${locked[@]}" -r requirements.lock)
 if [ -t 2 ]; then "${pip[@]}" "${lock[@]}" </dev/null | progress; else "${pip[@]}" "${lock[@]}" -qq </dev/null; fi
 # A torch that was built for CUDA needs NVIDIA's packages; builds for processors need none of them.
-if .venv/bin/python - <<'PYTHON'
+if [ "${EVENKEEL_LOCAL:-1}" != 0 ] && .venv/bin/python - <<'PYTHON'
 import importlib.metadata, sys
 from packaging.requirements import Requirement
 needs = map(Requirement, importlib.metadata.requires("torch") or ())
@@ -124,5 +135,5 @@ if [ "${EVENKEEL_RAY:-}" = 1 ]; then
   "${pip[@]}" "${locked[@]}" -qq -r requirements-ray.lock </dev/null ||
     say "Ray could not be installed: its tests will be skipped."
 fi
-echo "$wanted" >"$stamp"
+stamp_of "${wanted[@]}" >"$stamp"
 add_s3

@@ -23,8 +23,8 @@ client_types() {
 }
 deploy() { EVENKEEL_HTTPS=1 .venv/bin/python -W ignore manage.py check --deploy --fail-level WARNING; }
 audit() {
-  local said
-  said=$(.venv/bin/pip-audit --progress-spinner off --no-deps --disable-pip -r requirements.lock 2>&1) && {
+  local said locks=(-r requirements.lock -r requirements-local.lock -r requirements-plots.lock)
+  said=$(.venv/bin/pip-audit --progress-spinner off --no-deps --disable-pip "${locks[@]}" 2>&1) && {
     grep -q 'could not be audited' <<<"$said" && echo "SKIPPED in part: advisories of some packages cannot be reached from here."
     return 0
   }

@@ -30,7 +30,10 @@ _TITLES = {"torch": "PyTorch"}
 @cache
 def base_packages() -> tuple[str, ...]:
     """The packages below every environment, which it must not replace."""
-    version = metadata.version("torch").partition("+")[0]
+    try:
+        version = metadata.version("torch").partition("+")[0]
+    except metadata.PackageNotFoundError:  # it is an extra
+        return ()
     return (f"torch=={version}",)
 
 

@@ -45,7 +45,7 @@ from scheduling.executors.local import environment, facts, launching, preparing
 from scheduling.executors.local.apart import apart, each_epoch, log_apart
 from scheduling.executors.local.layout import Layout, RunRecord, checked_name
 from scheduling.executors.local.machine import procfs, sharing
-from scheduling.executors.local.machine.checking import check_node
+from scheduling.executors.local.machine.checking import built_in_programs, check_node
 from scheduling.executors.local.machine.inventory import declared_nodes, real_nodes
 from scheduling.executors.local.machine.networks import Networks
 from scheduling.executors.local.processes.admitting import Gate
@@ -301,6 +301,7 @@ class LocalExecutor(SiteSoftware):
         yield Finding("accelerators", bool(counts), words or "there are none", fix)
         if not all(device.emulated for device in devices):
             yield sharing.examine(accounts=self._accounts.separate)
+        yield built_in_programs()
         yield from offer_findings(offers(self._data_cache_dir, socket.gethostname()), self._software)
 
     def check_node(self, wish: NodeCheck) -> Sequence[Finding]:

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 from django.core.management.base import BaseCommand, CommandError
 
+from portal.operations.extras import require_extra
 from portal.operations.management.outputs import STANDARD_OUTPUT, check_file, check_folder, check_value, unwritable
 from scheduling.errors import SchedulingError
 from scheduling.simulator import Options, Simulation, parse_policy
@@ -187,4 +188,5 @@ def _check_outputs(options: dict[str, Any]) -> None:
         if path != STANDARD_OUTPUT:
             check_file(f"--{option}", path)
     if options["plots"]:
+        require_extra("matplotlib", "plots", "--plots")
         check_folder("--plots", options["plots"])

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from django.core.management.base import BaseCommand, CommandError
 
+from portal.operations.extras import require_extra
 from scheduling.errors import SchedulingError
 from scheduling.policies.learned.images import CONSIDERED, Profile
 from scheduling.policies.learned.network import MOST_CHOICES
@@ -59,6 +60,7 @@ class Command(BaseCommand):
             raise CommandError("Interrupted: call it again and it goes on.", returncode=130) from None
 
     def _train(self, policy: str, out: Path, numbers: dict[str, Any]) -> None:
+        require_extra("torch", "local", "Training a model")
         from scheduling.learning.training import Progress, Settings, train  # PyTorch takes seconds to import
 
         settings = replace(Settings(policy, PROFILES[policy]), **numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,14 @@ def check_node(layout: Layout, nodes: Sequence[NodeInfo], wish: NodeCheck) -> It
         uuids = [device.uuid for device in node.accelerators]
         for row in examined(uuids, give_up_at - time.monotonic(), own_environment()):
             yield Finding(**row)
+
+
+def built_in_programs() -> Finding:
+    """Whether what they import is there; jobs that run commands of their own may need none of it."""
+    lacking = [module for module in ("torch", "sklearn") if importlib.util.find_spec(module) is None]
+    seen = f"{' and '.join(lacking)} not found, so jobs with `model` will fail" if lacking else "PyTorch is there"
+    fix = "pip install -r requirements-local.lock, or `make env` without EVENKEEL_LOCAL=0"
+    return Finding("built-in programs", True, seen, fix, warning=bool(lacking))
 
 
 def _runner(timeout_s: float) -> Finding:
