@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from scheduling.executors.base import Finding
+from scheduling.executors.folding import fold_names
 from scheduling.executors.slurm.commands import limit_seconds
-from scheduling.executors.slurm.folding import fold_names
 from scheduling.executors.slurm.options import Options
 from scheduling.executors.slurm.times import asked_seconds
 

@@ -17,8 +17,8 @@ from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import NodeInfo
+from scheduling.executors.folding import fold_names
 from scheduling.executors.slurm.commands import Commands
-from scheduling.executors.slurm.folding import fold_names
 from scheduling.executors.slurm.inventory import SlurmNode
 from scheduling.executors.slurm.partitions import configured
 
