@@ -124,7 +124,7 @@ class LivePortal(RunningPortal):
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "manage.py", *words], cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=180,
+            [sys.executable, "manage.py", *words], cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=400,
             check=False, **starts_as(self.account),
         )  # fmt: skip
 

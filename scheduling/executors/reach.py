@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from scheduling.executors.base import Finding
+from scheduling.executors.folding import fold_names
 
 SUBJECT = "portal's files"
+#: Stands for the name of a node in findings that are to be folded.
+ANY_NODE = "%n"
 _FIX = (
     "run the portal on another host than the nodes, with EVENKEEL_DATA on a disk that they do not see, and let its "
     "program belong to root or to an account that no job has (docs/executors.md#what-jobs-can-reach)"
@@ -34,6 +38,19 @@ def reach_finding(node: str, said: Mapping[str, Any]) -> Finding:
     if not does:
         return Finding(SUBJECT, True, f"no job on {node} can reach them")
     return Finding(SUBJECT, False, f"a job on {node} (as {said.get('account')}) can {', and '.join(does)}", _FIX)
+
+
+def fold_reach(said: Iterable[tuple[str, Finding]]) -> Iterator[Finding]:
+    """A line for the nodes that can reach the same, or else one for all. `said`: of each node its finding, in which
+    ANY_NODE stands for its name."""
+    alike: dict[Finding, list[str]] = {}
+    for node, finding in said:
+        alike.setdefault(finding, []).append(node)
+    told = [(one, nodes) for one, nodes in alike.items() if not (one.ok and one.known) or one.warning]
+    for finding, nodes in told:
+        yield replace(finding, seen=finding.seen.replace(ANY_NODE, fold_names(nodes), 1))
+    if alike and not told:
+        yield replace(next(iter(alike)), seen="no job on the nodes that were asked can reach them")
 
 
 def _named(paths: list[str]) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from evenkeel.runner.reaching import account, reached
 
-from scheduling.executors.ray.examining import of_node
+from scheduling.executors.ray.examining import examine
+from scheduling.executors.ray.link import Connection, Link
 from scheduling.executors.reach import portal_fix, reach_finding
 
 MEMBER = 2_000_003
@@ -84,15 +85,49 @@ def test_doctor_says_in_plain_words_what_a_job_can_do() -> None:
     assert (unknown.ok, unknown.known) == (True, False)
 
 
+class SayingLink(Link):
+    """To a Ray of which each node says `reached`."""
+
+    def __init__(self, place: Path, reached: dict[str, dict[str, Any]], gpus: dict[str, float]) -> None:
+        super().__init__(place, Connection("127.0.0.2:1", "x"))
+        self._answers: dict[str, Any] = {"version": {"ray": "2.60.0"}, "nodes": []}
+        rest = {"at": 1.0, "asked_at": 0.0, "answered_at": 2.0, "uid": os.geteuid(), "python": "3.11.2"}
+        rest |= {"evenkeel": "1", "interpreter": "/usr/bin/python3", "torch": True, "wrote": "nothing"}
+        self._answers["probe"] = [
+            {"name": name, "reached": said, "resources": {"GPU": gpus.get(name, 0.0)}} | rest
+            for name, said in reached.items()
+        ]
+
+    def ask(self, call: str, *_: Any, **__: Any) -> Any:
+        return self._answers[call]
+
+
+READS = {"account": "evenkeel", "read": ["/d/secret_key"]}
+REACH_NOTHING: dict[str, Any] = {"account": "evenkeel", "read": []}
+
+
 def test_where_ray_places_no_jobs_it_is_a_warning(place: Path) -> None:
-    said = {"name": "head", "at": 1.0, "asked_at": 0.0, "answered_at": 2.0, "resources": {}}
-    said |= {"reached": {"account": "evenkeel", "read": ["/d/secret_key"]}}
-    found = {one.subject: one for one in of_node(said, "nonce", place)}["node head: portal's files"]
-    assert (found.ok, found.warning) == (True, True)
-    assert found.seen.endswith("can read /d/secret_key, by tasks that its program starts in Ray")
-    with_gpus = next(iter(one for one in of_node(said | {"resources": {"GPU": 1.0}}, "nonce", place) if not one.ok))
-    assert with_gpus.subject == "node head: portal's files"
-    assert with_gpus.seen.endswith("can read /d/secret_key")
+    link = SayingLink(place, {"head": READS, "gpu1": READS}, gpus={"gpu1": 1.0})
+    head, gpu1 = (one for one in examine(link, place, "") if one.subject == "portal's files")
+    assert (head.ok, head.warning) == (True, True)
+    words = "can read /d/secret_key, by tasks that its program starts in Ray"
+    assert head.seen == f"a job on head (as evenkeel) {words}"
+    assert (gpu1.ok, gpu1.seen) == (False, "a job on gpu1 (as evenkeel) can read /d/secret_key")
+
+
+def test_64_nodes_of_a_ray_that_say_the_same_share_their_lines(place: Path) -> None:
+    names = [f"gpu{number}" for number in range(1, 65)]
+    said = dict.fromkeys(names, REACH_NOTHING) | {"gpu3": READS, "gpu4": READS}
+    found = list(examine(SayingLink(place, said, gpus=dict.fromkeys(names, 1.0)), place, ""))
+    assert [one.seen for one in found if one.subject == "portal's files"] == [
+        "a job on gpu[3-4] (as evenkeel) can read /d/secret_key"
+    ]
+    of_nodes = [one.subject for one in found if "gpu" in one.subject]
+    assert "gpu[1-64]: clock" in of_nodes
+    assert len(of_nodes) == len({one.partition(": ")[2] for one in of_nodes}), "one line of each kind"
+    alike = SayingLink(place, dict.fromkeys(names, REACH_NOTHING), gpus=dict.fromkeys(names, 1.0))
+    [files] = (one for one in examine(alike, place, "") if one.subject == "portal's files")
+    assert (files.ok, files.seen) == (True, "no job on the nodes that were asked can reach them")
 
 
 def test_a_certificate_that_nodes_do_not_trust_is_no_wrong_address() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduling.executors.base import Finding
-from scheduling.executors.slurm.checks.folding import fold_findings, fold_names
+from scheduling.executors.folding import fold_findings, fold_names
 from scheduling.executors.slurm.checks.site import examine_partition
 from scheduling.executors.slurm.options import Options
 from tests.executors.test_slurm_words import NODE

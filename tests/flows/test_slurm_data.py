@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.executors.slurm.checks.folding import fold_names
+from scheduling.executors.folding import fold_names
 from scripts.slurm_cluster import SlurmCluster
 from tests.executors.slurm import portal_settings
 from tests.executors.slurm import slurm as slurm  # a fixture

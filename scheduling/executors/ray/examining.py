@@ -6,7 +6,7 @@ import os
 import platform
 import secrets
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from evenkeel.runner.files import create_private
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import NO_SOFTWARE, NOTHING_KEPT, Finding, Kept, NodeCheck, Software
+from scheduling.executors.folding import fold_findings, fold_names
 from scheduling.executors.offering import offer_findings
 from scheduling.executors.ray.inventory import (
     TYPE_LABEL,
@@ -26,7 +27,7 @@ from scheduling.executors.ray.inventory import (
     nodes_of,
 )
 from scheduling.executors.ray.link import Link
-from scheduling.executors.reach import portal_fix, reach_finding
+from scheduling.executors.reach import ANY_NODE, fold_reach, portal_fix, reach_finding
 
 CONNECT_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 60.0
@@ -66,7 +67,13 @@ def examine(
         "version", version.startswith(f"{TRIED}."), f"Ray {version}", f"Ray {TRIED} is the one that was tried"
     )
     yield from _gpus(living)
-    yield from _probe(link, own, api_url, store_module, data_cache_dir, software, not emulated, kept=kept)
+    trouble, answers = _probe(link, own, api_url, data_cache_dir, not emulated, kept=kept)
+    yield from trouble
+    said = defaultdict[str, list[Finding]](list)
+    for one, findings in answers:
+        said[str(one["name"])] += [*findings, *_of_offers(one, store_module, software)]
+    yield from fold_findings(said)
+    yield from fold_reach((str(one["name"]), _of_reach(one)) for one, _ in answers if "reached" in one)
 
 
 def _files(link: Link) -> Iterator[Finding]:
@@ -81,17 +88,19 @@ def _files(link: Link) -> Iterator[Finding]:
 
 def _gpus(living: Sequence[Row]) -> Iterator[Finding]:
     nodes = nodes_of(living)
-    kinds = Counter({name: len(info.accelerators) for name, (_, info) in nodes.items()})
+    alike = defaultdict[str, list[str]](list)
+    for name, (_, info) in nodes.items():
+        alike[f"{len(info.accelerators)} × {info.accelerators[0].type}"].append(name)
     yield Finding(
         "GPUs",
         bool(nodes),
-        ", ".join(f"{name} {count} × {nodes[name][1].accelerators[0].type}" for name, count in kinds.items()) or "none",
+        ", ".join(f"{fold_names(names)} {gpus}" for gpus, names in alike.items()) or "none",
         "start nodes with --num-gpus, or where Ray finds their GPUs by itself",
     )
     untyped = [str(row["name"]) for row in living if gpu_count(row) and accelerator_type(row) == UNKNOWN_TYPE]
     if untyped:
         fix = f"ray start --labels {TYPE_LABEL}=a100, where Ray does not find the type by itself"
-        yield Finding("GPU types", False, f"not known of {', '.join(untyped)}", fix)
+        yield Finding("GPU types", False, f"not known of {fold_names(untyped)}", fix)
     often = Counter(str(row["name"]) for row in living if gpu_count(row))
     if double := [name for name, count in often.items() if count > 1]:
         yield Finding("node names", False, f"{', '.join(double)}: several nodes", "ray start --node-name, one each")
@@ -116,35 +125,35 @@ def check_node(
     yield Finding("state", True, "alive in Ray")
     yield Finding("GPUs", True, f"{len(info.accelerators)} × {info.accelerators[0].type}")
     left_s = max(2.0, wish.timeout_s - (time.monotonic() - began) - 1.0)
-    prefix = f"node {row['name']}"
-    place = (link, own, wish.api_url, store_module, data_cache_dir)
-    found = _probe(*place, software, not emulated, left_s, only=str(row["id"]))
-    for finding in found:
-        subject = finding.subject.removeprefix(prefix).removeprefix(": ") or "answer"
-        bare = subject == "PyTorch" and not finding.ok  # commands do not need it
-        yield replace(finding, subject=subject, ok=finding.ok or bare, known=not bare)
+    place = (link, own, wish.api_url, data_cache_dir)
+    trouble, answers = _probe(*place, not emulated, left_s, only=str(row["id"]))
+    of_node = [
+        finding for one, findings in answers for finding in (*findings, *_of_offers(one, store_module, software))
+    ]
+    for finding in (*trouble, *of_node):
+        bare = finding.subject == "PyTorch" and not finding.ok  # it runs commands
+        yield replace(finding, ok=finding.ok or bare, known=not bare)
 
 
 def _probe(
     link: Link,
     own: Path,
     api_url: str,
-    store_module: str,
     data_cache_dir: str,
-    software: Software,
     real: bool,
     timeout_s: float = PROBE_TIMEOUT_S,
     only: str | None = None,
     kept: Kept = NOTHING_KEPT,
-) -> Iterator[Finding]:
+) -> tuple[list[Finding], list[tuple[Row, list[Finding]]]]:
+    """What keeps it from asking nodes, and what each of them said, with what that shows of it."""
     nonce = f"doctor-{secrets.token_hex(8)}"
     try:
         try:
             with os.fdopen(create_private(own / nonce), "w") as file:
                 file.write(nonce)
         except OSError as error:
-            yield Finding("shared storage", False, f"{own} cannot be written here: {error.strerror}", "repair it")
-            return
+            seen = f"{own} cannot be written here: {error.strerror}"
+            return [Finding("shared storage", False, seen, "repair it")], []
         try:
             wanted: dict[str, Any] = {"data_cache_dir": data_cache_dir, "real": real} | (
                 {} if only is None else {"only": only}
@@ -152,24 +161,24 @@ def _probe(
             wanted |= {} if kept == NOTHING_KEPT else {"kept": asdict(kept)}
             said = link.ask("probe", timeout_s, shared=str(own), nonce=nonce, api_url=api_url, **wanted)
         except ExecutorError as error:
-            yield Finding("nodes", False, str(error), "look into Ray's logs on its head")
-            return
-        for node in said:
-            yield from of_node(node, nonce, own)
-            if store_module and gpu_count(node) and "problem" not in node:
-                yield _driver(node, store_module)
-            if gpu_count(node) and "data" in node:
-                yield from offer_findings(node["data"], software, f"node {node['name']}: ")
+            return [Finding("nodes", False, str(error), "look into Ray's logs on its head")], []
+        return [], [(node, list(of_node(node, nonce, own))) for node in said]
     finally:
         for path in own.glob(f"{nonce}*"):
             path.unlink(missing_ok=True)
 
 
+def _of_offers(said: Row, store_module: str, software: Software) -> Iterator[Finding]:
+    if store_module and gpu_count(said) and "problem" not in said:
+        yield _driver(said, store_module)
+    if gpu_count(said) and "data" in said:
+        yield from offer_findings(said["data"], software)
+
+
 def _of_reach(said: Row) -> Finding:
     """Where Ray has no GPUs no job is placed, for example on the portal's machine; a program can still start Ray tasks
     there, and nothing prevents that."""
-    found = reach_finding(str(said["name"]), said["reached"])
-    found = replace(found, subject=f"node {said['name']}: {found.subject}")
+    found = reach_finding(ANY_NODE, said["reached"])
     if found.ok or gpu_count(said):
         return found
     seen = f"{found.seen}, by tasks that its program starts in Ray"
@@ -180,38 +189,34 @@ def _of_reach(said: Row) -> Finding:
 def _driver(said: Row, module: str) -> Finding:
     there = module in said.get("drivers", ())
     fix = "install the driver of EVENKEEL_CHECKPOINT_URL into Ray's environment there (requirements-s3.lock)"
-    return Finding(
-        f"node {said['name']}: checkpoint store", there, f"{module} {'is there' if there else 'not found'}", fix
-    )
+    return Finding("checkpoint store", there, f"{module} {'is there' if there else 'not found'}", fix)
 
 
 def of_node(said: Row, nonce: str, own: Path) -> Iterator[Finding]:
-    """The node's own data (`Calls.probe`); for one without GPUs only the general part."""
-    name = f"node {said['name']}"
+    """The node's own answer (`Calls.probe`); for one without GPUs only the general part."""
     if "problem" in said:
         fix = f"{evenkeel.__name__} must be importable there: pip install the client package into Ray's environment"
-        yield Finding(name, False, said["problem"], fix)
+        yield Finding("answer", False, said["problem"], fix)
         return
     skew_s = max(said["asked_at"] - said["at"], said["at"] - said["answered_at"], 0.0)
-    yield Finding(f"{name}: clock", skew_s <= MAX_SKEW_S, f"at least {skew_s:.1f} s off", "run NTP on every machine")
-    if "reached" in said:
-        yield _of_reach(said)
+    seen = f"at least {skew_s:.1f} s off" if skew_s > MAX_SKEW_S else "agrees with the portal's"
+    yield Finding("clock", skew_s <= MAX_SKEW_S, seen, "run NTP on every machine")
     if gpu_count(said) == 0:
         return
     there = said.get("shared") == nonce and (own / said["wrote"]).exists()
     seen = said.get("shared_error") or ("seen from both sides" if there else "another file of that name")
     fix = "EVENKEEL_SHARED_DIR must be the same storage under the same path here and on every node"
-    yield Finding(f"{name}: shared storage", there, f"{own}: {seen}", fix)
+    yield Finding("shared storage", there, f"{own}: {seen}", fix)
     same_user = said["uid"] == os.geteuid()
     fix = "start Ray's nodes and the portal as the same account"
-    yield Finding(f"{name}: account", same_user, f"{said['uid']}, the portal is {os.geteuid()}", fix)
+    yield Finding("account", same_user, f"{said['uid']}, the portal is {os.geteuid()}", fix)
     ours = (platform.python_version_tuple()[:2], evenkeel.__version__)
     theirs = (tuple(said["python"].split(".")[:2]), said["evenkeel"])
     seen = f"Python {said['python']}, client {said['evenkeel']}, {said['interpreter']}"
-    yield Finding(f"{name}: versions", ours == theirs, seen, "the same Python and client package as the portal's")
-    yield Finding(f"{name}: PyTorch", said["torch"], "is there" if said["torch"] else "not found", "install it there")
+    yield Finding("versions", ours == theirs, seen, "the same Python and client package as the portal's")
+    yield Finding("PyTorch", said["torch"], "is there" if said["torch"] else "not found", "install it there")
     reached = "portal_error" not in said
     fix = portal_fix([said.get("portal_error", "")])
-    yield Finding(f"{name}: portal", reached, said.get("portal_error", "is reached"), fix)
+    yield Finding("portal", reached, said.get("portal_error", "is reached"), fix)
     for row in said.get("devices", ()):
-        yield Finding(**row | {"subject": f"{name}: {row['subject']}"})
+        yield Finding(**row)

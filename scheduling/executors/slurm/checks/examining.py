@@ -18,9 +18,9 @@ from evenkeel.runner.looking import TIMEOUT_S as GPUS_TIMEOUT_S
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import NOTHING_KEPT, Finding, Kept, NodeCheck
+from scheduling.executors.folding import fold_findings, fold_names
 from scheduling.executors.offering import offer_findings
-from scheduling.executors.reach import portal_fix, reach_finding
-from scheduling.executors.slurm.checks.folding import fold_findings, fold_names
+from scheduling.executors.reach import ANY_NODE, fold_reach, portal_fix, reach_finding
 from scheduling.executors.slurm.checks.site import examine_partition
 from scheduling.executors.slurm.cluster.inventory import SlurmNode, parse_nodes
 from scheduling.executors.slurm.commands import Commands
@@ -34,7 +34,6 @@ PROBE_WAIT_S = 20
 PROBE_TIMEOUT_S = 90.0
 PROBE_MIB, REAL_PROBE_MIB = 64, 256  # NVML in a separate process beside it
 MAX_NODES = 64
-_ANY_NODE = "%n"
 #: srun's message if others have the CPUs or the memory that it would need.
 BUSY = ("nodes are busy", "immediate execution impossible", "resources are temporarily unavailable")
 FIX_PYTHON = "install the client package for this interpreter on every node, or set EVENKEEL_SLURM_PYTHON to one"
@@ -303,22 +302,11 @@ def _judge(
         ("checkpoint store", "store", f"nodes have {options.store_module or 'the client'} for it", FIX_STORE),
     ):
         yield finding(subject, [one for one in found if key in one], key, well, fix)
-    yield from _of_reach([one for one in found if "reached" in one])
+    reach = ((str(one["node"]), reach_finding(ANY_NODE, one["reached"])) for one in found if "reached" in one)
+    yield from fold_reach(reach)
     said = {str(one["node"]): list(offer_findings(one["data"], options.software)) for one in found if "data" in one}
     yield from fold_findings(said)
     yield from _of_devices([one for one in found if one.get("devices")])
-
-
-def _of_reach(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """One line for the nodes with the same access, or else one for all."""
-    said: dict[Finding, list[str]] = {}
-    for one in found:
-        said.setdefault(reach_finding(_ANY_NODE, one["reached"]), []).append(str(one["node"]))
-    configured = [(finding, nodes) for finding, nodes in said.items() if not (finding.ok and finding.known)]
-    for finding, nodes in configured:
-        yield replace(finding, seen=finding.seen.replace(_ANY_NODE, fold_names(nodes), 1))
-    if said and not configured:
-        yield replace(next(iter(said)), seen="no job on the nodes that were asked can reach them")
 
 
 def _of_devices(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from scheduling.executors.base import Finding
-from scheduling.executors.slurm.checks.folding import fold_names
+from scheduling.executors.folding import fold_names
 from scheduling.executors.slurm.commands import limit_seconds
 from scheduling.executors.slurm.launch.times import requested_seconds
 from scheduling.executors.slurm.options import Options

@@ -17,7 +17,7 @@ from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import NodeInfo
-from scheduling.executors.slurm.checks.folding import fold_names
+from scheduling.executors.folding import fold_names
 from scheduling.executors.slurm.cluster.inventory import SlurmNode
 from scheduling.executors.slurm.cluster.partitions import configured
 from scheduling.executors.slurm.commands import Commands
