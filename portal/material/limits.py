@@ -1,4 +1,4 @@
-"""How much code, environments, artefacts and checkpoints may take, and for how long they are kept."""
+"""How much code, environments, artifacts and checkpoints may take, and for how long they are kept."""
 
 from __future__ import annotations
 

@@ -383,7 +383,7 @@ def test_a_token_that_cannot_be_sent_is_not_repeated(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("EVENKEEL_TOKEN", token)
     result = invoke("ls")
     assert result.exit_code == 1
-    assert "set EVENKEEL_TOKEN anew" in result.stderr
+    assert "set EVENKEEL_TOKEN again" in result.stderr
     assert "sec" not in result.stderr
 
 

@@ -176,7 +176,7 @@ def test_many_jobs_at_once_are_asked_about_first(run: Run, portal: Scripted) -> 
 
 
 def test_projects_are_listed_and_their_members_changed_by_email(run: Run, portal: Scripted) -> None:
-    rows = [{"key": "vision", "name": "Vision", "role": "manager", "gpus_held": 4, "archived_at": ARCHIVED_AT}]
+    rows = [{"key": "vision", "name": "Vision", "role": "manager", "gpus_allocated": 4, "archived_at": ARCHIVED_AT}]
     portal["GET projects"] = PAGE | {"results": rows}
     cells = run("projects", "ls").output.splitlines()[1].split()
     assert cells[:4] == ["vision", "Vision", "manager", "-"]
@@ -198,7 +198,7 @@ def test_limits_are_set_shown_and_removed(run: Run, portal: Scripted) -> None:
     assert run("quota", "set", "gpus", "8", "--project", "vision", "--hard").exit_code == 0
     assert portal.last[1] == {"kind": "gpus", "limit": "8", "hard": True, "project": "vision"}
     for more in (False, True):
-        portal["GET projects/vision/quotas"] = {"results": [limit], "more": more}
+        portal["GET projects/vision/limits"] = {"results": [limit], "more": more}
         said = run("quota", "show", "vision").output
         assert ("project Vision" in said, "not shown" in said) == (True, more)
     portal["GET quotas/3"] = portal["PUT quotas/3"] = limit

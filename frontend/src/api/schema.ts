@@ -1014,6 +1014,145 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Limits that I may change, newest first: all for administrators, those below their projects for managers
+         * @description Limits that I may change, newest first: all for administrators, those below their projects for managers.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_limits"];
+        put?: never;
+        /**
+         * Set a limit
+         * @description Set a limit. Managers do on projects below theirs and on users within theirs; the tightest of all binds.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         */
+        post: operations["create_limit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Limits that I may change, newest first: all for administrators, those below their projects for managers
+         * @deprecated
+         * @description The old address of `/api/v1/limits`.
+         *
+         *     Limits that I may change, newest first: all for administrators, those below their projects for managers.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_quotas"];
+        put?: never;
+        /**
+         * Set a limit
+         * @deprecated
+         * @description The old address of `/api/v1/limits`.
+         *
+         *     Set a limit. Managers do on projects below theirs and on users within theirs; the tightest of all binds.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         */
+        post: operations["create_quota"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/limits/{limit}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A limit that I may change
+         * @description A limit that I may change.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_limit"];
+        /**
+         * Another limit, or the other of hard and soft
+         * @description Another limit, or the other of hard and soft.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         */
+        put: operations["change_limit"];
+        post?: never;
+        /**
+         * The limit binds nobody any more
+         * @description The limit binds nobody any more.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         */
+        delete: operations["remove_limit"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas/{limit}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A limit that I may change
+         * @deprecated
+         * @description The old address of `/api/v1/limits/{limit}`.
+         *
+         *     A limit that I may change.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_quota"];
+        /**
+         * Another limit, or the other of hard and soft
+         * @deprecated
+         * @description The old address of `/api/v1/limits/{limit}`.
+         *
+         *     Another limit, or the other of hard and soft.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         */
+        put: operations["change_quota"];
+        post?: never;
+        /**
+         * The limit binds nobody any more
+         * @deprecated
+         * @description The old address of `/api/v1/limits/{limit}`.
+         *
+         *     The limit binds nobody any more.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         */
+        delete: operations["remove_quota"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/live/{stream}": {
         parameters: {
             query?: never;
@@ -1628,6 +1767,68 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/prices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Prices of now, of before and to come, newest first
+         * @description Prices of now, of before and to come, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_prices"];
+        put?: never;
+        /**
+         * A new price; the one in force ends when it begins
+         * @description A new price; the one in force ends when it begins. 409 where that would be in the past.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["create_price"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Prices of now, of before and to come, newest first
+         * @deprecated
+         * @description The old address of `/api/v1/prices`.
+         *
+         *     Prices of now, of before and to come, newest first.
+         *
+         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_rates"];
+        put?: never;
+        /**
+         * A new price; the one in force ends when it begins
+         * @deprecated
+         * @description The old address of `/api/v1/prices`.
+         *
+         *     A new price; the one in force ends when it begins. 409 where that would be in the past.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["create_rate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/priorities": {
         parameters: {
             query?: never;
@@ -1940,6 +2141,53 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project}/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All limits that bind my jobs in the project, of every level above it and on me, with their use
+         * @description All limits that bind my jobs in the project, of every level above it and on me, with their use.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
+        get: operations["list_project_limits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All limits that bind my jobs in the project, of every level above it and on me, with their use
+         * @deprecated
+         * @description The old address of `/api/v1/projects/{project}/limits`.
+         *
+         *     All limits that bind my jobs in the project, of every level above it and on me, with their use.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
+        get: operations["list_project_quotas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project}/members": {
         parameters: {
             query?: never;
@@ -2000,28 +2248,6 @@ export interface paths {
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
         patch: operations["change_member"];
-        trace?: never;
-    };
-    "/api/v1/projects/{project}/quotas": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * All limits that bind my jobs in the project, of every level above it and on me, with their use
-         * @description All limits that bind my jobs in the project, of every level above it and on me, with their use.
-         *
-         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
-         */
-        get: operations["list_project_quotas"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
         trace?: never;
     };
     "/api/v1/projects/{project}/restore": {
@@ -2287,96 +2513,6 @@ export interface paths {
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
         delete: operations["remove_qos"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/quotas": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Limits that I may change, newest first: all for administrators, those below their projects for managers
-         * @description Limits that I may change, newest first: all for administrators, those below their projects for managers.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
-         */
-        get: operations["list_quotas"];
-        put?: never;
-        /**
-         * Set a limit
-         * @description Set a limit. Managers do on projects below theirs and on users within theirs; the tightest of all binds.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
-         */
-        post: operations["create_quota"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/quotas/{quota}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * A limit that I may change
-         * @description A limit that I may change.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
-         */
-        get: operations["get_quota"];
-        /**
-         * Another limit, or the other of hard and soft
-         * @description Another limit, or the other of hard and soft.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
-         */
-        put: operations["change_quota"];
-        post?: never;
-        /**
-         * The limit binds nobody any more
-         * @description The limit binds nobody any more.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
-         */
-        delete: operations["remove_quota"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/rates": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Prices of now, of before and to come, newest first
-         * @description Prices of now, of before and to come, newest first.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
-         */
-        get: operations["list_rates"];
-        put?: never;
-        /**
-         * A new price; the one in force ends when it begins
-         * @description A new price; the one in force ends when it begins. 409 where that would be in the past.
-         *
-         *     **Access:** Administrators of the cluster. Token scope `admin`.
-         */
-        post: operations["create_rate"];
-        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -4028,9 +4164,19 @@ export interface components {
             /** @description Of its GPUs by the last report, 0 to 1; null: not known. */
             utilisation: number | null;
             /** @description After discount. */
-            rate_per_gpu_hour: string | null;
+            price_per_gpu_hour: string | null;
+            /**
+             * @deprecated
+             * @description The old name of `price_per_gpu_hour`.
+             */
+            rate_per_gpu_hour?: string | null;
             /** @description Of all that it holds, CPUs and memory included. */
-            rate_per_hour: string | null;
+            price_per_hour: string | null;
+            /**
+             * @deprecated
+             * @description The old name of `price_per_hour`.
+             */
+            rate_per_hour?: string | null;
             by_type: components["schemas"]["TypeCost"][];
             by_resource: components["schemas"]["ResourceCost"];
             /**
@@ -4236,7 +4382,13 @@ export interface components {
              * @description Why, in the decision that did it.
              * @example reclaimed
              */
-            token: string;
+            code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             * @example reclaimed
+             */
+            token?: string;
             text: string;
             /**
              * @description At which level.
@@ -4294,8 +4446,13 @@ export interface components {
         /** @description On another job: what it would have after the next round without the change, and with it. */
         Effect: {
             job: components["schemas"]["OthersJob"];
-            /** @description It holds GPUs at present. */
-            holds: boolean;
+            /** @description It has GPUs at present. */
+            running: boolean;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holds?: boolean;
             /** @description Null: nothing, it would wait. */
             before: components["schemas"]["Gang"] | null;
             after: components["schemas"]["Gang"] | null;
@@ -4477,13 +4634,23 @@ export interface components {
         Explanation: {
             number: number;
             array: components["schemas"]["ArrayPlace"] | null;
-            token: string;
+            code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             */
+            token?: string;
             text: string;
             at: string | null;
             round: number | null;
             /** @description The latest round: what is said held then. */
             checked_at: string | null;
-            displaced: components["schemas"]["Displaced"] | null;
+            preemption: components["schemas"]["Displaced"] | null;
+            /**
+             * @deprecated
+             * @description The old name of `preemption`.
+             */
+            displaced?: components["schemas"]["Displaced"] | null;
             /** @description Jobs before it in the queue that wait for GPUs which it could have, too; at most 20. */
             ahead: components["schemas"]["Ahead"][];
             /** @description Of the first 300 before it in the queue, those that wait for something else, or elsewhere. */
@@ -4577,7 +4744,12 @@ export interface components {
         FairnessFigures: {
             /** @description Minutes in which there were jobs; figures are means over them. */
             samples: number;
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             waiting: number;
             /** @description Lowest and highest are of all that time; the median is the mean of each minute's. */
             relative_throughput: components["schemas"]["RelativeSpread"] | null;
@@ -4599,7 +4771,12 @@ export interface components {
         FairnessPoint: {
             /** @description Minutes in which there were jobs; figures are means over them. */
             samples: number;
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             waiting: number;
             /** @description Lowest and highest are of all that time; the median is the mean of each minute's. */
             relative_throughput: components["schemas"]["RelativeSpread"] | null;
@@ -4875,7 +5052,12 @@ export interface components {
             kind: "launching" | "protected" | "running" | "moving";
         };
         Holding: {
-            gpus_held: number;
+            gpus_allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpus_allocated`.
+             */
+            gpus_held?: number;
             jobs_running: number;
             jobs_queued: number;
             /**
@@ -5042,7 +5224,12 @@ export interface components {
             expected_start: components["schemas"]["ExpectedStart"] | null;
             cost: components["schemas"]["CostNow"];
             times: components["schemas"]["Times"];
-            rescales: number;
+            resizes: number;
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: number;
             run: components["schemas"]["RunRef"];
             exit: components["schemas"]["Exit"] | null;
             can_cancel: boolean;
@@ -5205,7 +5392,12 @@ export interface components {
             expected_start: components["schemas"]["ExpectedStart"] | null;
             cost: components["schemas"]["CostNow"];
             times: components["schemas"]["Times"];
-            rescales: number;
+            resizes: number;
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: number;
             run: components["schemas"]["RunRef"];
             exit: components["schemas"]["Exit"] | null;
             can_cancel: boolean;
@@ -5460,7 +5652,13 @@ export interface components {
              * @description For machines.
              * @example no_room
              */
-            token: string;
+            code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             * @example no_room
+             */
+            token?: string;
             /** @description For people. */
             text: string;
             /**
@@ -5490,7 +5688,12 @@ export interface components {
         JobTimeline: {
             states: components["schemas"]["StateSpan"][];
             allocations: components["schemas"]["AllocationSpan"][];
-            rescales: components["schemas"]["Rescale"][];
+            resizes: components["schemas"]["Resize"][];
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: components["schemas"]["Resize"][];
         };
         JobsFilter: {
             /**
@@ -5534,7 +5737,13 @@ export interface components {
              */
             label: string[];
             /**
-             * @description Held jobs only, or those that are not.
+             * @description Jobs on hold only, or those that are not.
+             * @default null
+             */
+            on_hold: boolean | null;
+            /**
+             * @deprecated
+             * @description The old name of `on_hold`.
              * @default null
              */
             held: boolean | null;
@@ -5757,7 +5966,12 @@ export interface components {
             expected_start?: components["schemas"]["LiveExpectedStart"];
             cost: components["schemas"]["LiveCostNow"];
             times: components["schemas"]["LiveTimes"];
-            rescales: number;
+            resizes: number;
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: number;
             run: components["schemas"]["LiveRunRef"];
             exit?: components["schemas"]["LiveExit"];
             can_cancel: boolean;
@@ -5793,7 +6007,7 @@ export interface components {
              * @description For machines.
              * @example no_room
              */
-            token: string;
+            code: string;
             /** @description For people. */
             text: string;
             slurm?: string;
@@ -5828,7 +6042,12 @@ export interface components {
                 [key: string]: components["schemas"]["Cell"];
             };
             gpus: number;
-            held: number;
+            allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `allocated`.
+             */
+            held?: number;
             /** @description GPUs that jobs of the engine have which are not the portal's. */
             others: number;
             /**
@@ -5864,8 +6083,18 @@ export interface components {
         LiveProject: {
             key: string;
             name: string;
+            gpu_limit?: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpu_limit`.
+             */
             gpu_quota?: number;
-            gpus_held: number;
+            gpus_allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpus_allocated`.
+             */
+            gpus_held?: number;
         };
         LiveProjectRef: {
             key: string;
@@ -5876,7 +6105,13 @@ export interface components {
              * @description For machines.
              * @example no_room
              */
-            token: string;
+            code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             * @example no_room
+             */
+            token?: string;
             /** @description For people. */
             text: string;
         };
@@ -6292,13 +6527,26 @@ export interface components {
             /** Format: date-time */
             to_at: string;
             bucket_s: number;
-            /** @description [[POSIX seconds when the bucket begins, part of its GPUs that was held in it, 0 to 1], ...]; parts of a GPU count as such; null before the node joined. */
-            held: [
+            /** @description [[POSIX seconds when the bucket begins, part of its GPUs that was allocated in it, 0 to 1], ...]; GPU shares count as such; null before the node joined. */
+            allocated: [
+                number,
+                number | null
+            ][];
+            /**
+             * @deprecated
+             * @description The old name of `allocated`.
+             */
+            held?: [
                 number,
                 number | null
             ][];
             /** @description Mean over the buckets in which the node was there. */
-            held_part: number | null;
+            allocated_part: number | null;
+            /**
+             * @deprecated
+             * @description The old name of `allocated_part`.
+             */
+            held_part?: number | null;
         };
         NodeWhatIf: {
             /** Format: date-time */
@@ -6419,7 +6667,7 @@ export interface components {
             email_available: boolean;
             results: components["schemas"]["NoticeDestination"][];
         };
-        NumberedRescale: {
+        NumberedResize: {
             /** Format: date-time */
             at: string;
             /** @description GPUs. */
@@ -6454,7 +6702,13 @@ export interface components {
              * @description An amount in the currency.
              * @example 12.50
              */
-            rate_per_hour: string;
+            price_per_hour: string;
+            /**
+             * @deprecated
+             * @description The old name of `price_per_hour`.
+             * @example 12.50
+             */
+            rate_per_hour?: string;
             /**
              * @description An amount in the currency.
              * @example 12.50
@@ -6751,8 +7005,13 @@ export interface components {
             starting: number;
             /** @description Jobs that wait, would start by the policy in force, and then would not. */
             waiting: number;
-            /** @description Jobs that run, and would leave their GPUs with a checkpoint. */
-            put_out: number;
+            /** @description Running jobs that would be preempted, with a checkpoint. */
+            preempted: number;
+            /**
+             * @deprecated
+             * @description The old name of `preempted`.
+             */
+            put_out?: number;
             grown: number;
             shrunk: number;
             /** @description To another accelerator type, or to as many other GPUs. */
@@ -6893,10 +7152,20 @@ export interface components {
             /** @description Active people with a role in it, given there or above. */
             members: number;
             /** @description GPUs at once, of it and all below together. */
-            gpu_quota: number | null;
+            gpu_limit: number | null;
+            /**
+             * @deprecated
+             * @description The old name of `gpu_limit`.
+             */
+            gpu_quota?: number | null;
             /** @description What it and all below together may spend in a month. */
             budget_month: string | null;
-            gpus_held: number;
+            gpus_allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpus_allocated`.
+             */
+            gpus_held?: number;
             jobs_running: number;
             jobs_queued: number;
             /**
@@ -6927,10 +7196,20 @@ export interface components {
             /** @description Active people with a role in it, given there or above. */
             members: number;
             /** @description GPUs at once, of it and all below together. */
-            gpu_quota: number | null;
+            gpu_limit: number | null;
+            /**
+             * @deprecated
+             * @description The old name of `gpu_limit`.
+             */
+            gpu_quota?: number | null;
             /** @description What it and all below together may spend in a month. */
             budget_month: string | null;
-            gpus_held: number;
+            gpus_allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpus_allocated`.
+             */
+            gpus_held?: number;
             jobs_running: number;
             jobs_queued: number;
             /**
@@ -6983,7 +7262,12 @@ export interface components {
         };
         ProjectStanding: {
             /** @description Jobs that have GPUs, or get them just now. */
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             /** @description Those of them whose relative throughput is known. */
             known: number;
             /** @description Jobs that wait for GPUs; those that are held back do not count. */
@@ -7219,7 +7503,13 @@ export interface components {
              * @description For machines.
              * @example no_room
              */
-            token: string;
+            code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             * @example no_room
+             */
+            token?: string;
             /** @description For people. */
             text: string;
         };
@@ -7312,7 +7602,7 @@ export interface components {
             /** @description In the order of what was carried along. */
             others: components["schemas"]["CarriedAnswer"][];
         };
-        Rescale: {
+        Resize: {
             /** Format: date-time */
             at: string;
             /** @description GPUs. */
@@ -7706,9 +7996,19 @@ export interface components {
             nodes: number;
             gpus: number;
             gpus_usable: number;
-            gpus_held: number;
+            gpus_allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpus_allocated`.
+             */
+            gpus_held?: number;
             jobs: number;
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             waiting: number;
         };
         RoundDetail: {
@@ -7794,7 +8094,12 @@ export interface components {
             reason: components["schemas"]["Reason"];
             step: number;
             checkpoint_step: number;
-            rescales: number;
+            resizes: number;
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: number;
             /** Format: date-time */
             created_at: string;
             started_at: string | null;
@@ -7967,10 +8272,25 @@ export interface components {
         };
         ShadowFigures: {
             gpus: number;
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             starting: number;
-            rescaled: number;
-            put_out: number;
+            resized: number;
+            /**
+             * @deprecated
+             * @description The old name of `resized`.
+             */
+            rescaled?: number;
+            preempted: number;
+            /**
+             * @deprecated
+             * @description The old name of `preempted`.
+             */
+            put_out?: number;
             variance: number | null;
             relative_throughput: number | null;
         };
@@ -8003,7 +8323,12 @@ export interface components {
             /** @description Of relative throughputs, on average where both have one. */
             variance: number | null;
             starting: number;
-            put_out: number;
+            preempted: number;
+            /**
+             * @deprecated
+             * @description The old name of `preempted`.
+             */
+            put_out?: number;
         };
         ShadowTotals: {
             rounds: number;
@@ -8427,7 +8752,12 @@ export interface components {
         };
         Standing: {
             /** @description Jobs that have GPUs, or get them just now. */
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             /** @description Those of them whose relative throughput is known. */
             known: number;
             /** @description Jobs that wait for GPUs; those that are held back do not count. */
@@ -8625,7 +8955,12 @@ export interface components {
             to_at: string;
             nodes: components["schemas"]["TimelineNode"][];
             holds: components["schemas"]["HoldSpan"][];
-            rescales: components["schemas"]["NumberedRescale"][];
+            resizes: components["schemas"]["NumberedResize"][];
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: components["schemas"]["NumberedResize"][];
             /** @description There were too many holds: the earliest are missing. */
             truncated: boolean;
         };
@@ -8843,7 +9178,7 @@ export interface components {
              *       "cluster": null,
              *       "partition": null,
              *       "label": [],
-             *       "held": null,
+             *       "on_hold": null,
              *       "submitted_from_at": null,
              *       "submitted_to_at": null,
              *       "state": []
@@ -8995,7 +9330,12 @@ export interface components {
             source: ("measured" | "user" | "catalogue" | "estimated" | "trial") | null;
             /** @description Of what is left of it, once it trains. */
             duration_s: number | null;
-            rate_per_hour: string | null;
+            price_per_hour: string | null;
+            /**
+             * @deprecated
+             * @description The old name of `price_per_hour`.
+             */
+            rate_per_hour?: string | null;
             amount: string | null;
             low: string | null;
             high: string | null;
@@ -10834,7 +11174,10 @@ export interface operations {
                 cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
-                /** @description Held jobs only, or those that are not. */
+                /**
+                 * @deprecated
+                 * @description The old name of `on_hold`.
+                 */
                 held?: boolean;
                 /** @description `key:value`, or `key` alone; all of them. */
                 label?: string[];
@@ -10842,6 +11185,8 @@ export interface operations {
                 limit?: number;
                 /** @description Name of a program of the catalogue. */
                 model_type?: string;
+                /** @description Jobs on hold only, or those that are not. */
+                on_hold?: boolean;
                 ordering?: "-number" | "number" | "-submitted_at" | "submitted_at";
                 /** @description `me`, or somebody's email. */
                 owner?: string;
@@ -12942,12 +13287,17 @@ export interface operations {
                 arrays?: "jobs" | "first";
                 /** @description Name of a cluster, a retired one too. */
                 cluster?: string;
-                /** @description Held jobs only, or those that are not. */
+                /**
+                 * @deprecated
+                 * @description The old name of `on_hold`.
+                 */
                 held?: boolean;
                 /** @description `key:value`, or `key` alone; all of them. */
                 label?: string[];
                 /** @description Name of a program of the catalogue. */
                 model_type?: string;
+                /** @description Jobs on hold only, or those that are not. */
+                on_hold?: boolean;
                 ordering?: "-number" | "number" | "-submitted_at" | "submitted_at";
                 /** @description `me`, or somebody's email. */
                 owner?: string;
@@ -13174,6 +13524,868 @@ export interface operations {
             };
             /** @description Unsupported content type */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_limits: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project. */
+                project?: string;
+                /** @description Somebody's email. */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_limit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Wish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_quotas: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project. */
+                project?: string;
+                /** @description Somebody's email. */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Wish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_limit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_limit: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Change"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_limit: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_quota: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Change"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_quota: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -15749,6 +16961,322 @@ export interface operations {
             };
         };
     };
+    list_prices: {
+        parameters: {
+            query?: {
+                accelerator_type?: string;
+                /** @description Name of a cluster; empty: those of all clusters. */
+                cluster?: string;
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description False: those in force and to come; true: those that were. */
+                ended?: boolean;
+                /** @description Rows of a page. */
+                limit?: number;
+                resource?: "gpu" | "cpu" | "memory";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RatePage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_price: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RateWish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rate"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_rates: {
+        parameters: {
+            query?: {
+                accelerator_type?: string;
+                /** @description Name of a cluster; empty: those of all clusters. */
+                cluster?: string;
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description False: those in force and to come; true: those that were. */
+                ended?: boolean;
+                /** @description Rows of a page. */
+                limit?: number;
+                resource?: "gpu" | "cpu" | "memory";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RatePage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_rate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RateWish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rate"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_priorities: {
         parameters: {
             query?: {
@@ -17427,6 +18955,146 @@ export interface operations {
             };
         };
     };
+    list_project_limits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Key of the project. */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BindingQuotas"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_project_quotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Key of the project. */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BindingQuotas"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_members: {
         parameters: {
             query?: {
@@ -17865,76 +19533,6 @@ export interface operations {
             };
             /** @description Unsupported content type */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    list_project_quotas: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Key of the project. */
-                project: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["BindingQuotas"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19504,595 +21102,6 @@ export interface operations {
             };
             /** @description Changed meanwhile */
             412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    list_quotas: {
-        parameters: {
-            query?: {
-                /** @description Where the page begins; taken from `next` and `previous`. */
-                cursor?: string;
-                /** @description Rows of a page. */
-                limit?: number;
-                /** @description Key of a project. */
-                project?: string;
-                /** @description Somebody's email. */
-                user?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["QuotaPage"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    create_quota: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Wish"];
-            };
-        };
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Quota"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unsupported content type */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    get_quota: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the limit. */
-                quota: number;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    /** @description For If-Match, and for If-None-Match (304). */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Quota"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    change_quota: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
-                "If-Match"?: string;
-            };
-            path: {
-                /** @description Id of the limit. */
-                quota: number;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Change"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Quota"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Changed meanwhile */
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unsupported content type */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    remove_quota: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
-                "If-Match"?: string;
-            };
-            path: {
-                /** @description Id of the limit. */
-                quota: number;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description No response body */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Changed meanwhile */
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    list_rates: {
-        parameters: {
-            query?: {
-                accelerator_type?: string;
-                /** @description Name of a cluster; empty: those of all clusters. */
-                cluster?: string;
-                /** @description Where the page begins; taken from `next` and `previous`. */
-                cursor?: string;
-                /** @description False: those in force and to come; true: those that were. */
-                ended?: boolean;
-                /** @description Rows of a page. */
-                limit?: number;
-                resource?: "gpu" | "cpu" | "memory";
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RatePage"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    create_rate: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["RateWish"];
-            };
-        };
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Rate"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unsupported content type */
-            415: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,4 +1,4 @@
-"""Rates and discounts: what an hour costs, and who pays less."""
+"""Prices and discounts: what an hour costs, and who pays less."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RatesView(APIView):
     parser_classes = [JsonParser]
     get_permissions = readers_and_administrators
 
-    @operation("list_rates", RatePage, access=Access.SIGNED_IN, tag="prices", query=RatesQuery)
+    @operation("list_prices", RatePage, access=Access.SIGNED_IN, tag="prices", query=RatesQuery)
     def get(self, request: Request, query: RatesQuery) -> Response:
         """Prices of now, of before and to come, newest first."""
         check_cluster(query.cluster)
@@ -86,7 +86,7 @@ class RatesView(APIView):
         return Response({**links, "results": [_rate(row) for row in found]})
 
     @operation(
-        "create_rate",
+        "create_price",
         Rate,
         access=Access.ADMIN,
         tag="prices",

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, RootModel
 
 from portal.api.shapes.base import Detail, JobRef, Money, OthersJob, Page, Shape, SharePercent
-from portal.api.shapes.jobs import SECONDS, Curve, HoldKind, Rescale
+from portal.api.shapes.jobs import SECONDS, Curve, HoldKind, Resize
 
 
 class TimelineNode(Shape):
@@ -30,7 +30,7 @@ class HoldSpan(Shape):
     kind: HoldKind
 
 
-class NumberedRescale(Rescale):
+class NumberedResize(Resize):
     number: int
 
 
@@ -39,7 +39,7 @@ class Timeline(Shape):
     to_at: datetime
     nodes: list[TimelineNode]
     holds: list[HoldSpan]
-    rescales: list[NumberedRescale]
+    resizes: list[NumberedResize]
     truncated: bool = Field(description="There were too many holds: the earliest are missing.")
 
 
@@ -212,11 +212,11 @@ class NodeUse(Shape):
     from_at: datetime
     to_at: datetime
     bucket_s: int
-    held: list[tuple[float, float | None]] = Field(
-        description=f"[[{SECONDS} when the bucket begins, part of its GPUs that was held in it, 0 to 1], ...]; parts "
-        "of a GPU count as such; null before the node joined."
+    allocated: list[tuple[float, float | None]] = Field(
+        description=f"[[{SECONDS} when the bucket begins, part of its GPUs that was allocated in it, 0 to 1], ...]; "
+        "GPU shares count as such; null before the node joined."
     )
-    held_part: float | None = Field(description="Mean over the buckets in which the node was there.")
+    allocated_part: float | None = Field(description="Mean over the buckets in which the node was there.")
 
 
 class NodeFault(Shape):

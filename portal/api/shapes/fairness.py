@@ -24,7 +24,7 @@ class SlowdownSpread(Shape):
 
 
 class Standing(Shape):
-    holding: int = Field(description="Jobs that have GPUs, or get them just now.")
+    running: int = Field(description="Jobs that have GPUs, or get them just now.")
     known: int = Field(description="Those of them whose relative throughput is known.")
     waiting: int = Field(description="Jobs that wait for GPUs; those that are held back do not count.")
     relative_throughput: RelativeSpread | None = Field(description="Of the known ones; null: there are none.")
@@ -72,7 +72,7 @@ class Fairness(Shape):
 
 class FairnessFigures(Shape):
     samples: int = Field(description="Minutes in which there were jobs; figures are means over them.")
-    holding: float
+    running: float
     waiting: float
     relative_throughput: RelativeSpread | None = Field(
         description="Lowest and highest are of all that time; the median is the mean of each minute's."

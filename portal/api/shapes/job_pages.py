@@ -68,7 +68,7 @@ class Displaced(Shape):
 
     at: datetime
     kind: Literal["preempted", "shrunk"]
-    token: str = Field(description="Why, in the decision that did it.", examples=["reclaimed"])
+    code: str = Field(description="Why, in the decision that did it.", examples=["reclaimed"])
     text: str
     level: str = Field(description="At which level.", examples=["guarantee of project Speech"])
     gpus_before: int
@@ -81,12 +81,12 @@ class Displaced(Shape):
 class Explanation(Shape):
     number: int
     array: ArrayPlace | None
-    token: str
+    code: str
     text: str
     at: datetime | None
     round: int | None
     checked_at: datetime | None = Field(description="The latest round: what is said held then.")
-    displaced: Displaced | None
+    preemption: Displaced | None
     ahead: list[Ahead] = Field(
         description="Jobs before it in the queue that wait for GPUs which it could have, too; at most 20."
     )

@@ -34,7 +34,7 @@ class Person(Shape):
 
 
 class Reason(Shape):
-    token: str = Field(description="For machines.", examples=["no_room"])
+    code: str = Field(description="For machines.", examples=["no_room"])
     text: str = Field(description="For people.")
 
 
@@ -215,7 +215,7 @@ class Job(Shape):
     expected_start: ExpectedStart | None = Field(description="Only while the job waits.")
     cost: CostNow
     times: Times
-    rescales: int
+    resizes: int
     run: RunRef
     exit: Exit | None
     can_cancel: bool
@@ -249,7 +249,7 @@ class Run(Shape):
     reason: Reason
     step: int
     checkpoint_step: int
-    rescales: int
+    resizes: int
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -454,7 +454,7 @@ class AllocationSpan(Shape):
     to_at: datetime | None
 
 
-class Rescale(Shape):
+class Resize(Shape):
     at: datetime
     before: int = Field(description="GPUs.")
     after: int
@@ -463,7 +463,7 @@ class Rescale(Shape):
 class JobTimeline(Shape):
     states: list[StateSpan]
     allocations: list[AllocationSpan]
-    rescales: list[Rescale]
+    resizes: list[Resize]
 
 
 class TypeCost(Shape):
@@ -499,8 +499,8 @@ class Cost(Shape):
     measured_gpu_hours: float = Field(description="Of those, over which it is known how busy the GPUs were.")
     used_gpu_hours: float | None = Field(description="Held times utilisation, of those measured; null: none were.")
     utilisation: float | None = Field(description="Of its GPUs by the last report, 0 to 1; null: not known.")
-    rate_per_gpu_hour: Money | None = Field(description="After discount.")
-    rate_per_hour: Money | None = Field(description="Of all that it holds, CPUs and memory included.")
+    price_per_gpu_hour: Money | None = Field(description="After discount.")
+    price_per_hour: Money | None = Field(description="Of all that it holds, CPUs and memory included.")
     by_type: list[TypeCost]
     by_resource: ResourceCost
     lost_to_restarts: Money = Field(description="Cost of GPUs held while it was saved, stopped and launched anew.")

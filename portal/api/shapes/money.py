@@ -112,7 +112,7 @@ class Option(Shape):
     samples: int
     duration_s: float
     price: Price
-    rate_per_hour: Money
+    price_per_hour: Money
     amount: Money
     low: Money
     high: Money

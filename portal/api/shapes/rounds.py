@@ -44,9 +44,9 @@ class RoundCounts(Shape):
     nodes: int
     gpus: int
     gpus_usable: int
-    gpus_held: int
+    gpus_allocated: int
     jobs: int
-    holding: int
+    running: int
     waiting: int
 
 

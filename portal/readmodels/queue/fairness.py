@@ -149,7 +149,7 @@ def _row(cluster: Cluster, whose: Whose, standing: Standing, bound: float | None
 def describe_standing(standing: Standing) -> dict[str, Any]:
     relative = standing.relative
     return {
-        "holding": standing.holding,
+        "running": standing.holding,
         "known": len(relative),
         "waiting": standing.waiting,
         "relative_throughput": _spread(relative),

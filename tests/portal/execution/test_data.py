@@ -246,7 +246,7 @@ def test_it_is_tried_again_where_that_may_help(world: World, permanent: bool, ru
 
 def test_a_full_disk_counts_against_the_node(world: World) -> None:
     job = launching_job(world)
-    world.gone(job, "data_unavailable", message="the node's disk takes no more", nodes_fault=True)
+    world.gone(job, "data_unavailable", message="the node's disk is full", nodes_fault=True)
     failed = Run.objects.filter(job=job).earliest("attempt")
     assert failed.exit is not None
     assert failed.exit["nodes_fault"] is True

@@ -98,7 +98,7 @@ function Guarantees({ rows, may, onEdit }: { rows: Guarantee[]; may: (project: s
   return (
     <div className="tw" tabIndex={0}>
       <table className="t cards">
-        <thead><tr><th scope="col">Project</th><th scope="col" className="ra">Guaranteed</th><th scope="col">Of these</th><th scope="col" className="ra">Held</th><th scope="col" className="ra">Borrowed</th><th scope="col" className="ra">Not used</th><th scope="col" className="ra">Back within</th>{some && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
+        <thead><tr><th scope="col">Project</th><th scope="col" className="ra">Guaranteed</th><th scope="col">Of these</th><th scope="col" className="ra">Allocated</th><th scope="col" className="ra">Borrowed</th><th scope="col" className="ra">Not used</th><th scope="col" className="ra">Back within</th>{some && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
         <tbody>
           {rows.map((row) => (
             <tr key={row.project}>
