@@ -24,7 +24,7 @@ def test_a_limit_is_set_changed_and_removed(page: Page, live_portal: LivePortal,
     dialog.get_by_label("At most").fill("12.5")
     dialog.get_by_label("Of one person").fill("nobody@example.org")
     dialog.get_by_role("button", name="Save").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("is nobody of this project")
+    expect(dialog.get_by_role("alert")).to_contain_text("is not a member of this project")
     dialog.get_by_label("Of one person").fill("")
     check_fits_and_is_accessible(page)
     dialog.get_by_role("button", name="Save").click()

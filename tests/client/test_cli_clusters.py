@@ -98,7 +98,7 @@ def test_all_that_a_command_asks_is_of_the_cluster_that_it_names(run: Run, scrip
 
 @pytest.mark.parametrize("command", [*COMMANDS, "nodes"])
 def test_of_an_unknown_cluster_the_portals_own_words_are_said(run: Run, scripted: Scripted, command: str) -> None:
-    said = "is no cluster; there are a100s, lab"
+    said = "unknown cluster; there are a100s, lab"
     wrong = {"field": "cluster", "message": said, "code": "unknown"}
     problem = {"title": "Bad request", "status": 400, "detail": f"cluster: {said}", "errors": [wrong]}
     for what in (*ANSWERS, "GET nodes"):

@@ -52,7 +52,7 @@ def check(ctx: click.Context, node: str, use_anyway: bool, timeout_s: float, clu
         else:
             done(f"{node} is in use.")
         return
-    with going_on(f"The check goes on: `evenkeel nodes {node}` shows its result."):
+    with going_on(f"The check is still running: `evenkeel nodes {node}` shows its result."):
         health = _examine(client, node, cluster, timeout_s)
     if output == "json":
         print_json(health)

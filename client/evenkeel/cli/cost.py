@@ -59,7 +59,7 @@ def _used(answer: schemas.Cost) -> str:
 @click.option("--from", "from_day", metavar="YYYY-MM-DD", help="First day; by default of this month.")
 @click.option("--to", "to_day", metavar="YYYY-MM-DD", help="Last day; by default today.")
 @click.option("--project", help="This project and all below it.")
-@click.option("--user", help="`me`, or somebody's email.")
+@click.option("--user", help="`me`, or the email of a user.")
 @click.option("--csv", is_flag=True, help="All rows as CSV.")
 @as_json
 def usage(by: GroupBy, csv: bool, output: str, **filters: str | None) -> None:

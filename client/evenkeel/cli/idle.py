@@ -116,7 +116,7 @@ def _print(rule: schemas.IdleRule, output: str) -> None:
         ("In force", "yes" if rule["enabled"] else "no"),
         ("Idle below", f"{rule['utilisation_below']:.0%} utilisation, or without a step"),
         ("Warned after", f"{rule['warn_after_s'] / 60:g} min"),
-        ("Parked after", "never" if release_s is None else f"{release_s / 60:g} min"),
+        ("Suspended after", "never" if release_s is None else f"{release_s / 60:g} min"),
         ("Extension", f"{rule['extension_s'] / 60:g} min, at most {rule['extensions_max']} times"),
     ]
     click.echo(pairs(rows))

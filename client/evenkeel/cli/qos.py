@@ -12,7 +12,7 @@ from evenkeel.cli.output import as_json, done, print_rows, print_value
 from evenkeel.resources import given
 
 HEADS = {
-    "NAME": "name", "PRIORITY": "priority", "PREEMPTS": "preempts", "PUT OUT": "preempt_mode",
+    "NAME": "name", "PRIORITY": "priority", "PREEMPTS": "preempts", "ON PREEMPTION": "preempt_mode",
     "EVERYBODY": "for_everybody", "PROJECTS": "projects", "GPUS": "max_gpus", "JOBS": "max_running_jobs",
     "GPUS/USER": "max_gpus_per_user", "JOBS/USER": "max_running_jobs_per_user", "DEFAULT": "is_default",
 }  # fmt: skip

@@ -15,7 +15,7 @@ export interface paths {
          * Accelerator types of the cluster and their prices
          * @description Accelerator types of the cluster and their prices.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_accelerator_types"];
         put?: never;
@@ -37,7 +37,7 @@ export interface paths {
          * Arrays of my projects, newest first
          * @description Arrays of my projects, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_arrays"];
         put?: never;
@@ -153,7 +153,7 @@ export interface paths {
          * Limits of money and GPU-hours that bind my jobs in any project that I see, each once, newest first
          * @description Limits of money and GPU-hours that bind my jobs in any project that I see, each once, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_budgets"];
         put?: never;
@@ -175,7 +175,7 @@ export interface paths {
          * Discounts of my projects and of those above them, newest first
          * @description Discounts of my projects and of those above them, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_discounts"];
         put?: never;
@@ -203,7 +203,7 @@ export interface paths {
          * What happened to my projects' jobs and to the cluster, newest first
          * @description What happened to my projects' jobs and to the cluster, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_events"];
         put?: never;
@@ -275,7 +275,7 @@ export interface paths {
          * How evenly jobs are slowed now: the cluster, my projects and their users, and who is worst off
          * @description How evenly jobs are slowed now: the cluster, my projects and their users, and who is worst off.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_fairness"];
         put?: never;
@@ -297,7 +297,7 @@ export interface paths {
          * Slowdown of my projects' jobs that did all their steps, the highest median first (days, months: newest)
          * @description Slowdown of my projects' jobs that did all their steps, the highest median first (days, months: newest).
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_ended_slowdown"];
         put?: never;
@@ -319,7 +319,7 @@ export interface paths {
          * How evenly jobs were slowed, the least relative throughput first
          * @description How evenly jobs were slowed, the least relative throughput first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_fairness_history"];
         put?: never;
@@ -341,7 +341,7 @@ export interface paths {
          * What projects are guaranteed and use, newest first
          * @description What projects are guaranteed and use, newest first. Of projects that I may see.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_guarantees"];
         put?: never;
@@ -363,7 +363,7 @@ export interface paths {
          * The cluster's last minutes in at most 500 points
          * @description The cluster's last minutes in at most 500 points.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_history"];
         put?: never;
@@ -385,7 +385,7 @@ export interface paths {
          * When a job that holds GPUs counts as idle, and what is done then
          * @description When a job that holds GPUs counts as idle, and what is done then.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_idle_rule"];
         /**
@@ -457,7 +457,7 @@ export interface paths {
          * Jobs of my projects, newest first
          * @description Jobs of my projects, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_jobs"];
         put?: never;
@@ -917,7 +917,7 @@ export interface paths {
          * Cancel, hold, release, label or resubmit up to 1,000 jobs, each by itself: see the result of each
          * @description Cancel, hold, release, label or resubmit up to 1,000 jobs, each by itself: see the result of each. With an Idempotency-Key a repetition of `resubmit` makes no second job of any: 200 and the job made before.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["change_jobs"];
         delete?: never;
@@ -959,7 +959,7 @@ export interface paths {
          * The list as CSV, 200,000 rows at most
          * @description The list as CSV, 200,000 rows at most. Labels are written as `key=value`, with blanks between.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["export_jobs"];
         put?: never;
@@ -1025,7 +1025,7 @@ export interface paths {
          * Limits that I may change, newest first: all for administrators, those below their projects for managers
          * @description Limits that I may change, newest first: all for administrators, those below their projects for managers.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_limits"];
         put?: never;
@@ -1033,7 +1033,7 @@ export interface paths {
          * Set a limit
          * @description Set a limit. Managers do on projects below theirs and on users within theirs; the tightest of all binds.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
          */
         post: operations["create_limit"];
         delete?: never;
@@ -1056,7 +1056,7 @@ export interface paths {
          *
          *     Limits that I may change, newest first: all for administrators, those below their projects for managers.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_quotas"];
         put?: never;
@@ -1067,7 +1067,7 @@ export interface paths {
          *
          *     Set a limit. Managers do on projects below theirs and on users within theirs; the tightest of all binds.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
          */
         post: operations["create_quota"];
         delete?: never;
@@ -1087,14 +1087,14 @@ export interface paths {
          * A limit that I may change
          * @description A limit that I may change.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_limit"];
         /**
          * Another limit, or the other of hard and soft
          * @description Another limit, or the other of hard and soft.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
          */
         put: operations["change_limit"];
         post?: never;
@@ -1102,7 +1102,7 @@ export interface paths {
          * The limit binds nobody any more
          * @description The limit binds nobody any more.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
          */
         delete: operations["remove_limit"];
         options?: never;
@@ -1124,7 +1124,7 @@ export interface paths {
          *
          *     A limit that I may change.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_quota"];
         /**
@@ -1134,7 +1134,7 @@ export interface paths {
          *
          *     Another limit, or the other of hard and soft.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
          */
         put: operations["change_quota"];
         post?: never;
@@ -1145,7 +1145,7 @@ export interface paths {
          *
          *     The limit binds nobody any more.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
          */
         delete: operations["remove_quota"];
         options?: never;
@@ -1186,7 +1186,7 @@ export interface paths {
          * The catalogue, with what each program's throughput is known to be
          * @description The catalogue, with what each program's throughput is known to be.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_model_types"];
         put?: never;
@@ -1208,7 +1208,7 @@ export interface paths {
          * Nodes with their accelerators and who holds them; of drained ones, what becomes of who is still there
          * @description Nodes with their accelerators and who holds them; of drained ones, what becomes of who is still there.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_nodes"];
         put?: never;
@@ -1230,7 +1230,7 @@ export interface paths {
          * A node with its jobs, how much of it was held in the last day, what failed on it, and its events
          * @description A node with its jobs, how much of it was held in the last day, what failed on it, and its events.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_node"];
         put?: never;
@@ -1364,7 +1364,7 @@ export interface paths {
          * Send again what was given up, with the same `webhook-id`
          * @description Send again what was given up, with the same `webhook-id`.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["send_delivery_again"];
         delete?: never;
@@ -1384,7 +1384,7 @@ export interface paths {
          * My destinations, newest first
          * @description My destinations, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_destinations"];
         put?: never;
@@ -1392,7 +1392,7 @@ export interface paths {
          * Add a webhook, a chat or my e-mail address
          * @description Add a webhook, a chat or my e-mail address. The secret of a webhook is in this answer only.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["create_destination"];
         delete?: never;
@@ -1412,7 +1412,7 @@ export interface paths {
          * One of my destinations
          * @description One of my destinations.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_destination"];
         put?: never;
@@ -1421,7 +1421,7 @@ export interface paths {
          * Remove a destination with its log
          * @description Remove a destination with its log. What waits is not sent any more.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         delete: operations["remove_destination"];
         options?: never;
@@ -1430,7 +1430,7 @@ export interface paths {
          * Change what is given
          * @description Change what is given. Turned off, it drops what still waits.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         patch: operations["change_destination"];
         trace?: never;
@@ -1446,7 +1446,7 @@ export interface paths {
          * What was sent to a destination and what waits, newest first
          * @description What was sent to a destination and what waits, newest first. Old lines are removed.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_deliveries"];
         put?: never;
@@ -1470,7 +1470,7 @@ export interface paths {
          * A new secret for a webhook; the one before signs too for a day
          * @description A new secret for a webhook; the one before signs too for a day.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["rotate_destination_secret"];
         delete?: never;
@@ -1492,7 +1492,7 @@ export interface paths {
          * Send a test at once, and say what came back
          * @description Send a test at once, and say what came back. It is not tried again.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["test_destination"];
         delete?: never;
@@ -1512,7 +1512,7 @@ export interface paths {
          * Partitions that your projects may use, newest first
          * @description Partitions that your projects may use, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_partitions"];
         put?: never;
@@ -1534,7 +1534,7 @@ export interface paths {
          * A partition
          * @description A partition.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_partition"];
         /**
@@ -1640,7 +1640,7 @@ export interface paths {
          * Policies to choose from, each with the schema of its parameters
          * @description Policies to choose from, each with the schema of its parameters.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_policies"];
         put?: never;
@@ -1662,7 +1662,7 @@ export interface paths {
          * The policy in force
          * @description The policy in force.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_policy"];
         /**
@@ -1690,7 +1690,7 @@ export interface paths {
          * Who chose what, newest first
          * @description Who chose what, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_policy_changes"];
         put?: never;
@@ -1756,7 +1756,7 @@ export interface paths {
          * When the job of a preview of mine would start and end, and who would start later for it; for ten minutes
          * @description When the job of a preview of mine would start and end, and who would start later for it; for ten minutes.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_preview_forecast"];
         put?: never;
@@ -1778,7 +1778,7 @@ export interface paths {
          * Prices of now, of before and to come, newest first
          * @description Prices of now, of before and to come, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_prices"];
         put?: never;
@@ -1809,7 +1809,7 @@ export interface paths {
          *
          *     Prices of now, of before and to come, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_rates"];
         put?: never;
@@ -1840,7 +1840,7 @@ export interface paths {
          * My projects' waiting jobs in order of priority, with every factor
          * @description My projects' waiting jobs in order of priority, with every factor. Read as `sprio -l` is.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_priorities"];
         put?: never;
@@ -1862,7 +1862,7 @@ export interface paths {
          * Projects that I may see, oldest first, with their limits and what they use now
          * @description Projects that I may see, oldest first, with their limits and what they use now.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_projects"];
         put?: never;
@@ -2420,8 +2420,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the project stores: checkpoints by job, bundles, artefacts and environments
-         * @description What the project stores: checkpoints by job, bundles, artefacts and environments.
+         * What the project stores: checkpoints by job, bundles, artifacts and environments
+         * @description What the project stores: checkpoints by job, bundles, artifacts and environments.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -2473,7 +2473,7 @@ export interface paths {
          * Levels of service, newest first
          * @description Levels of service, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_qos"];
         put?: never;
@@ -2495,7 +2495,7 @@ export interface paths {
          * A level of service
          * @description A level of service.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_qos"];
         /**
@@ -2949,7 +2949,7 @@ export interface paths {
          * My projects and their users with shares, decayed usage and factor
          * @description My projects and their users with shares, decayed usage and factor. Read as `sshare -a` is.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_shares"];
         put?: never;
@@ -2971,7 +2971,7 @@ export interface paths {
          * How my projects' shares, use and factors went, each project in the order of the tree
          * @description How my projects' shares, use and factors went, each project in the order of the tree.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_share_history"];
         put?: never;
@@ -2995,7 +2995,7 @@ export interface paths {
          * Upload a trace in any format that `manage.py simulate` reads: 20,000 jobs and 32 MiB at most
          * @description Upload a trace in any format that `manage.py simulate` reads: 20,000 jobs and 32 MiB at most.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["upload_simulation_trace"];
         delete?: never;
@@ -3015,7 +3015,7 @@ export interface paths {
          * My simulations, newest first; administrators see all
          * @description My simulations, newest first; administrators see all.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_simulations"];
         put?: never;
@@ -3023,7 +3023,7 @@ export interface paths {
          * Run a workload under up to eight policies
          * @description Run a workload under up to eight policies. The cluster's own history: administrators only.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["create_simulation"];
         delete?: never;
@@ -3043,7 +3043,7 @@ export interface paths {
          * A simulation with its progress, and the figures of its trials
          * @description A simulation with its progress, and the figures of its trials.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_simulation"];
         put?: never;
@@ -3052,7 +3052,7 @@ export interface paths {
          * Remove a simulation with its results; one that runs ends
          * @description Remove a simulation with its results; one that runs ends.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         delete: operations["delete_simulation"];
         options?: never;
@@ -3073,7 +3073,7 @@ export interface paths {
          * Cancel a simulation: at once where it waits, within a second or so where it runs
          * @description Cancel a simulation: at once where it waits, within a second or so where it runs. 409 where it has ended.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["cancel_simulation"];
         delete?: never;
@@ -3093,7 +3093,7 @@ export interface paths {
          * Curves of the first seed of each policy, 200 points each at most
          * @description Curves of the first seed of each policy, 200 points each at most.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_simulation_charts"];
         put?: never;
@@ -3115,7 +3115,7 @@ export interface paths {
          * Who would have waited less or more: projects, users and the jobs behind it, the largest difference first
          * @description Who would have waited less or more: projects, users and the jobs behind it, the largest difference first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["compare_simulation_trials"];
         put?: never;
@@ -3137,7 +3137,7 @@ export interface paths {
          * One line per job and trial as CSV, or as JSON all that is needed to run it again, with the results
          * @description One line per job and trial as CSV, or as JSON all that is needed to run it again, with the results.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["export_simulation"];
         put?: never;
@@ -3159,7 +3159,7 @@ export interface paths {
          * Simulated beside recorded, under the policy that really ran; of history only
          * @description Simulated beside recorded, under the policy that really ran; of history only.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_simulation_fidelity"];
         put?: never;
@@ -3181,7 +3181,7 @@ export interface paths {
          * Which job held which GPUs when: the first 128 GPUs, and the 20,000 longest spans at most
          * @description Which job held which GPUs when: the first 128 GPUs, and the 20,000 longest spans at most.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_simulation_gantt"];
         put?: never;
@@ -3205,7 +3205,7 @@ export interface paths {
          * A new simulation of the same spec, with the same jobs and hardware
          * @description A new simulation of the same spec, with the same jobs and hardware.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["rerun_simulation"];
         delete?: never;
@@ -3225,7 +3225,7 @@ export interface paths {
          * One row per policy: means over seeds with 95 % intervals, best and worst marked
          * @description One row per policy: means over seeds with 95 % intervals, best and worst marked.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_simulation_table"];
         put?: never;
@@ -3247,7 +3247,7 @@ export interface paths {
          * My templates and those of my projects, oldest first, without their files
          * @description My templates and those of my projects, oldest first, without their files.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_templates"];
         put?: never;
@@ -3255,7 +3255,7 @@ export interface paths {
          * Save a job file to begin with, for me or for a project of which I am a member; 100 of each at most
          * @description Save a job file to begin with, for me or for a project of which I am a member; 100 of each at most.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["create_template"];
         delete?: never;
@@ -3275,14 +3275,14 @@ export interface paths {
          * A template with its job file
          * @description A template with its job file.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_template"];
         /**
          * Another name, description or job file
          * @description Another name, description or job file. Of a project's: its author and managers.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         put: operations["change_template"];
         post?: never;
@@ -3290,7 +3290,7 @@ export interface paths {
          * Remove a template; jobs that began with it are as they were
          * @description Remove a template; jobs that began with it are as they were. Of a project's: its author and managers.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         delete: operations["remove_template"];
         options?: never;
@@ -3309,7 +3309,7 @@ export interface paths {
          * Who held which accelerator when: 24 hours and 20,000 holds at most
          * @description Who held which accelerator when: 24 hours and 20,000 holds at most.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_timeline"];
         put?: never;
@@ -3331,7 +3331,7 @@ export interface paths {
          * My tokens that are not revoked, newest first
          * @description My tokens that are not revoked, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_tokens"];
         put?: never;
@@ -3362,7 +3362,7 @@ export interface paths {
          * The token stops working at once
          * @description The token stops working at once. A token without the scope `admin` revokes itself only.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         delete: operations["revoke_token"];
         options?: never;
@@ -3383,7 +3383,7 @@ export interface paths {
          * A new token with the same rights and lifetime; the old one works for `overlap_hours` more
          * @description A new token with the same rights and lifetime; the old one works for `overlap_hours` more.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
          */
         post: operations["rotate_token"];
         delete?: never;
@@ -3403,7 +3403,7 @@ export interface paths {
          * What my projects used, the most costly first (days and months: newest first), what is held now included
          * @description What my projects used, the most costly first (days and months: newest first), what is held now included.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_usage"];
         put?: never;
@@ -3425,7 +3425,7 @@ export interface paths {
          * The same as CSV, all rows, with a total
          * @description The same as CSV, all rows, with a total. The last row, `total`, is summed exactly and counts each job once, where rows of projects overlap. GPU-hours by type are written as `type=hours`, with blanks between.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["export_usage"];
         put?: never;
@@ -3447,7 +3447,7 @@ export interface paths {
          * My saved views of the list of jobs, oldest first
          * @description My saved views of the list of jobs, oldest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_views"];
         put?: never;
@@ -3455,7 +3455,7 @@ export interface paths {
          * Save filters, order and columns under a name, 50 at most
          * @description Save filters, order and columns under a name, 50 at most. 409 where there is one of this name.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["create_view"];
         delete?: never;
@@ -3475,14 +3475,14 @@ export interface paths {
          * A saved view of mine
          * @description A saved view of mine.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_view"];
         /**
          * Another name, other filters, order or columns
          * @description Another name, other filters, order or columns. 409 where there is another of this name.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         put: operations["change_view"];
         post?: never;
@@ -3490,7 +3490,7 @@ export interface paths {
          * Forget a saved view of mine
          * @description Forget a saved view of mine.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         delete: operations["remove_view"];
         options?: never;
@@ -3509,7 +3509,7 @@ export interface paths {
          * Starts and ends of a what-if of mine, for ten minutes
          * @description Starts and ends of a what-if of mine, for ten minutes.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_what_if"];
         put?: never;
@@ -3531,7 +3531,7 @@ export interface paths {
          * Maintenance windows and reservations, those of the past too, newest first
          * @description Maintenance windows and reservations, those of the past too, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_windows"];
         put?: never;
@@ -3559,7 +3559,7 @@ export interface paths {
          * A window
          * @description A window.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_window"];
         put?: never;
@@ -3612,7 +3612,7 @@ export interface components {
              */
             name: string;
             /**
-             * @description For the new account, ten characters or more; left out by whoever is signed in.
+             * @description For the new account, ten characters or more; left out by signed-in users.
              * @default
              * @example correct horse battery
              */
@@ -3686,7 +3686,7 @@ export interface components {
             /** @description Name of the project. */
             project: string;
             array: components["schemas"]["ArrayPlace"] | null;
-            /** @description Held, or the least that it waits for. */
+            /** @description Allocated, or the least that it waits for. */
             gpus: number;
             /**
              * @description Of each of its GPUs; 100: whole ones.
@@ -3742,7 +3742,7 @@ export interface components {
              */
             indices: string;
             /**
-             * @description The most that hold GPUs at once.
+             * @description The most that have GPUs at once.
              * @default null
              */
             max_running: number | null;
@@ -3831,7 +3831,7 @@ export interface components {
             position: number | null;
             /** Format: date-time */
             at: string;
-            /** @description Email, as it was then. Null: the portal itself, or nobody signed in. */
+            /** @description Email, as it was then. Null: the portal itself, or no signed-in user. */
             actor: string | null;
             /** @example token.create */
             action: string;
@@ -4155,11 +4155,11 @@ export interface components {
             basis: string;
             /** @description What the estimate counts with; null without an allocation. */
             price: components["schemas"]["Price"] | null;
-            /** @description Held. */
+            /** @description Allocated. */
             gpu_hours: number;
             /** @description Of those, over which it is known how busy the GPUs were. */
             measured_gpu_hours: number;
-            /** @description Held times utilisation, of those measured; null: none were. */
+            /** @description Occupancy times utilisation, of those measured; null: none were. */
             used_gpu_hours: number | null;
             /** @description Of its GPUs by the last report, 0 to 1; null: not known. */
             utilisation: number | null;
@@ -4170,7 +4170,7 @@ export interface components {
              * @description The old name of `price_per_gpu_hour`.
              */
             rate_per_gpu_hour?: string | null;
-            /** @description Of all that it holds, CPUs and memory included. */
+            /** @description Of all that is allocated to it, CPUs and memory included. */
             price_per_hour: string | null;
             /**
              * @deprecated
@@ -4180,7 +4180,7 @@ export interface components {
             by_type: components["schemas"]["TypeCost"][];
             by_resource: components["schemas"]["ResourceCost"];
             /**
-             * @description Cost of GPUs held while it was saved, stopped and launched anew.
+             * @description Cost of its GPUs while it was saved, stopped and launched again.
              * @example 12.50
              */
             lost_to_restarts: string;
@@ -4318,7 +4318,7 @@ export interface components {
              */
             project: string | null;
             /**
-             * @description After how long `job.waiting` tells of a job.
+             * @description After how long a pending job causes `job.waiting`.
              * @default 60
              */
             waiting_minutes: number;
@@ -4327,7 +4327,7 @@ export interface components {
         };
         Discount: {
             id: number;
-            /** @description Key of the project; it holds for all below that have none of their own. */
+            /** @description Key of the project; it is also for all below without one of their own. */
             project: string;
             /**
              * @description An amount in the currency.
@@ -4397,7 +4397,7 @@ export interface components {
             level: string;
             gpus_before: number;
             gpus_now: number;
-            /** @description Who got its GPUs; nobody where a budget or a node was the cause. */
+            /** @description Jobs that got its GPUs; none where a budget or a node was the cause. */
             by: components["schemas"]["Taker"][];
             /** @description When it can expect to have them again. */
             back_at: string | null;
@@ -4643,7 +4643,7 @@ export interface components {
             text: string;
             at: string | null;
             round: number | null;
-            /** @description The latest round: what is said held then. */
+            /** @description The latest round, in which this was so. */
             checked_at: string | null;
             preemption: components["schemas"]["Displaced"] | null;
             /**
@@ -5074,26 +5074,26 @@ export interface components {
             since_at: string;
             /** Format: date-time */
             warned_at: string;
-            /** @description When it is parked with its checkpoint; null: nothing parks it. */
+            /** @description When it is suspended with its checkpoint; null: never. */
             release_at: string | null;
             extended_until_at: string | null;
             extensions_left: number;
             text: string;
         };
         IdleRule: {
-            /** @description False: nobody is warned, and nobody is parked. */
+            /** @description False: idle jobs are neither warned nor suspended. */
             enabled: boolean;
             /** @description Of its GPUs on average; 0: only steps count. */
             utilisation_below: number;
             warn_after_s: number;
-            /** @description Checkpoint and park, so long after it was busy last. */
+            /** @description Suspend with a checkpoint after so long without use. */
             release_after_s: number | null;
             extension_s: number;
             extensions_max: number;
         };
         IdleRuleWish: {
             /**
-             * @description False: nobody is warned, and nobody is parked.
+             * @description False: idle jobs are neither warned nor suspended.
              * @default true
              */
             enabled: boolean;
@@ -5105,7 +5105,7 @@ export interface components {
             /** @default 1800 */
             warn_after_s: number;
             /**
-             * @description Checkpoint and park, so long after it was busy last; null: never.
+             * @description Suspend with a checkpoint after so long without use; null: never.
              * @default null
              */
             release_after_s: number | null;
@@ -5185,7 +5185,7 @@ export interface components {
             /** @description What the queue goes by: the job file's priority less its nice. */
             priority: number;
             nice: number;
-            /** @description Level of service. */
+            /** @description QoS. */
             qos: string | null;
             array: components["schemas"]["ArrayPlace"] | null;
             /** @description Set of nodes on which it runs. */
@@ -5255,7 +5255,7 @@ export interface components {
             /** @example 0-15 */
             indices: string;
             size: number;
-            /** @description The most of its jobs that hold GPUs at once. */
+            /** @description The most of its jobs that have GPUs at once. */
             max_running: number | null;
             /** @description How many of its jobs are in each state. */
             states: {
@@ -5277,7 +5277,7 @@ export interface components {
             /** @example 0-15 */
             indices: string;
             size: number;
-            /** @description The most of its jobs that hold GPUs at once. */
+            /** @description The most of its jobs that have GPUs at once. */
             max_running: number | null;
             /** @description How many of its jobs are in each state. */
             states: {
@@ -5353,7 +5353,7 @@ export interface components {
             /** @description What the queue goes by: the job file's priority less its nice. */
             priority: number;
             nice: number;
-            /** @description Level of service. */
+            /** @description QoS. */
             qos: string | null;
             array: components["schemas"]["ArrayPlace"] | null;
             /** @description Set of nodes on which it runs. */
@@ -5511,7 +5511,7 @@ export interface components {
              */
             nice: number;
             /**
-             * @description Level of service; by default the cluster's default one, if any.
+             * @description QoS; by default the cluster's default one, if any.
              * @default null
              */
             qos: string | null;
@@ -5702,7 +5702,7 @@ export interface components {
              */
             project: string | null;
             /**
-             * @description `me`, or somebody's email.
+             * @description `me`, or the email of a user.
              * @default null
              */
             owner: string | null;
@@ -6284,7 +6284,7 @@ export interface components {
             /** @description Key of the project in which, and below which, jobs count; null: in all. */
             project: string | null;
             /**
-             * @description After how long `job.waiting` tells of a job, once.
+             * @description After how long a pending job causes `job.waiting`, once.
              * @example 60
              */
             waiting_minutes: number;
@@ -6373,7 +6373,7 @@ export interface components {
         };
         NodeCheck: {
             /**
-             * @description It joined, is back, runs failed on it, somebody asked, or the last check had failed.
+             * @description It joined, is back, runs failed on it, a user asked, or the last check had failed.
              * @enum {string}
              */
             cause: "joined" | "returned" | "faults" | "asked" | "again";
@@ -6412,13 +6412,13 @@ export interface components {
             /** @description Of a drained node. */
             drain: components["schemas"]["Drain"] | null;
             check: components["schemas"]["NodeHealth"];
-            /** @description Who holds GPUs there, or is to, by number. */
+            /** @description Jobs with GPUs there, or assigned to them, by number. */
             jobs: components["schemas"]["NodeJob"][];
             /** @description How busy those of its GPUs are whose jobs say so, by their newest reports; null where none does. */
             busy_part: number | null;
-            /** @description How much of it was held in the last 24 hours. */
+            /** @description How much of it was allocated in the last 24 hours. */
             use: components["schemas"]["NodeUse"];
-            /** @description Runs that failed in the last 7 days while they held GPUs there, newest first, 20 at most. */
+            /** @description Runs that failed in the last 7 days while they had GPUs there, newest first, 20 at most. */
             faults: components["schemas"]["NodeFault"][];
             /** @description How many those are, of all projects, by reason. */
             faults_by_reason: {
@@ -6465,14 +6465,14 @@ export interface components {
         };
         NodeJob: {
             job: components["schemas"]["OthersJob"];
-            /** @description That it holds there; where it holds none yet, those that it is to have. */
+            /** @description Allocated there; where none are yet, those assigned to it. */
             gpus: number;
             /**
              * @description Of each of its GPUs; 100: whole ones.
              * @example 100
              */
             share_percent: number;
-            /** @description Since when it holds them; null: they are only assigned to it. */
+            /** @description Since when they are allocated; null: they are only assigned to it. */
             since_at: string | null;
             /** @description How busy its GPUs are by its newest report, mean of all that it has, 0 to 1; null where it does not say, and of jobs of projects that are not yours. */
             busy_part: number | null;
@@ -6637,7 +6637,7 @@ export interface components {
             /** @description Key of the project in which, and below which, jobs count; null: in all. */
             project: string | null;
             /**
-             * @description After how long `job.waiting` tells of a job, once.
+             * @description After how long a pending job causes `job.waiting`, once.
              * @example 60
              */
             waiting_minutes: number;
@@ -6791,7 +6791,7 @@ export interface components {
             /** @default null */
             name: string | null;
             /**
-             * @description Left out: as it was. Nobody can read it back.
+             * @description Left out: as it was. It is never shown.
              * @default null
              */
             url: string | null;
@@ -6807,7 +6807,7 @@ export interface components {
             /** @default null */
             waiting_minutes: number | null;
             /**
-             * @description On again, it begins anew.
+             * @description Enabled again, it starts with new notices.
              * @default null
              */
             enabled: boolean | null;
@@ -6822,7 +6822,7 @@ export interface components {
             nice?: number;
             /** @description Administrators only. */
             priority?: number;
-            /** @description Another level of service. */
+            /** @description Another QoS. */
             qos?: string | null;
             /** @description Another partition. */
             partition?: string | null;
@@ -7270,7 +7270,7 @@ export interface components {
             holding?: number;
             /** @description Those of them whose relative throughput is known. */
             known: number;
-            /** @description Jobs that wait for GPUs; those that are held back do not count. */
+            /** @description Jobs that wait for GPUs; those on hold do not count. */
             waiting: number;
             /** @description Of the known ones; null: there are none. */
             relative_throughput: components["schemas"]["RelativeSpread"] | null;
@@ -7342,10 +7342,10 @@ export interface components {
         Qos: {
             name: string;
             priority: number;
-            /** @description Levels whose jobs it may put out. */
+            /** @description Levels whose jobs it may preempt. */
             preempts: string[];
             /**
-             * @description What becomes of its own jobs that are put out: they queue again, or end.
+             * @description What happens to its own jobs when they are preempted: they queue again, or end.
              * @enum {string}
              */
             preempt_mode: "requeue" | "cancel";
@@ -7371,12 +7371,12 @@ export interface components {
              */
             priority: number;
             /**
-             * @description Levels whose jobs it may put out (and queue again).
+             * @description Levels whose jobs it may preempt.
              * @default []
              */
             preempts: string[];
             /**
-             * @description What becomes of its own jobs that are put out: they queue again, or end.
+             * @description What happens to its own jobs when they are preempted: they queue again, or end.
              * @default requeue
              * @enum {string}
              */
@@ -7413,7 +7413,7 @@ export interface components {
             level: string;
             /** @description Key of the project that it sits on; all below count too. */
             project: string | null;
-            /** @description Email of the user whose jobs it counts; null: everybody's. */
+            /** @description Email of the user whose jobs it counts; null: of all users. */
             user: string | null;
             /** @enum {string} */
             kind: "gpus" | "running_jobs" | "queued_jobs" | "gpu_hours" | "money";
@@ -7432,11 +7432,11 @@ export interface components {
             /** @description True: refuses at submission. False: jobs wait. */
             hard: boolean;
             used_percent: number;
-            /** @description Nothing more starts; of a hard budget, what can write a checkpoint was parked. */
+            /** @description No job starts; a hard budget suspends jobs that can write a checkpoint. */
             reached: boolean;
-            /** @description When people were told that 80 % of the period's budget are used. */
+            /** @description When the notice about 80 % of the period's budget was sent. */
             warned_at: string | null;
-            /** @description When they were told that all of it is. */
+            /** @description When the notice about all of it was sent. */
             reached_at: string | null;
             period_starts_at: string | null;
             period_ends_at: string | null;
@@ -7453,7 +7453,7 @@ export interface components {
             resource: "gpu" | "cpu" | "memory";
             /** @description Of GPUs only. */
             accelerator_type: string | null;
-            /** @description On which it holds, before the one for all clusters. Null: on all. */
+            /** @description Where it counts instead of the price for all clusters. Null: all. */
             cluster: string | null;
             /**
              * @description Of one GPU, one CPU or one GiB of memory.
@@ -7483,7 +7483,7 @@ export interface components {
              */
             accelerator_type: string | null;
             /**
-             * @description On which it holds, before the one for all clusters. Null: for all that have none of their own.
+             * @description Where it counts instead of the price for all clusters. Null: for all others.
              * @default null
              */
             cluster: string | null;
@@ -8035,7 +8035,7 @@ export interface components {
             /** @description 300 at most. */
             nodes: components["schemas"]["RoundNode"][];
             jobs_total: number;
-            /** @description 500 at most: those that it moved first, then those that hold GPUs. */
+            /** @description 500 at most: those that it moved first, then those with GPUs. */
             jobs: components["schemas"]["RoundJob"][];
         };
         RoundGang: {
@@ -8345,7 +8345,7 @@ export interface components {
         };
         Share: {
             project: components["schemas"]["ProjectRef"];
-            /** @description Null for the project's own row, and for jobs that are nobody's. */
+            /** @description Null for the project's own row, and for jobs without an owner. */
             user: components["schemas"]["Person"] | null;
             is_user: boolean;
             /** @description How deep in the tree of what you see; its users are one deeper. */
@@ -8355,7 +8355,7 @@ export interface components {
             norm_shares: number;
             /** @description Decayed, with billing weights. */
             usage_gpu_hours: number;
-            /** @description Its part of everybody's usage. */
+            /** @description Its part of all usage. */
             norm_usage: number;
             /** @description With its part of what those beside it used. */
             effective_usage: number;
@@ -8419,7 +8419,7 @@ export interface components {
             expected_source: "pair" | "part" | "share";
             /** @description Against the whole GPU, by the last reports. */
             measured_slowdown: number | null;
-            /** @description Those that hold parts of its GPU now, the largest first. */
+            /** @description Jobs with a share of its GPU now, the largest first. */
             neighbours: components["schemas"]["Neighbour"][];
         };
         SignedIn: {
@@ -8652,18 +8652,18 @@ export interface components {
              */
             constraint: string | null;
             /**
-             * @description Licenses that it holds while it runs.
+             * @description Licenses that it uses while it runs.
              * @default null
              * @example matlab:1
              */
             licenses: string | null;
             /**
-             * @description Stands in Slurm's records, behind the portal's own comment.
+             * @description Comment in Slurm's records, behind the portal's own.
              * @default null
              */
             comment: string | null;
             /**
-             * @description Nobody else's jobs on its nodes while it runs, those of the portal's included.
+             * @description No other jobs on its nodes while it runs, those of the portal included.
              * @default false
              */
             exclusive: boolean;
@@ -8760,7 +8760,7 @@ export interface components {
             holding?: number;
             /** @description Those of them whose relative throughput is known. */
             known: number;
-            /** @description Jobs that wait for GPUs; those that are held back do not count. */
+            /** @description Jobs that wait for GPUs; those on hold do not count. */
             waiting: number;
             /** @description Of the known ones; null: there are none. */
             relative_throughput: components["schemas"]["RelativeSpread"] | null;
@@ -8961,7 +8961,7 @@ export interface components {
              * @description The old name of `resizes`.
              */
             rescales?: components["schemas"]["NumberedResize"][];
-            /** @description There were too many holds: the earliest are missing. */
+            /** @description There were too many spans: the earliest are missing. */
             truncated: boolean;
         };
         TimelineNode: {
@@ -9048,7 +9048,7 @@ export interface components {
             /** @description Null where the watts of a type are not known. */
             energy_kwh: number | null;
             rounds: number;
-            /** @description Rounds in which the policy's solver failed and everybody stayed. */
+            /** @description Rounds in which the policy's solver failed and all jobs kept their GPUs. */
             fallbacks: number;
             wall_s: number;
         };
@@ -9083,7 +9083,7 @@ export interface components {
             gpu_hours: number;
             /** @description Of those, over which it is known how busy the GPUs were. */
             measured_gpu_hours: number;
-            /** @description Held times utilisation, of those measured; null: none were. */
+            /** @description Occupancy times utilisation, of those measured; null: none were. */
             used_gpu_hours: number | null;
             /** @description Some of it was on emulated accelerators: their utilisation is that of processes. */
             emulated: boolean;
@@ -9105,14 +9105,14 @@ export interface components {
             gpu_hours: number;
             /** @description Of those, over which it is known how busy the GPUs were. */
             measured_gpu_hours: number;
-            /** @description Held times utilisation, of those measured; null: none were. */
+            /** @description Occupancy times utilisation, of those measured; null: none were. */
             used_gpu_hours: number | null;
             /** @description Some of it was on emulated accelerators: their utilisation is that of processes. */
             emulated: boolean;
             /** @description Key of the project, email, number of the job, date, month or type. */
             key: string;
             label: string;
-            /** @description Jobs that held something. */
+            /** @description Jobs with occupancy. */
             jobs: number;
             by_type: components["schemas"]["TypeHours"][];
             /**
@@ -9198,7 +9198,7 @@ export interface components {
         };
         WantedDrain: {
             /**
-             * @description Nobody is on the node any more then; without it: at once.
+             * @description The node is empty by then; without it: at once.
              * @default null
              */
             deadline_at: string | null;
@@ -9208,7 +9208,7 @@ export interface components {
              */
             within_s: number | null;
             /**
-             * @description What it is for; everybody reads it.
+             * @description Reason, shown to all users.
              * @default
              * @example new fans
              */
@@ -9255,7 +9255,7 @@ export interface components {
         };
         WantedWindow: {
             /**
-             * @description For nobody, or for those named.
+             * @description Closed to all jobs, or open to those named.
              * @enum {string}
              */
             kind: "maintenance" | "reservation";
@@ -9264,7 +9264,7 @@ export interface components {
             /** Format: date-time */
             end_at: string;
             /**
-             * @description What it is for; everybody reads it.
+             * @description Reason, shown to all users.
              * @default
              */
             reason: string;
@@ -9308,7 +9308,7 @@ export interface components {
             job: number | null;
             /** @description That are left. */
             steps: number;
-            /** @description It holds GPUs, which it would leave with a checkpoint. */
+            /** @description It runs, and would be preempted with a checkpoint. */
             running: boolean;
             options: components["schemas"]["WhatIfOption"][];
             /** @description Ask `what-ifs/{what_if}` with this for starts and ends: the first to ask has them worked out. Null where there is nothing to foresee. */
@@ -9426,7 +9426,7 @@ export interface components {
     headers: {
         /** @description Whose count, its limit and window in seconds: `"token";q=3000;w=60`. On every counted answer. */
         "RateLimit-Policy": string;
-        /** @description What is left of it, and the seconds until it begins anew: `"token";r=2990;t=17`. */
+        /** @description What is left of it, and the seconds until it starts again: `"token";r=2990;t=17`. */
         RateLimit: string;
         /** @description Seconds to wait. */
         "Retry-After": number;
@@ -9821,7 +9821,7 @@ export interface operations {
             query?: {
                 /** @description Such as `token.create`; `token.` takes all that begin so. */
                 action?: string;
-                /** @description Somebody's email. */
+                /** @description Email of a user. */
                 actor?: string;
                 address?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
@@ -9895,7 +9895,7 @@ export interface operations {
             query?: {
                 /** @description Such as `token.create`; `token.` takes all that begin so. */
                 action?: string;
-                /** @description Somebody's email. */
+                /** @description Email of a user. */
                 actor?: string;
                 address?: string;
                 format?: "csv" | "jsonl";
@@ -10627,7 +10627,7 @@ export interface operations {
     list_fairness_history: {
         parameters: {
             query?: {
-                /** @description `cluster` is for everybody. */
+                /** @description `cluster` is open to all users. */
                 by?: "cluster" | "project" | "user";
                 /** @description Name of a cluster; by default the first. */
                 cluster?: string;
@@ -11188,7 +11188,7 @@ export interface operations {
                 /** @description Jobs on hold only, or those that are not. */
                 on_hold?: boolean;
                 ordering?: "-number" | "number" | "-submitted_at" | "submitted_at";
-                /** @description `me`, or somebody's email. */
+                /** @description `me`, or the email of a user. */
                 owner?: string;
                 /** @description Name of a partition. */
                 partition?: string;
@@ -11636,7 +11636,7 @@ export interface operations {
                 Range?: string;
             };
             path: {
-                /** @description Id of the artefact. */
+                /** @description Id of the artifact. */
                 artifact: number;
                 /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
@@ -11739,7 +11739,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @description Id of the artefact. */
+                /** @description Id of the artifact. */
                 artifact: number;
                 /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
@@ -12278,7 +12278,7 @@ export interface operations {
     get_job_logs: {
         parameters: {
             query?: {
-                /** @description Text that goes on until the job ends or access does, at most an hour. */
+                /** @description Text that continues until the job or access ends, an hour at most. */
                 follow?: boolean;
                 /** @description Bytes at most. */
                 limit?: number;
@@ -13299,7 +13299,7 @@ export interface operations {
                 /** @description Jobs on hold only, or those that are not. */
                 on_hold?: boolean;
                 ordering?: "-number" | "number" | "-submitted_at" | "submitted_at";
-                /** @description `me`, or somebody's email. */
+                /** @description `me`, or the email of a user. */
                 owner?: string;
                 /** @description Name of a partition. */
                 partition?: string;
@@ -13554,7 +13554,7 @@ export interface operations {
                 limit?: number;
                 /** @description Key of a project. */
                 project?: string;
-                /** @description Somebody's email. */
+                /** @description Email of a user. */
                 user?: string;
             };
             header?: never;
@@ -13728,7 +13728,7 @@ export interface operations {
                 limit?: number;
                 /** @description Key of a project. */
                 project?: string;
-                /** @description Somebody's email. */
+                /** @description Email of a user. */
                 user?: string;
             };
             header?: never;
@@ -14845,7 +14845,7 @@ export interface operations {
             query?: {
                 /** @description Name of a cluster; by default the first. */
                 cluster?: string;
-                /** @description Nobody is to be on the node any more then; without it: now. */
+                /** @description The node is to be empty by then; without it: now. */
                 deadline_at?: string;
                 /** @description Or how soon, in seconds. */
                 within_s?: number;
@@ -20854,7 +20854,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Name of the level of service. */
+                /** @description Name of the QoS. */
                 level: string;
             };
             cookie?: never;
@@ -20929,7 +20929,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @description Name of the level of service. */
+                /** @description Name of the QoS. */
                 level: string;
             };
             cookie?: never;
@@ -21041,7 +21041,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @description Name of the level of service. */
+                /** @description Name of the QoS. */
                 level: string;
             };
             cookie?: never;
@@ -24770,7 +24770,7 @@ export interface operations {
                 project?: string;
                 /** @description Last day, itself included; by default today. */
                 to_day?: string;
-                /** @description `me`, or somebody's email. */
+                /** @description `me`, or the email of a user. */
                 user?: string;
             };
             header?: never;
@@ -24848,7 +24848,7 @@ export interface operations {
                 project?: string;
                 /** @description Last day, itself included; by default today. */
                 to_day?: string;
-                /** @description `me`, or somebody's email. */
+                /** @description `me`, or the email of a user. */
                 user?: string;
             };
             header?: never;

@@ -111,7 +111,7 @@ def read_query(request: Request, model: type[M]) -> M:
 
 
 def _unknown(name: str, known: list[str]) -> FieldProblem:
-    return FieldProblem(shown(name, 100) or "?", f"is no known parameter; {hint_at(name, known)}", "unknown")
+    return FieldProblem(shown(name, 100) or "?", f"unknown parameter; {hint_at(name, known)}", "unknown")
 
 
 def read_body(document: Any, model: type[M]) -> M:

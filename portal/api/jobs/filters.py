@@ -35,7 +35,7 @@ Label = Annotated[Word, AfterValidator(_pair)]
 
 class _Filters(StrictNumbers):
     project: Word | None = Field(None, description="Key of a project.")
-    owner: Word | None = Field(None, description="`me`, or somebody's email.")
+    owner: Word | None = Field(None, description="`me`, or the email of a user.")
     array: int | None = Field(None, ge=1, lt=10**18, description="Number of an array.")
     search: Word | None = Field(None, description="Part of the name or of a label, or the number.")
     model_type: Word | None = Field(None, description="Name of a program of the catalogue.")

@@ -58,7 +58,7 @@ class RateWish(Body):
     )
     cluster: Word | None = Field(
         None,
-        description="On which it holds, before the one for all clusters. Null: for all that have none of their own.",
+        description="Where it counts instead of the price for all clusters. Null: for all others.",
     )
     price_per_hour: Amount = Field(
         ge=0, le=10**9, decimal_places=6, description="Of one GPU, one CPU or one GiB of memory.", examples=["0.60"]

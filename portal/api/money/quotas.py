@@ -72,7 +72,7 @@ class Wish(Change):
 
 class QuotasQuery(PageQuery):
     project: Word | None = Field(None, description="Key of a project.")
-    user: Word | None = Field(None, description="Somebody's email.")
+    user: Word | None = Field(None, description="Email of a user.")
 
 
 class QuotasView(APIView):
@@ -124,7 +124,7 @@ def _user(actor: User, email: str | None, project: Project | None) -> User | Non
         return None
     user = quota_changes.known_user(actor, email, project)
     if user is None:
-        unknown = FieldProblem("user", "is nobody of this project", "unknown")
+        unknown = FieldProblem("user", "is not a member of this project", "unknown")
         raise Refused(400, f"user {unknown.message}", [unknown])
     return user
 

@@ -294,7 +294,7 @@ class AuditEntry(Shape):
     id: int
     position: int | None = Field(description="In the chain; null while the entry's transaction is open.")
     at: datetime
-    actor: str | None = Field(description="Email, as it was then. Null: the portal itself, or nobody signed in.")
+    actor: str | None = Field(description="Email, as it was then. Null: the portal itself, or no signed-in user.")
     action: str = Field(examples=["token.create"])
     target: str
     detail: Detail

@@ -159,7 +159,7 @@ class WhatIf(Shape):
     currency: str
     job: int | None = Field(description="Its number; null for one that is not submitted.")
     steps: int = Field(description="That are left.")
-    running: bool = Field(description="It holds GPUs, which it would leave with a checkpoint.")
+    running: bool = Field(description="It runs, and would be preempted with a checkpoint.")
     options: list[WhatIfOption]
     what_if: UUID | None = Asked
 

@@ -144,7 +144,7 @@ def test_a_list_of_no_cluster_is_refused_and_one_of_a_retired_is_not(world: Worl
     api = Api(world.user)
     refused = api.get(f"{path}?cluster=othr")
     assert (refused.status, refused.fields) == (400, ["cluster"])
-    assert "is no cluster; there are test, other" in refused.json["detail"]
+    assert "unknown cluster; there are test, other" in refused.json["detail"]
     Cluster.objects.filter(name="other").update(retired_at=timezone.now())
     assert api.get(f"{path}?cluster=other").status == 200
 

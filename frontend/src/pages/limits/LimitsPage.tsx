@@ -42,7 +42,7 @@ export default function LimitsPage({ session }: { session: Session }) {
         {project !== "" && (
           <Panel title="What binds your jobs" right={<Choice session={session} project={project} onChange={(key) => setParams({ project: key }, { replace: true })} />}>
             <Loadable query={limits} what="The list of limits" skeleton={<Skeleton height={26} count={4} />}>
-              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <LimitsTable rows={found.results} more={found.more && "evenkeel quota show"} currency={session.currency} />}
+              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <LimitsTable rows={found.results} more={found.more && "evenkeel limit show"} currency={session.currency} />}
             </Loadable>
           </Panel>
         )}
@@ -50,7 +50,7 @@ export default function LimitsPage({ session }: { session: Session }) {
           {manages && (
             <Panel title="Limits that you may change" meta={changeable.data && !changeable.data.next && count(changeable.data.results.length, "limit")} right={<New label="New limit" onClick={() => setLimit("new")} />}>
               <Loadable query={changeable} what="The list of limits that you may change" skeleton={<Skeleton height={26} count={2} />}>
-                {(found) => found.results.length === 0 ? <p className="empty">There are none.</p> : <LimitsTable rows={found.results} more={found.next !== null && "evenkeel quota ls"} currency={session.currency} onEdit={setLimit} />}
+                {(found) => found.results.length === 0 ? <p className="empty">There are none.</p> : <LimitsTable rows={found.results} more={found.next !== null && "evenkeel limit ls"} currency={session.currency} onEdit={setLimit} />}
               </Loadable>
             </Panel>
           )}

@@ -104,7 +104,7 @@ function LimitsPanel({ project, currency }: { project: ProjectDetail; currency: 
   return (
     <Panel title="Limits" meta="that bind your jobs here, those from above too" right={<Link className="btn sm" to={`/limits?project=${encodeURIComponent(project.key)}`}>Limits and guarantees</Link>}>
       <Loadable query={limits} what="The list of limits" skeleton={<Skeleton height={26} count={2} />}>
-        {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <LimitsTable rows={found.results} more={found.more && "evenkeel quota show"} currency={currency} />}
+        {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <LimitsTable rows={found.results} more={found.more && "evenkeel limit show"} currency={currency} />}
       </Loadable>
     </Panel>
   );
