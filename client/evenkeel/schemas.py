@@ -698,6 +698,7 @@ class LiveJobHold(TypedDict):
 
 class LiveJobReason(TypedDict):
     code: str
+    token: NotRequired[str]
     text: str
     slurm: NotRequired[str]
 

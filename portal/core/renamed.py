@@ -22,6 +22,7 @@ ANSWERS: Final[Mapping[str, Mapping[str, str]]] = {
     "FairnessFigures": {"holding": "running"},
     "Holding": {"gpus_held": "gpus_allocated"},
     "Job": {"rescales": "resizes"},
+    "JobReason": {"token": "code"},
     "JobTimeline": {"rescales": "resizes"},
     "LiveNode": {"held": "allocated"},
     "NodeUse": {"held": "allocated", "held_part": "allocated_part"},

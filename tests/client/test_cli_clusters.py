@@ -43,7 +43,7 @@ ANSWERS: dict[str, Any] = {
     "DELETE partitions/p": (204, None),
     "GET windows": EMPTY,
     "POST windows": {"id": 1},
-    "GET rates": EMPTY,
+    "GET prices": EMPTY,
     "GET idle-rule": IDLE,
     "PUT idle-rule": IDLE,
     "GET priorities": EMPTY,
@@ -152,12 +152,12 @@ def test_nodes_of_all_clusters_are_listed_each_with_its_cluster(run: Run, portal
 
 def test_prices_of_a_cluster(run: Run, portal: Scripted) -> None:
     rate = {"resource": "gpu", "accelerator_type": "v100", "price_per_hour": "1", "cluster": None}
-    portal["GET rates"] = PAGE | {"results": [rate | {"cluster": "lab"}, rate]}
+    portal["GET prices"] = PAGE | {"results": [rate | {"cluster": "lab"}, rate]}
     assert "lab" not in run("cost", "prices").stdout
     portal["GET session"] = TWO
     head, *lines = run("cost", "prices").stdout.splitlines()
     assert [cells(line)[0] for line in (head, *lines)] == ["CLUSTER", "lab", "-"]
-    portal["POST rates"] = rate
+    portal["POST prices"] = rate
     run("cost", "set-price", "1", "--type", "v100", "--cluster", "lab")
     assert portal.last[1] == {"price_per_hour": "1", "resource": "gpu", "accelerator_type": "v100", "cluster": "lab"}
 

@@ -262,7 +262,7 @@ def test_what_follows_a_job_says_that_it_goes_on(
     assert process.returncode == code, errors
     assert b"Traceback" not in errors
     assert how.encode() in errors
-    assert b"The job goes on: " in errors
+    assert b"The job keeps running: " in errors
     assert b"evenkeel cancel " in errors
 
 

@@ -6008,6 +6008,12 @@ export interface components {
              * @example no_room
              */
             code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             * @example no_room
+             */
+            token?: string;
             /** @description For people. */
             text: string;
             slurm?: string;

@@ -158,14 +158,15 @@ def _pattern(old: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(old)))
 
 
-_PATTERNS = {_pattern(old): new for old, new in ADDRESSES.items()}
+_PATTERNS = {old: _pattern(old) for old in ADDRESSES}
 
 
-def new_address(path: str) -> str | None:
-    """The present address of what an old one leads to."""
-    for pattern, new in _PATTERNS.items():
-        if path.startswith(API) and (found := pattern.fullmatch(path.removeprefix(API))):
-            return API + new.format(**found.groupdict())
+def new_address(path: str) -> tuple[str, str] | None:
+    """The present address of what an old one leads to, and the old one as the table has it."""
+    if path.startswith(API):
+        for old, pattern in _PATTERNS.items():
+            if found := pattern.fullmatch(path.removeprefix(API)):
+                return API + ADDRESSES[old].format(**found.groupdict()), old
     return None
 
 
@@ -173,14 +174,12 @@ class OldAddresses(MiddlewareMixin):
     """Answers an old address as the new one, and says so."""
 
     def process_request(self, request: HttpRequest) -> None:
-        if (new := new_address(request.path_info)) is not None:
-            request.old_address = request.path_info  # type: ignore[attr-defined]
-            request.path_info = new
+        if (found := new_address(request.path_info)) is not None:
+            request.path_info, request.old_address = found  # type: ignore[attr-defined]
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if old := getattr(request, "old_address", None):
-            warn(response, f"{old} is deprecated; use {new_address(old)}")
-            response["Link"] = f'<{new_address(old)}>; rel="successor-version"'
+            warn(response, f"{API}{old} is deprecated; use {API}{ADDRESSES[old]}")
         return response
 
 
