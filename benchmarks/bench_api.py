@@ -55,7 +55,7 @@ PAGES = {
     "by owner": "jobs?owner=me",
     "by name": "jobs?search=night-777",
     "by name, none": "jobs?search=no-such-name",
-    "held": "jobs?held=true",
+    "held": "jobs?on_hold=true",
     "oldest first": "jobs?ordering=number",
     "far in the list": "jobs?cursor=n50000",
 }

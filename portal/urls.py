@@ -11,7 +11,7 @@ urlpatterns = [
     path("api/docs", views.api_docs),
     path("api/v1/", include("portal.api.urls")),
     # Pages of the front end for administrators; what else is below /admin/ is Django's own.
-    re_path(r"^admin/(?:people|rates|audit)$", views.index),
+    re_path(r"^admin/(?:people|prices|rates|audit)$", views.index),
     path("admin/", admin.site.urls),
     path("accounts/", include("accounts.urls")),
     re_path(r"^(?!api/|admin/|static/|ws/).*$", views.index),

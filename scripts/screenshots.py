@@ -90,7 +90,7 @@ def telling_job(page: Page) -> int:
     for query in ("state=running&", ""):
         found = page.request.get(f"/api/v1/jobs?{query}limit=50").json()["results"]
         if found:
-            return int(max(found, key=lambda job: (job["rescales"], job["step"]))["number"])
+            return int(max(found, key=lambda job: (job["resizes"], job["step"]))["number"])
     sys.exit("The portal has no job yet: submit one, or run `make demo`.")
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import httpx
 
 from evenkeel import fairness, node_sets, resources, schemas
+from evenkeel.renamed import OldNames
 
 Json = dict[str, Any]
 Answer = TypeVar("Answer")
@@ -46,7 +47,7 @@ class ApiError(ClientError):
         self.status, self.title, self.detail, self.errors = status, title, detail, errors
 
 
-class Client:
+class Client(OldNames):
     """`sleep` and `transport` are for tests."""
 
     def __init__(
@@ -75,7 +76,7 @@ class Client:
         self.projects = resources.Projects(self)
         self.people = resources.People(self)
         self.audit = resources.Audit(self)
-        self.quotas = resources.Quotas(self)
+        self.limits = resources.Limits(self)
         self.guarantees = resources.Guarantees(self)
         self.money = resources.Money(self)
         self.shares = resources.Shares(self)
@@ -187,7 +188,7 @@ class Client:
             self._request("DELETE", "session", repeatable=False)
         secret = answer.get("secret")
         if not isinstance(secret, str):
-            raise ClientError("the portal made a token but did not say it")
+            raise ClientError("the portal made a token but its answer does not contain it")
         return secret
 
     # One call
@@ -276,7 +277,7 @@ def _sendable(token: str) -> str:
     """It is not repeated: what is wrong with it may be what surrounds a secret."""
     if not token.isascii() or not token.isprintable() or " " in token:
         what = "the token has characters that no token has, as a space or a line end"
-        raise ClientError(f"{what}: set EVENKEEL_TOKEN anew, or run `evenkeel login`")
+        raise ClientError(f"{what}: set EVENKEEL_TOKEN again, or run `evenkeel login`")
     return token
 
 

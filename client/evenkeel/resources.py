@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from evenkeel import schemas
+from evenkeel.renamed import OldNames
 
 if TYPE_CHECKING:
     from evenkeel.client import Client
@@ -31,7 +32,7 @@ def given(**values: Any) -> Json:
     return {name: value for name, value in values.items() if value is not None}
 
 
-class Resource:
+class Resource(OldNames):
     def __init__(self, client: Client) -> None:
         self._client = client
 
@@ -128,26 +129,26 @@ class Audit(Resource):
         return self._client.stream("audit/export", {"format": format} | given(**filters))
 
 
-class Quotas(Resource):
+class Limits(Resource):
     def list(self, *, project: str | None = None, user: str | None = None) -> Iterator[schemas.Quota]:
         """Limits that I may change."""
-        return self._client.rows(schemas.Quota, "quotas", given(project=project, user=user))
+        return self._client.rows(schemas.Quota, "limits", given(project=project, user=user))
 
     def binding(self, project: str) -> schemas.BindingQuotas:
         """Limits that bind my jobs in the project, of every level, with their use; `more`: there are others."""
-        return self._client.one(schemas.BindingQuotas, "GET", f"projects/{part(project)}/quotas")
+        return self._client.one(schemas.BindingQuotas, "GET", f"projects/{part(project)}/limits")
 
     def set(self, wish: Wish) -> schemas.Quota:
-        return self._client.one(schemas.Quota, "POST", "quotas", json=wish, repeatable=False)
+        return self._client.one(schemas.Quota, "POST", "limits", json=wish, repeatable=False)
 
-    def get(self, quota: int) -> schemas.Quota:
-        return self._client.one(schemas.Quota, "GET", f"quotas/{quota}")
+    def get(self, id: int) -> schemas.Quota:
+        return self._client.one(schemas.Quota, "GET", f"limits/{id}")
 
-    def change(self, quota: int, limit: str, *, hard: bool) -> schemas.Quota:
-        return self._client.one(schemas.Quota, "PUT", f"quotas/{quota}", json={"limit": limit, "hard": hard})
+    def change(self, id: int, limit: str, *, hard: bool) -> schemas.Quota:
+        return self._client.one(schemas.Quota, "PUT", f"limits/{id}", json={"limit": limit, "hard": hard})
 
-    def remove(self, quota: int) -> None:
-        self._client.send("DELETE", f"quotas/{quota}")
+    def remove(self, id: int) -> None:
+        self._client.send("DELETE", f"limits/{id}")
 
 
 class Guarantees(Resource):
@@ -176,12 +177,12 @@ class Money(Resource):
     def usage_csv(self, by: GroupBy = "project", **filters: str | None) -> str:
         return self._client.send("GET", "usage/export", params={"group_by": by} | given(**filters)).text
 
-    def rates(self, *, cluster: str | None = None) -> Iterator[schemas.Rate]:
+    def prices(self, *, cluster: str | None = None) -> Iterator[schemas.Rate]:
         """Those of one cluster, or all."""
-        return self._client.rows(schemas.Rate, "rates", given(cluster=cluster))
+        return self._client.rows(schemas.Rate, "prices", given(cluster=cluster))
 
-    def set_rate(self, wish: Wish) -> schemas.Rate:
-        return self._client.one(schemas.Rate, "POST", "rates", json=wish, repeatable=False)
+    def set_price(self, wish: Wish) -> schemas.Rate:
+        return self._client.one(schemas.Rate, "POST", "prices", json=wish, repeatable=False)
 
     def discounts(self, *, project: str | None = None) -> Iterator[schemas.Discount]:
         return self._client.rows(schemas.Discount, "discounts", given(project=project))
@@ -220,7 +221,7 @@ class Shares(Resource):
 
 
 class Qos(Resource):
-    """Levels of service."""
+    """QoS levels."""
 
     def list(self) -> Iterator[schemas.Qos]:
         return self._client.rows(schemas.Qos, "qos")

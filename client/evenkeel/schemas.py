@@ -493,7 +493,8 @@ class HistoryWorkload(TypedDict):
 
 
 class Holding(TypedDict):
-    gpus_held: int
+    gpus_allocated: int
+    gpus_held: NotRequired[int]
     jobs_running: int
     jobs_queued: int
     spend_month: str
@@ -601,7 +602,8 @@ class JobLink(TypedDict):
 
 
 class JobReason(TypedDict):
-    token: str
+    code: str
+    token: NotRequired[str]
     text: str
     slurm: str | None
 
@@ -630,6 +632,7 @@ class JobsFilter(TypedDict):
     cluster: NotRequired[str | None]
     partition: NotRequired[str | None]
     label: NotRequired[list[LabelItem]]
+    on_hold: NotRequired[bool | None]
     held: NotRequired[bool | None]
     submitted_from_at: NotRequired[str | None]
     submitted_to_at: NotRequired[str | None]
@@ -694,7 +697,8 @@ class LiveJobHold(TypedDict):
 
 
 class LiveJobReason(TypedDict):
-    token: str
+    code: str
+    token: NotRequired[str]
     text: str
     slurm: NotRequired[str]
 
@@ -725,8 +729,10 @@ class LivePolicy(TypedDict):
 class LiveProject(TypedDict):
     key: str
     name: str
+    gpu_limit: NotRequired[int]
     gpu_quota: NotRequired[int]
-    gpus_held: int
+    gpus_allocated: int
+    gpus_held: NotRequired[int]
 
 
 class LiveProjectRef(TypedDict):
@@ -735,7 +741,8 @@ class LiveProjectRef(TypedDict):
 
 
 class LiveReason(TypedDict):
-    token: str
+    code: str
+    token: NotRequired[str]
     text: str
 
 
@@ -907,8 +914,10 @@ class NodeUse(TypedDict):
     from_at: str
     to_at: str
     bucket_s: int
-    held: list[tuple[float, float | None]]
-    held_part: float | None
+    allocated: list[tuple[float, float | None]]
+    held: NotRequired[list[tuple[float, float | None]]]
+    allocated_part: float | None
+    held_part: NotRequired[float | None]
 
 
 class NodeWish(TypedDict):
@@ -997,7 +1006,7 @@ class NoticeDestinationPage(TypedDict):
     results: list[NoticeDestination]
 
 
-class NumberedRescale(TypedDict):
+class NumberedResize(TypedDict):
     at: str
     before: int
     after: int
@@ -1205,9 +1214,11 @@ class Project(TypedDict):
     parent: str | None
     archived_at: str | None
     members: int
-    gpu_quota: int | None
+    gpu_limit: int | None
+    gpu_quota: NotRequired[int | None]
     budget_month: str | None
-    gpus_held: int
+    gpus_allocated: int
+    gpus_held: NotRequired[int]
     jobs_running: int
     jobs_queued: int
     spend_month: str
@@ -1345,7 +1356,8 @@ class RateWish(TypedDict):
 
 
 class Reason(TypedDict):
-    token: str
+    code: str
+    token: NotRequired[str]
     text: str
 
 
@@ -1365,7 +1377,7 @@ class ReplayWish(TypedDict):
     parameters: NotRequired[dict[str, Any] | None]
 
 
-class Rescale(TypedDict):
+class Resize(TypedDict):
     at: str
     before: int
     after: int
@@ -1531,9 +1543,11 @@ class RoundCounts(TypedDict):
     nodes: int
     gpus: int
     gpus_usable: int
-    gpus_held: int
+    gpus_allocated: int
+    gpus_held: NotRequired[int]
     jobs: int
-    holding: int
+    running: int
+    holding: NotRequired[int]
     waiting: int
 
 
@@ -1650,10 +1664,13 @@ class SessionProject(TypedDict):
 
 class ShadowFigures(TypedDict):
     gpus: float
-    holding: int
+    running: int
+    holding: NotRequired[int]
     starting: int
-    rescaled: int
-    put_out: int
+    resized: int
+    rescaled: NotRequired[int]
+    preempted: int
+    put_out: NotRequired[int]
     variance: float | None
     relative_throughput: float | None
 
@@ -1687,7 +1704,8 @@ class ShadowSide(TypedDict):
     gpus: float | None
     variance: float | None
     starting: int
-    put_out: int
+    preempted: int
+    put_out: NotRequired[int]
 
 
 class ShadowTotals(TypedDict):
@@ -1902,7 +1920,8 @@ class SlurmOptions(TypedDict):
 
 
 class Standing(TypedDict):
-    holding: int
+    running: int
+    holding: NotRequired[int]
     known: int
     waiting: int
     relative_throughput: RelativeSpread | None
@@ -2254,7 +2273,8 @@ class WhatIfOption(TypedDict):
     steps_per_s: float | None
     source: Literal["measured", "user", "catalogue", "estimated", "trial"] | None
     duration_s: float | None
-    rate_per_hour: str | None
+    price_per_hour: str | None
+    rate_per_hour: NotRequired[str | None]
     amount: str | None
     low: str | None
     high: str | None
@@ -2413,8 +2433,10 @@ class Cost(TypedDict):
     measured_gpu_hours: float
     used_gpu_hours: float | None
     utilisation: float | None
-    rate_per_gpu_hour: str | None
-    rate_per_hour: str | None
+    price_per_gpu_hour: str | None
+    rate_per_gpu_hour: NotRequired[str | None]
+    price_per_hour: str | None
+    rate_per_hour: NotRequired[str | None]
     by_type: list[TypeCost]
     by_resource: ResourceCost
     lost_to_restarts: str
@@ -2444,7 +2466,8 @@ class Delayed(TypedDict):
 class Displaced(TypedDict):
     at: str
     kind: Literal["preempted", "shrunk"]
-    token: str
+    code: str
+    token: NotRequired[str]
     text: str
     level: str
     gpus_before: int
@@ -2469,7 +2492,8 @@ class Edited(TypedDict):
 
 class Effect(TypedDict):
     job: OthersJob
-    holds: bool
+    running: bool
+    holds: NotRequired[bool]
     before: Gang | None
     after: Gang | None
     slowdown_before: float | None
@@ -2524,12 +2548,14 @@ class ExpectedStart(TypedDict):
 class Explanation(TypedDict):
     number: int
     array: ArrayPlace | None
-    token: str
+    code: str
+    token: NotRequired[str]
     text: str
     at: str | None
     round: int | None
     checked_at: str | None
-    displaced: Displaced | None
+    preemption: Displaced | None
+    displaced: NotRequired[Displaced | None]
     ahead: list[Ahead]
     apart: int
     slurm: str | None
@@ -2561,7 +2587,8 @@ class FailingItemPage(TypedDict):
 
 class FairnessFigures(TypedDict):
     samples: int
-    holding: float
+    running: float
+    holding: NotRequired[float]
     waiting: float
     relative_throughput: RelativeSpread | None
     slowdown: SlowdownSpread | None
@@ -2571,7 +2598,8 @@ class FairnessFigures(TypedDict):
 
 class FairnessPoint(TypedDict):
     samples: int
-    holding: float
+    running: float
+    holding: NotRequired[float]
     waiting: float
     relative_throughput: RelativeSpread | None
     slowdown: SlowdownSpread | None
@@ -2709,7 +2737,8 @@ class Job(TypedDict):
     expected_start: ExpectedStart | None
     cost: CostNow
     times: Times
-    rescales: int
+    resizes: int
+    rescales: NotRequired[int]
     run: RunRef
     exit: Exit | None
     can_cancel: bool
@@ -2811,7 +2840,8 @@ class JobPriority(TypedDict):
 class JobTimeline(TypedDict):
     states: list[StateSpan]
     allocations: list[AllocationSpan]
-    rescales: list[Rescale]
+    resizes: list[Resize]
+    rescales: NotRequired[list[Resize]]
 
 
 class KeptRound(TypedDict):
@@ -2931,7 +2961,8 @@ class LiveJob(TypedDict):
     expected_start: NotRequired[LiveExpectedStart]
     cost: LiveCostNow
     times: LiveTimes
-    rescales: int
+    resizes: int
+    rescales: NotRequired[int]
     run: LiveRunRef
     exit: NotRequired[LiveExit]
     can_cancel: bool
@@ -2948,7 +2979,8 @@ class LiveNode(TypedDict):
     host_memory_mib: int
     accelerators: dict[str, Cell]
     gpus: int
-    held: int
+    allocated: int
+    held: NotRequired[int]
     others: int
     others_until_at: NotRequired[str]
     price_per_hour: str
@@ -3053,7 +3085,8 @@ class Option(TypedDict):
     samples: int
     duration_s: float
     price: Price
-    rate_per_hour: str
+    price_per_hour: str
+    rate_per_hour: NotRequired[str]
     amount: str
     low: str
     high: str
@@ -3089,7 +3122,8 @@ class PolicyPreview(TypedDict):
     as_of: str
     starting: int
     waiting: int
-    put_out: int
+    preempted: int
+    put_out: NotRequired[int]
     grown: int
     shrunk: int
     moved: int
@@ -3136,9 +3170,11 @@ class ProjectDetail(TypedDict):
     parent: str | None
     archived_at: str | None
     members: int
-    gpu_quota: int | None
+    gpu_limit: int | None
+    gpu_quota: NotRequired[int | None]
     budget_month: str | None
-    gpus_held: int
+    gpus_allocated: int
+    gpus_held: NotRequired[int]
     jobs_running: int
     jobs_queued: int
     spend_month: str
@@ -3155,7 +3191,8 @@ class ProjectDetail(TypedDict):
 
 
 class ProjectStanding(TypedDict):
-    holding: int
+    running: int
+    holding: NotRequired[int]
     known: int
     waiting: int
     relative_throughput: RelativeSpread | None
@@ -3292,7 +3329,8 @@ class Run(TypedDict):
     reason: Reason
     step: int
     checkpoint_step: int
-    rescales: int
+    resizes: int
+    rescales: NotRequired[int]
     created_at: str
     started_at: str | None
     finished_at: str | None
@@ -3431,7 +3469,8 @@ class Timeline(TypedDict):
     to_at: str
     nodes: list[TimelineNode]
     holds: list[HoldSpan]
-    rescales: list[NumberedRescale]
+    resizes: list[NumberedResize]
+    rescales: NotRequired[list[NumberedResize]]
     truncated: bool
 
 
@@ -3609,7 +3648,8 @@ class JobDetail(TypedDict):
     expected_start: ExpectedStart | None
     cost: CostNow
     times: Times
-    rescales: int
+    resizes: int
+    rescales: NotRequired[int]
     run: RunRef
     exit: Exit | None
     can_cancel: bool

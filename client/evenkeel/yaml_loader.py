@@ -26,7 +26,7 @@ _PAIR = re.compile(r"((?<!\\)(?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c
 _UNREADABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: What to do about what the parser says in its own words.
 _ADVICE = {
-    "mapping values are not allowed": "put text that holds a colon and a space in quotes",
+    "mapping values are not allowed": "put text with a colon and a space in quotes",
     "cannot start any token": "indent with spaces, not tabs, and put text that begins so in quotes",
     "a tab character": "indent with spaces",
 }
@@ -53,7 +53,7 @@ def load(text: str) -> Any:
     if wrong := _UNREADABLE.search(text):
         before = text[: wrong.start()]
         column = wrong.start() - before.rfind("\n")
-        raise YamlProblem(before.count("\n") + 1, column, f"character U+{ord(wrong[0]):04X} cannot stand in YAML")
+        raise YamlProblem(before.count("\n") + 1, column, f"character U+{ord(wrong[0]):04X} is not allowed in YAML")
     if text.lstrip()[:1] in ("{", "["):
         text = _PAIR.sub(_joined, text)
     try:
@@ -61,9 +61,9 @@ def load(text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         problem = ", ".join(part for part in (error.context, error.problem) if part)
         problem = "; ".join([problem, *(advice for words, advice in _ADVICE.items() if words in problem)])
-        raise _problem(error.problem_mark or error.context_mark, problem or "this is no YAML") from None
+        raise _problem(error.problem_mark or error.context_mark, problem or "this is not YAML") from None
     except (yaml.YAMLError, RecursionError) as error:
-        raise YamlProblem(1, 1, f"this is no YAML: {' '.join(str(error).split())[:200]}") from None
+        raise YamlProblem(1, 1, f"this is not YAML: {' '.join(str(error).split())[:200]}") from None
 
 
 def _joined(pair: re.Match[str]) -> str:

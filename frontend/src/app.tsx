@@ -6,6 +6,7 @@ import { ApiError } from "./api/client";
 import { useSession } from "./api/hooks";
 import { Fault } from "./components/Panel";
 import { createLiveStore, LiveContext } from "./lib/live/liveContext";
+import { OLD_PAGES } from "./lib/renamed";
 import { Invitation } from "./pages/invitation/Invitation";
 import { Overview } from "./pages/overview/Overview";
 import { SignIn } from "./pages/signin/SignIn";
@@ -36,7 +37,7 @@ const SimulationPage = lazy(() => import("./pages/lab/SimulationPage"));
 const ProjectsPage = lazy(() => import("./pages/projects/ProjectsPage"));
 const ProjectPage = lazy(() => import("./pages/project/ProjectPage"));
 const PeoplePage = lazy(() => import("./pages/people/PeoplePage"));
-const RatesPage = lazy(() => import("./pages/rates/RatesPage"));
+const PricesPage = lazy(() => import("./pages/prices/PricesPage"));
 const AuditPage = lazy(() => import("./pages/audit/AuditPage"));
 const NotFound = lazy(() => import("./pages/NotFound"));
 
@@ -92,10 +93,11 @@ function Pages() {
               <Route path="/policy" element={<PolicyPage />} />
               <Route path="/lab/rollouts/:id" element={<RolloutPage />} />
               <Route path="/admin/people" element={<PeoplePage session={session.data} />} />
-              <Route path="/admin/rates" element={<RatesPage session={session.data} />} />
+              <Route path="/admin/prices" element={<PricesPage session={session.data} />} />
               <Route path="/admin/audit" element={<AuditPage />} />
             </>
           )}
+          {Object.entries(OLD_PAGES).map(([old, now]) => <Route key={old} path={old} element={<Navigate to={now} replace />} />)}
           <Route path="*" element={<NotFound />} />
         </Routes>
       </Suspense>

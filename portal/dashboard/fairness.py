@@ -124,7 +124,7 @@ def _figures(found: Mapping[str, Any]) -> dict[str, Any]:
     variance = found["variance"]
     return {
         "samples": found["samples"],
-        "holding": round(found["holding"], 2),
+        "running": round(found["holding"], 2),
         "waiting": round(found["waiting"], 2),
         "relative_throughput": relative,
         "slowdown": slowdown,

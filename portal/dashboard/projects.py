@@ -44,7 +44,7 @@ class Holdings:
     def together(self, ids: Iterable[int]) -> dict[str, Any]:
         ids = list(ids)
         return {
-            "gpus_held": sum(self.gpus.get(one, 0) for one in ids),
+            "gpus_allocated": sum(self.gpus.get(one, 0) for one in ids),
             "jobs_running": sum(self.running.get(one, 0) for one in ids),
             "jobs_queued": sum(self.waiting.get(one, 0) for one in ids),
             "spend_month": str(amount(sum((self.spent.get(one, Decimal(0)) for one in ids), Decimal(0)), 2)),
@@ -67,7 +67,7 @@ def describe_projects(user: User, projects: Sequence[tuple[Project, str]], now: 
             "parent": shown.get(project.parent_id or 0),
             "archived_at": iso(project.archived_at),
             "members": members.get(project.pk, 0),
-            "gpu_quota": limits.get(project.pk),
+            "gpu_limit": limits.get(project.pk),
             "budget_month": _money(budgets.get(project.pk)),
             **found.together([project.pk]),
             "with_below": found.together(levels.under(project.pk)),

@@ -27,7 +27,7 @@ def job_timeline(job: Job) -> dict[str, Any]:
     return {
         "states": _states(job, events),
         "allocations": [_allocation(gang) for gang in gangs],
-        "rescales": [_rescale(event, gangs) for event in events if event.kind == Event.REALLOCATED],
+        "resizes": [_rescale(event, gangs) for event in events if event.kind == Event.REALLOCATED],
     }
 
 
@@ -95,7 +95,7 @@ def cluster_timeline(cluster: Cluster, project_ids: set[int], from_at: datetime,
             for node in cluster.nodes.annotate(gpu_count=present).order_by("name")
         ],
         "holds": spans[:MAX_HOLDS],
-        "rescales": [_rescale(e) | {"number": e.job.number} for e in rescales.order_by("id")[:MAX_EVENTS] if e.job],
+        "resizes": [_rescale(e) | {"number": e.job.number} for e in rescales.order_by("id")[:MAX_EVENTS] if e.job],
         "truncated": len(holds) > MAX_HOLDS or len(spans) > MAX_HOLDS,
     }
 

@@ -52,7 +52,7 @@ def _collect(run: Run, executor: Executor) -> None:
     try:
         progress = executor.prepare(artifacts.collection_of(run))
     except ExecutorError as error:
-        logger.warning("artefacts of run %s: %s", run.pk, error)
+        logger.warning("artifacts of run %s: %s", run.pk, error)
         artifacts.put_off(run, str(error), timezone.now())
     else:
         artifacts.record(run=run, progress=progress, now=timezone.now())

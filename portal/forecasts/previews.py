@@ -92,7 +92,7 @@ def preview_job(user: User, job_file: JobFile) -> dict[str, Any]:
     return {
         "cluster": {"name": cluster.name, "choice": wish.placed["cluster_choice"] or None},
         "verdict": said.verdict,
-        "reason": {"token": said.reason.token, "text": said.reason.text},
+        "reason": {"code": said.reason.token, "text": said.reason.text},
         "would_change": _would_change(cluster, said),
         "as_of": iso(basis.at),
         "allocation": _allocation(said, newcomers[0]),
@@ -125,7 +125,7 @@ def preview_policy(user: User, cluster: Cluster, name: str, parameters: dict[str
     kinds = Counter(map(_kind, change.effects))
     return {
         "as_of": iso(now),
-        **{name: kinds[name] for name in ("starting", "waiting", "put_out", "grown", "shrunk", "moved")},
+        **{name: kinds[name] for name in ("starting", "waiting", "preempted", "grown", "shrunk", "moved")},
         **_describe_change(user, change, other),
     }
 
@@ -133,7 +133,7 @@ def preview_policy(user: User, cluster: Cluster, name: str, parameters: dict[str
 def _kind(effect: Effect) -> str:
     """The effect on a job that has other GPUs under the other plan."""
     if effect.after is None:
-        return "put_out" if effect.holds else "waiting"
+        return "preempted" if effect.holds else "waiting"
     if effect.before is None:
         return "starting"
     if effect.before.type != effect.after.type or effect.before.count == effect.after.count:
@@ -207,7 +207,7 @@ def _describe_change(user: User, change: Change, policy: Policy) -> dict[str, An
         "effects": [
             {
                 "job": redact_foreign_job(jobs[effect.job], mine),
-                "holds": effect.holds,
+                "running": effect.holds,
                 "before": describe_gang(effect.before, jobs[effect.job].gpu_share_percent),
                 "after": describe_gang(effect.after, jobs[effect.job].gpu_share_percent),
                 "slowdown_before": _rounded(effect.slowdown_before),

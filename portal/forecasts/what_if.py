@@ -179,7 +179,7 @@ def _option(known: Known, gang: Gang, refused: list[str], waits_for: list[str]) 
         barred.append(f"In partition {partition.name} a job has {partition.max_gpus} GPUs at most.")
     if gang.count > 1 and known.job.gpu_share_percent < 100:
         barred.append("A job that has part of a GPU has one.")
-    keys = ("steps_per_s", "source", "duration_s", "rate_per_hour", "amount", "low", "high", "basis")
+    keys = ("steps_per_s", "source", "duration_s", "price_per_hour", "amount", "low", "high", "basis")
     values = {key: found[key] if found else None for key in keys}
     return {"type": gang.type, "gpus": gang.count, **values, "barred": barred, "waits_for": waits_for}
 

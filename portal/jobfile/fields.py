@@ -106,7 +106,7 @@ def _split(value: object) -> object:
     if isinstance(value, str):
         indices, percent, most = value.partition("%")
         if percent and not re.fullmatch(r"\s*\d{1,6}\s*", most, re.ASCII):
-            raise ValueError(f"write after % how many run at once, as 0-15%4; {most[:30]!r} is no number")
+            raise ValueError(f"write after % how many run at once, as 0-15%4; {most[:30]!r} is not a number")
         return {"indices": indices} | ({"max_running": most} if percent else {})
     return value
 
@@ -134,7 +134,7 @@ class ArrayWish(Part):
     indices: Annotated[str, Field(max_length=4_000), OneLine] = Field(
         description="As 0-15, 0-30:2 or 1,3,5-9; 1,000 at most.", examples=["0-15"]
     )
-    max_running: int | None = Field(None, ge=1, le=MAX_ARRAY, description="The most that hold GPUs at once.")
+    max_running: int | None = Field(None, ge=1, le=MAX_ARRAY, description="The most that have GPUs at once.")
 
     @model_validator(mode="after")
     def _countable(self) -> ArrayWish:

@@ -29,7 +29,7 @@ class SecretUse(Part):
         if bool(self.env) == bool(self.file):
             raise ValueError("give either env or file")
         if self.env and (not ENV_NAME.match(self.env) or self.env.startswith("EVENKEEL_")):
-            raise ValueError(f"{self.env!r} is no variable name that a job may set")
+            raise ValueError(f"{self.env!r} is not a variable name that a job may set")
         return self
 
 
@@ -53,12 +53,12 @@ def _data_url(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise ValueError("is no URL") from None
+        raise ValueError("is not a valid URL") from None
     if "://" not in url or parts.scheme not in DATA_PROTOCOLS or "::" in url:
         raise ValueError(f"must be a URL of {', '.join(DATA_PROTOCOLS)}, as s3://bucket/folder")
     _check_port(parts)
     if "@" in parts.netloc:
-        raise ValueError("must hold neither user nor password: they belong in a secret of the project, named by secret")
+        raise ValueError("must contain neither user nor password: put them into a secret, named by secret")
     if "?" in url or "#" in url or any(part in (".", "..") for part in parts.path.split("/")):
         raise ValueError("must have no ?, no #, no . and no .. in its path")
     if parts.scheme == "file" and (parts.netloc or not parts.path.strip("/")):

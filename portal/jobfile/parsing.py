@@ -96,7 +96,7 @@ def _problem(error: Any, model: type[BaseModel]) -> FieldProblem:
     message = _IN_WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
         known = known_keys(model, location[:-1])
-        message = f"is no known key; {hint_at(location[-1], known)}" if known else "is no known key."
+        message = f"unknown key; {hint_at(location[-1], known)}" if known else "unknown key."
     elif error["type"] == "value_error" and (named := re.match(r"^(\w+): (.*)$", message)) and named[1] in fields:
         field, message = named[1], named[2]
     elif error["type"] == "value_error" and message == "give either model_type or command":

@@ -21,7 +21,7 @@ class JobPatch(Part):
     labels: dict[str, Line | None] = Field({}, max_length=50, json_schema_extra=_no_default)
     nice: int = Field(0, ge=0, le=1_000, description="Only administrators lower it.", json_schema_extra=_no_default)
     priority: int = Field(0, ge=-1_000, le=1_000, description="Administrators only.", json_schema_extra=_no_default)
-    qos: Word | None = Field(None, description="Another level of service.", json_schema_extra=_no_default)
+    qos: Word | None = Field(None, description="Another QoS.", json_schema_extra=_no_default)
     partition: Word | None = Field(None, description="Another partition.", json_schema_extra=_no_default)
     total_steps: int = Field(1, ge=1, le=10**12, description="It may only grow.", json_schema_extra=_no_default)
     restartable: bool | None = Field(

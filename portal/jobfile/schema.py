@@ -101,7 +101,7 @@ class JobFile(Part):
     )
     priority: int = Field(0, ge=-1_000, le=1_000, description="Larger goes first; above 0 for administrators.")
     nice: int = Field(0, ge=0, le=1_000, description="Lowers the priority.")
-    qos: Word | None = Field(None, description="Level of service; by default the cluster's default one, if any.")
+    qos: Word | None = Field(None, description="QoS; by default the cluster's default one, if any.")
     cluster: Word | None = Field(
         None,
         description="Name of a cluster, or the portal's choice by expected end (`earliest`, `auto`; the default) or by "
@@ -135,8 +135,8 @@ class JobFile(Part):
     def _names(self) -> JobFile:
         bad = [k for k in self.env if not ENV_NAME.match(k) or k.startswith("EVENKEEL_")]
         if bad:
-            name = bad[0].partition("=")[0]  # of one written as NAME=value no value is shown
-            raise ValueError(f"env: {name!r} is no variable name that a job may set")
+            name = bad[0].partition("=")[0]  # of one written as NAME=value no value is repeated
+            raise ValueError(f"env: {name!r} is not a variable name that a job may set")
         if bad := [k for k in self.labels if not LABEL_KEY.match(k)]:
             raise ValueError(f"labels: {bad[0]!r} must be letters, digits and _ . / -, at most 63")
         if any(len(curve) > 10_000 or not curve for curve in self.throughput.values()):
@@ -146,5 +146,5 @@ class JobFile(Part):
             raise ValueError(f"secrets: {doubled[0]} is given twice")
         variables = Counter(variable_of(use.name) for use in self.data)
         if doubled := [name for name, count in variables.items() if count > 1]:
-            raise ValueError(f"data: {doubled[0]} would stand for two of them")
+            raise ValueError(f"data: {doubled[0]} would be used for two of them")
         return self

@@ -66,13 +66,13 @@ class SlurmOptions(Part):
         None, description="Features that its nodes must have, as sbatch --constraint.", examples=["nvlink"]
     )
     licenses: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_licenses)] | None = Field(
-        None, description="Licenses that it holds while it runs.", examples=["matlab:1"]
+        None, description="Licenses that it uses while it runs.", examples=["matlab:1"]
     )
     comment: Annotated[str, Field(min_length=1, max_length=120), OneLine, AfterValidator(_printable)] | None = Field(
-        None, description="Stands in Slurm's records, behind the portal's own comment."
+        None, description="Comment in Slurm's records, behind the portal's own."
     )
     exclusive: bool = Field(
-        False, description="Nobody else's jobs on its nodes while it runs, those of the portal's included."
+        False, description="No other jobs on its nodes while it runs, those of the portal included."
     )
     wckey: Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_word)] | None = Field(
         None, description="Workload characterization key; by default the project's."

@@ -187,8 +187,8 @@ def _jobs(
                 "before": gang_of(job.gang),
                 "recorded": gang_of(then[job.id]["gang"] if job.id in then else job.gang),
                 "replayed": gang_of(now[job.id].gang if job.id in now else job.gang),
-                "reason_recorded": {"token": was["token"], "text": was["text"]} if was else None,
-                "reason_replayed": {"token": will.token, "text": will.text} if will else None,
+                "reason_recorded": {"code": was["token"], "text": was["text"]} if was else None,
+                "reason_replayed": {"code": will.token, "text": will.text} if will else None,
             }
         )
     return found

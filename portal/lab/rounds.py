@@ -103,9 +103,9 @@ def counts_of(snapshot: Snapshot) -> dict[str, Any]:
         "nodes": len(gpus),
         "gpus": sum(gpus),
         "gpus_usable": sum(usable),
-        "gpus_held": len({gpu for job in snapshot.jobs for gpu in job.gpu_ids}),
+        "gpus_allocated": len({gpu for job in snapshot.jobs for gpu in job.gpu_ids}),
         "jobs": len(snapshot.jobs),
-        "holding": sum(bool(job.gpu_ids) for job in snapshot.jobs),
+        "running": sum(bool(job.gpu_ids) for job in snapshot.jobs),
         "waiting": sum(not job.gpu_ids for job in snapshot.jobs),
     }
 
@@ -154,7 +154,7 @@ def _job(
         "before": gang_of(job.gang),
         "after": gang_of(move["gang"] if move else job.gang),
         "move": move["kind"] if move else None,
-        "reason": {"token": reason["token"], "text": reason["text"]} if reason else None,
+        "reason": {"code": reason["token"], "text": reason["text"]} if reason else None,
     }
 
 

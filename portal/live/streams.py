@@ -19,6 +19,7 @@ from accounts.pricing import amount, from_micro
 from accounts.quotas import gpu_limits, month_budget_micro, period_of
 from portal.accounting.hold_costs import product_of
 from portal.core.money import CURRENCY
+from portal.core.renamed import serve_both
 from portal.core.times import iso
 from portal.jobfile.gpu_text import gpus_of
 from portal.jobfile.resources import WHOLE_PERCENT
@@ -90,9 +91,17 @@ def _described(jobs: list[Job], ctx: PageContext) -> dict[UUID, dict[str, Any]]:
     job nothing grows with the clock, or each publication would send the whole queue again."""
 
     def describe(some: Sequence[Job]) -> list[tuple[UUID, dict[str, Any]]]:
-        return [(job.pk, describe_job(job, ctx) | {"times": settled_times(job, ctx.ends)}) for job in some]
+        return [(job.pk, _old_too(describe_job(job, ctx) | {"times": settled_times(job, ctx.ends)})) for job in some]
 
     return dict(Loop(LoopName.LIVE, postpones=False).together(jobs, of_job, describe))
+
+
+def _old_too(job: dict[str, Any]) -> dict[str, Any]:
+    """With the names that members had before (`portal.core.renamed`)."""
+    serve_both("Reason", job["reason"])
+    if (start := job["expected_start"]) and start["reason"]:
+        serve_both("Reason", start["reason"])
+    return serve_both("Job", job)
 
 
 def describe_event(event: JobEvent) -> dict[str, Any]:
@@ -125,7 +134,9 @@ def _project(project: Project, jobs: dict[str, Any], quota: int | None) -> dict[
     gangs = [job["allocation"] for job in jobs.values() if job["allocation"] and job["state"] != "queued"]
     held = gpus_of(sum(gang["count"] * gang["share_percent"] for gang in gangs))
     return {
-        "project": {"key": project.key, "name": project.name, "gpu_quota": quota, "gpus_held": held},
+        "project": serve_both(
+            "Project", {"key": project.key, "name": project.name, "gpu_limit": quota, "gpus_allocated": held}
+        ),
         "jobs": jobs,
         "events": _events(Q(project=project)),
     }
@@ -229,13 +240,13 @@ def _nodes(cluster: Cluster, ctx: PageContext, first: Mapping[str, int], *, hung
                 "host_memory_mib": gpu.node.memory_mib,
                 "accelerators": {},
                 "gpus": 0,
-                "held": 0,
+                "allocated": 0,
             },
         )
         cell = _cell(gpu, held, assigned, taken)
         node["accelerators"][str(gpu.index)] = cell
         node["gpus"] += 1
-        node["held"] += cell["state"] == "held"
+        node["allocated"] += cell["state"] == "held"
         if cell["state"] == "others":
             ends[gpu.node.name].append(taken[gpu.pk])
     for name, node in nodes.items():
@@ -243,8 +254,9 @@ def _nodes(cluster: Cluster, ctx: PageContext, first: Mapping[str, int], *, hung
         per_hour = prices.get(node["type"], 0) * _held_percent(node) // WHOLE_PERCENT
         node["price_per_hour"] = str(round(from_micro(per_hour), 2))
         node["others"], node["others_until_at"] = len(ends[name]), first_end(ends[name])
-        if node["held"] + node["others"] < node["gpus"]:
+        if node["allocated"] + node["others"] < node["gpus"]:
             node["free_reason"] = _free_reason(node, hungry)
+        serve_both("LiveNode", node)
     return nodes
 
 

@@ -70,7 +70,7 @@ def put_off(run: Run, why: str, now: datetime) -> None:
 
 def _say_failed(run: Run, why: str, now: datetime) -> None:
     said = "".join(c for c in why if c.isprintable())[:MAX_WHY]
-    text = f"#{run.job.number}: its artefacts cannot be listed, so none are kept: {said or 'no reason was given'}"
+    text = f"#{run.job.number}: its artifacts cannot be listed, so none are kept: {said or 'no reason was given'}"
     events.append(kind="notice", job=run.job, run=run, at=now, text=text)
 
 
@@ -110,7 +110,7 @@ def record(*, run: Run, progress: Progress, now: datetime) -> None:
             _store(run, listing, now)
             material.left_out = listing.left_out
         if material.left_out:
-            text = f"#{run.job.number}: artefacts not kept ({material.left_out:,}): too many, too large or unreadable"
+            text = f"#{run.job.number}: artifacts not kept ({material.left_out:,}): too many, too large or unreadable"
             events.append(kind="notice", job=run.job, run=run, at=now, text=text)
     if problem is not None:
         _say_failed(run, problem, now)

@@ -1,4 +1,4 @@
-"""How much code, environments, artefacts and checkpoints may take; portal/config/keep.py says for how long."""
+"""How much code, environments, artifacts and checkpoints may take; portal/config/keep.py says for how long."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ WORDS: Mapping[str, str] = MappingProxyType(
         CANCELLED: "cancelled",
         RETRIED: "failed and is tried again",
         PREEMPTED: "gave up GPUs",
-        HELD: "held",
+        HELD: "on hold",
         IDLE: "idle",
         WAITING: "waiting",
         BUDGET: "budget",

@@ -132,7 +132,7 @@ def send_again(*, delivery: Delivery, now: datetime) -> Delivery:
 def _check(row: Destination, actor: User) -> None:
     """Whether the values fit together, and which notices this person may get. Raises Problems."""
     if not row.own_jobs and row.project is None:
-        raise _wrong("project", "must be given to be told of jobs that are not yours", "missing")
+        raise _wrong("project", "is needed for notices about jobs that are not yours", "missing")
     reserved = kinds.OF_ADMINISTRATORS & set(row.events)
     if reserved and not actor.is_superuser:
         raise _wrong("events", f"{', '.join(sorted(reserved))} is for administrators of the cluster", "forbidden")

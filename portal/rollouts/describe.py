@@ -85,7 +85,7 @@ def _shadow(row: Rollout) -> dict[str, Any]:
                 "gpus": mean(f"gpus_{side}", rounds),
                 "variance": mean(f"variance_{side}", variances),
                 "starting": int(totals.get(f"starting_{side}", 0)),
-                "put_out": int(totals.get(f"put_out_{side}", 0)),
+                "preempted": int(totals.get(f"put_out_{side}", 0)),
             }
             for side in ("live", "candidate")
         },

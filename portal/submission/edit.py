@@ -64,7 +64,7 @@ def _check(actor: User, job: Job, run: Run, changed: dict[str, Any]) -> None:
     if state not in LIVE and (late := sorted(changed.keys() - _AT_ANY_TIME)):
         raise JobConflict([_too_late(key, run) for key in late])
     if "partition" in changed and state not in WAITING:
-        message = f"cannot be changed while it holds GPUs: {hold_first(job, run, 'hold the job first')}"
+        message = f"cannot be changed while the job has GPUs: {hold_first(job, run, 'put the job on hold first')}"
         raise JobConflict.of("partition", message, "holds_gpus")
     if "total_steps" in changed and changed["total_steps"] < job.total_steps:
         message = f"may only grow: it is {job.total_steps}, not {changed['total_steps']}"

@@ -60,8 +60,8 @@ def _check(actor: User, job: Job, run: Run, target: Project) -> None:
         raise PermissionError(f"#{job.number} is moved by its owner or by managers of {job.project.name}.")
     held = Hold.objects.filter(run__job=job, during__upper_inf=True).exists()
     if held or Assignment.objects.filter(run__job=job, during__upper_inf=True).exists():
-        how = hold_first(job, run, "hold the job, move it, and release it")
-        message = f"cannot be moved while it holds GPUs or is about to: {how}"
+        how = hold_first(job, run, "put the job on hold, move it, and release it")
+        message = f"cannot be moved while it has GPUs, or is about to get them: {how}"
         raise JobConflict.of("job", message, "holds_gpus")
     if job.resume_step is not None and run.checkpoint_step == job.resume_step and not run.has_trained:
         message = "cannot be moved before it has begun: the checkpoint that it begins with is the project's"

@@ -187,7 +187,7 @@ def verdict(jobs: list[dict[str, Any]], *, elastic: bool = True) -> int:
     if not all(job["state"] == "succeeded" for job in jobs):
         logger.error("Not every job finished.")
         return 1
-    if elastic and not any(job["rescales"] for job in jobs):
+    if elastic and not any(job["resizes"] for job in jobs):
         logger.error("No running job was rescaled.")
         return 1
     return 0

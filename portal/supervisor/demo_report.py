@@ -5,7 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-HEADINGS = ("job", "model", "state", "queueing", "launching", "running", "rescales", "cost")
+HEADINGS = ("job", "model", "state", "queueing", "launching", "running", "resizes", "cost")
 
 
 def report(jobs: list[dict[str, Any]], timeline: dict[str, Any], *, variance: float, speedup: float) -> list[str]:
@@ -48,7 +48,7 @@ def _row(job: dict[str, Any], speedup: float) -> tuple[str, ...]:
         _seconds(times["queueing_s"], speedup),
         _seconds(times["launching_s"], speedup),
         _seconds(times["running_s"], speedup),
-        str(job["rescales"]),
+        str(job["resizes"]),
         f"{Decimal(job['cost']['so_far']):.2f} {job['cost']['currency']}",
     )
 

@@ -16,7 +16,7 @@ MAX_COUNT = 2**31 - 1
 def _relative(path: str) -> str:
     parts = path.split("/")
     if not path.isprintable() or any(part in ("", ".", "..") for part in parts):
-        raise ValueError("must be a path below the artefact directory, of printable characters")
+        raise ValueError("must be a path below the artifact directory, of printable characters")
     return path
 
 

@@ -55,7 +55,7 @@ PAGES = {
     "/notifications": ["/notifications"],
     "/tokens": ["/tokens"],
     "/admin/people": ["/admin/people"],
-    "/admin/rates": ["/admin/rates"],
+    "/admin/prices": ["/admin/prices"],
     "/admin/audit": ["/admin/audit"],
 }
 #: Those that are read before one has signed in.
@@ -135,9 +135,9 @@ def _wishes() -> list[tuple[str, dict[str, Any]]]:
         ("projects/long/members", {"email": EMAIL, "confirm_unproved": True}),
         ("projects/arabic/members", {"email": "arabic@example.org", "confirm_unproved": True}),
         ("projects/long/service-accounts", {"name": _of(40).lower()}),
-        ("quotas", {"project": "long", "kind": "money", "period": "month", "limit": "100"}),
-        ("quotas", {"project": "arabic", "kind": "gpus", "limit": "2"}),
-        ("quotas", {"user": EMAIL, "kind": "gpus", "limit": "4"}),
+        ("limits", {"project": "long", "kind": "money", "period": "month", "limit": "100"}),
+        ("limits", {"project": "arabic", "kind": "gpus", "limit": "2"}),
+        ("limits", {"user": EMAIL, "kind": "gpus", "limit": "4"}),
         ("templates", {"name": ENTRY, "project": "arabic", "file": {"model_type": "digits_mlp", "total_steps": 9}}),
         ("notifications/destinations", {"name": ENTRY, "kind": "webhook", "url": HOOK, "events": ["job.failed"]}),
         ("views", {"name": ENTRY, "filters": {"label": [f"for={ENTRY}"]}}),

@@ -116,7 +116,9 @@ def test_a_node_has_a_page_with_its_jobs_its_use_and_what_went_wrong(
     expect(page.get_by_role("region", name="Figures")).to_contain_text("of 6")
     expect(panel(page, "Jobs").get_by_role("link", name=re.compile("trains-there"))).to_be_visible()
     expect(panel(page, "Accelerators").locator(f'a[href="/jobs/{running}"]').first).to_be_visible()
-    expect(panel(page, "GPUs held").get_by_role("img", name=re.compile("GPUs held in each half hour"))).to_be_visible()
+    expect(
+        panel(page, "GPUs allocated").get_by_role("img", name=re.compile("GPUs allocated in each half hour"))
+    ).to_be_visible()
     faults = panel(page, "Failed runs")
     expect(faults.get_by_role("link", name=re.compile("fails-there"))).to_have_attribute("href", f"/jobs/{failed}")
     expect(faults).to_contain_text("user error")

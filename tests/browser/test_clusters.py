@@ -57,7 +57,7 @@ def test_a_job_is_submitted_to_a_cluster_and_says_so(page: Page, live_portal: Li
 
 
 def test_prices_and_weights_of_one_cluster_are_set_by_their_forms(page: Page, live_portal: LivePortal) -> None:
-    open_page(page, "/admin/rates", 1440)
+    open_page(page, "/admin/prices", 1440)
     page.get_by_role("button", name="New price").click()
     page.get_by_label("Cluster", exact=True).select_option("fast")
     page.get_by_label("Price", exact=True).fill("3.25")
@@ -71,4 +71,4 @@ def test_prices_and_weights_of_one_cluster_are_set_by_their_forms(page: Page, li
     check_fits_and_is_accessible(page)
     with live_portal.api() as api:
         assert api.get("projects/default").json()["cluster_shares"] == {"fast": 2.5}
-        assert [rate["cluster"] for rate in api.get("rates").json()["results"] if rate["cluster"]] == ["fast"]
+        assert [rate["cluster"] for rate in api.get("prices").json()["results"] if rate["cluster"]] == ["fast"]

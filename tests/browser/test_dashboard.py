@@ -92,7 +92,7 @@ def test_a_preview_that_is_worked_out_anew_stays_readable(page: Page) -> None:
     expect(page.get_by_role("region", name="Time and cost")).to_be_visible()
     page.route("**/jobs/preview", lambda _: None)  # never answered
     page.get_by_label("Steps", exact=True).fill("60,000")
-    expect(page.locator("[aria-busy=true]")).to_contain_text("at today's rates")
+    expect(page.locator("[aria-busy=true]")).to_contain_text("at today's prices")
     check_fits_and_is_accessible(page)
     page.unroute_all(behavior="ignoreErrors")
 

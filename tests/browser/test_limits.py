@@ -24,28 +24,28 @@ def test_a_limit_is_set_changed_and_removed(page: Page, live_portal: LivePortal,
     dialog.get_by_label("At most").fill("12.5")
     dialog.get_by_label("Of one person").fill("nobody@example.org")
     dialog.get_by_role("button", name="Save").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("is nobody of this project")
+    expect(dialog.get_by_role("alert")).to_contain_text("is not a member of this project")
     dialog.get_by_label("Of one person").fill("")
     check_fits_and_is_accessible(page)
     dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_have_count(0)
     expect(limits.get_by_role("row").filter(has_text="GPU-hours per week")).to_contain_text("jobs wait")
     row = panel(page, "Limits that you may change").get_by_role("row").filter(has_text="GPU-hours per week")
-    (made,) = asked(live_portal, "projects/default/quotas")["results"]
+    (made,) = asked(live_portal, "projects/default/limits")["results"]
     assert (made["limit"], made["hard"], made["project"]) == ("12.5", False, "default")
     row.get_by_role("button", name="Change").click()
     expect(dialog.get_by_label("Per", exact=True)).to_be_disabled()
     dialog.get_by_label("At most").fill("20")
     dialog.get_by_label("Hard").check()
     dialog.get_by_role("button", name="Save").click()
-    expect(row).to_contain_text("parks jobs")
+    expect(row).to_contain_text("suspends jobs")
     expect(row).to_contain_text("20")
-    expect(limits).to_contain_text("parks jobs")
+    expect(limits).to_contain_text("suspends jobs")
     check_fits_and_is_accessible(page)
     row.get_by_role("button", name="Remove").click()
     dialog.get_by_role("button", name="Remove it").click()
     expect(limits).to_contain_text("Nothing limits your jobs")
-    assert asked(live_portal, "projects/default/quotas")["results"] == []
+    assert asked(live_portal, "projects/default/limits")["results"] == []
 
 
 def test_gpus_are_guaranteed_and_no_more_than_there_are(page: Page, live_portal: LivePortal) -> None:

@@ -97,7 +97,7 @@ def test_no_dialog_grows_wider_than_its_window(page: Page, names: Names) -> None
     expect(page.get_by_role("dialog")).to_contain_text("The account was made by invitation")
     check_dialog_fits(page)
     open_page(page, "/projects/arabic", 390)
-    page.get_by_role("button", name="Add somebody").click()
+    page.get_by_role("button", name="Add a member").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("E-mail").fill(EMAIL)
     dialog.get_by_role("button", name="Add", exact=True).click()

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.whole, pytest.mark.browser, pytest.mark.timeout(300)]
 PAGES = [
     "/", "/jobs", "/jobs/{job}", "/jobs/compare?jobs={job},{other}", "/submit", "/projects", "/projects/default",
     "/shares", "/fairness", "/usage", "/limits", "/cluster", "/cluster/throughput", "/notifications", "/tokens",
-    "/policy", "/admin/people", "/admin/rates", "/admin/audit",
+    "/policy", "/admin/people", "/admin/prices", "/admin/audit",
 ]  # fmt: skip
 #: Cumulative Layout Shift: up to a tenth a page is called stable.
 MOST_SHIFT = 0.1

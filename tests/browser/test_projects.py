@@ -32,7 +32,7 @@ def test_a_project_is_made_filled_archived_and_restored(page: Page, live_portal:
     dialog.get_by_role("button", name="Create").click()
     expect(page).to_have_url(re.compile(rf"/projects/{key}$"))
     expect(page.locator("h1.say")).to_contain_text("Lidar holds 0 GPUs")
-    page.get_by_role("button", name="Add somebody").click()
+    page.get_by_role("button", name="Add a member").click()
     dialog.get_by_label("E-mail").fill(f"new{width}@example.org")
     dialog.get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_role("region", name="The invitation")).to_contain_text("/invitation#")
@@ -50,15 +50,15 @@ def test_a_project_is_made_filled_archived_and_restored(page: Page, live_portal:
 def budget(live_portal: LivePortal) -> Iterator[None]:
     wish = {"project": "default", "kind": "money", "period": "month", "limit": "100"}
     with live_portal.api() as api:
-        made = api.post("quotas", json=wish).raise_for_status().json()
+        made = api.post("limits", json=wish).raise_for_status().json()
     yield
     with live_portal.api() as api:
-        api.delete(f"quotas/{made['id']}").raise_for_status()
+        api.delete(f"limits/{made['id']}").raise_for_status()
 
 
 @WIDTHS
 @pytest.mark.parametrize(
-    "path", ["/projects", "/projects/default", "/usage", "/admin/people", "/admin/rates", "/admin/audit"]
+    "path", ["/projects", "/projects/default", "/usage", "/admin/people", "/admin/prices", "/admin/audit"]
 )
 def test_every_page_fits_and_can_be_read(page: Page, budget: None, path: str, width: int) -> None:
     open_page(page, path, width)
@@ -77,7 +77,7 @@ def test_a_budget_says_how_it_stands(page: Page, budget: None) -> None:
 
 
 def test_a_price_is_set_from_now_on_and_never_in_the_past(page: Page, live_portal: LivePortal) -> None:
-    open_page(page, "/admin/rates", 1440)
+    open_page(page, "/admin/prices", 1440)
     page.get_by_role("button", name="New price").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Accelerator type").select_option("another type")
@@ -90,7 +90,7 @@ def test_a_price_is_set_from_now_on_and_never_in_the_past(page: Page, live_porta
     dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_have_count(0)
     expect(panel(page, "Prices").get_by_role("row").filter(has_text="H300")).to_contain_text("$0.05")
-    assert asked(live_portal, "rates?accelerator_type=h300&ended=false")["results"][0]["price_per_hour"] == "0.050000"
+    assert asked(live_portal, "prices?accelerator_type=h300&ended=false")["results"][0]["price_per_hour"] == "0.050000"
 
 
 def test_the_audit_log_shows_what_was_done(page: Page, live_portal: LivePortal) -> None:

@@ -66,7 +66,7 @@ def test_the_whole_way_of_a_policy(page: Page, live_portal: LivePortal, width: i
     page.get_by_label("Try several values of").first.select_option("gang")
     page.get_by_label("Values", exact=True).first.fill("max")
     page.get_by_role("button", name=re.compile("^Simulate")).click()
-    into = panel(page, "Into force")
+    into = panel(page, "Apply")
     expect(into).to_be_visible(timeout=SIMULATED_MS)
     expect(panel(page, "Winners and losers").get_by_role("row").nth(1)).to_be_visible()
     check_fits_and_is_accessible(page)
@@ -132,7 +132,7 @@ def test_the_whole_way_of_a_policy(page: Page, live_portal: LivePortal, width: i
 def test_one_may_do_it_all_with_the_keyboard(page: Page, live_portal: LivePortal) -> None:
     made = call(live_portal, "POST", "simulations", SPEC)["id"]
     open_page(page, f"/lab/{made}", 1440)
-    promote = panel(page, "Into force").get_by_role("button", name=f"Promote… {GREEDY}")
+    promote = panel(page, "Apply").get_by_role("button", name=f"Promote… {GREEDY}")
     expect(promote).to_be_visible(timeout=SIMULATED_MS)
     # What is wrong is said at its field, and nothing was done.
     promote.focus()
@@ -149,7 +149,7 @@ def test_one_may_do_it_all_with_the_keyboard(page: Page, live_portal: LivePortal
     expect(form).to_have_count(0)
     assert asked(live_portal, "policy")["name"] == "f_scheduling"
     # Into the shadow: the dialog begins at what changes nothing, and the button after it does it.
-    panel(page, "Into force").get_by_role("button", name=f"Try in the shadow… {GREEDY}").focus()
+    panel(page, "Apply").get_by_role("button", name=f"Try in the shadow… {GREEDY}").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Not now")).to_be_focused()
     page.keyboard.press("Tab")

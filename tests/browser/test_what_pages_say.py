@@ -33,8 +33,8 @@ def jobs(live_portal: LivePortal) -> Iterator[Jobs]:
     waiting = live_portal.submit(name="waits-behind", **WIDE)["number"]
     last = live_portal.submit(name="waits-last", **WIDE)["number"]
     # Out of protection nothing changes any more: reasons stay as they are.
-    live_portal.wait_for("the last reason", lambda: live_portal.job(running)["reason"]["token"] == "keeps")
-    live_portal.wait_for("a place", lambda: live_portal.job(last)["reason"]["token"] == "no_room")
+    live_portal.wait_for("the last reason", lambda: live_portal.job(running)["reason"]["code"] == "keeps")
+    live_portal.wait_for("a place", lambda: live_portal.job(last)["reason"]["code"] == "no_room")
     yield Jobs(running, waiting, last)
     with live_portal.api() as api:
         for number in (last, waiting, running):
@@ -66,7 +66,7 @@ def test_the_overview_says_what_the_cluster_does(page: Page, live_portal: LivePo
     names = ("Utilisation", "Queue", "Slowdown variance", "Spend")
     tile = {name: page.get_by_role("group", name=name) for name in names}
     expect(tile["Utilisation"].locator(".v")).to_have_text("100%")
-    expect(tile["Utilisation"]).to_contain_text("6 of 6 GPUs hold a job")
+    expect(tile["Utilisation"]).to_contain_text("6 of 6 GPUs have a job")
     expect(tile["Queue"].locator(".v")).to_have_text("2jobs")
     expect(tile["Queue"]).to_contain_text("oldest waits")
     expect(tile["Slowdown variance"].locator(".v")).to_have_text("0.000")
@@ -93,7 +93,7 @@ def test_the_page_of_a_running_job_says_why_and_what_it_costs(
     page: Page, live_portal: LivePortal, jobs: Jobs, width: int
 ) -> None:
     why = asked(live_portal, f"jobs/{jobs.running}/explanation")
-    price = asked(live_portal, f"jobs/{jobs.running}/cost")["rate_per_gpu_hour"]
+    price = asked(live_portal, f"jobs/{jobs.running}/cost")["price_per_gpu_hour"]
     open_page(page, f"/jobs/{jobs.running}", width)
     expect(page.get_by_role("heading", level=1)).to_contain_text("holds-all")
     life = panel(page, "Life of this job")
@@ -176,7 +176,7 @@ def test_under_multifactor_a_waiting_job_shows_its_points(
         wish = {"name": "multifactor", "parameters": {"weight_job_size": 500}}
         api.put("policy", json=wish).raise_for_status()
     try:
-        live_portal.wait_for("points", lambda: live_portal.job(jobs.last)["reason"]["token"] == "priority")
+        live_portal.wait_for("points", lambda: live_portal.job(jobs.last)["reason"]["code"] == "priority")
         open_page(page, f"/jobs/{jobs.last}", width)
         card = panel(page, "Priority")
         expect(card).to_contain_text("place 2 of 2 jobs")
@@ -190,7 +190,7 @@ def test_under_multifactor_a_waiting_job_shows_its_points(
         with live_portal.api() as api:
             restored = {"name": before["name"], "parameters": before["parameters"]}
             api.put("policy", json=restored).raise_for_status()
-        live_portal.wait_for("the rest", lambda: live_portal.job(jobs.last)["reason"]["token"] == "no_room")
+        live_portal.wait_for("the rest", lambda: live_portal.job(jobs.last)["reason"]["code"] == "no_room")
 
 
 @WIDTHS

@@ -11,10 +11,10 @@ from evenkeel.cli import jobs as jobs_command
 from evenkeel.cli.main import cli
 
 from tests.client.cli_portal import make_job
+from tests.client.test_cli_explain import EXPLANATION
 from tests.client.test_cli_resources import PAGE, Run, Scripted
 from tests.client.test_cli_resources import portal as portal
 from tests.client.test_cli_resources import run as run
-from tests.client.test_cli_why import EXPLANATION
 
 ARRAY = {
     "number": 18, "name": "sweep", "project": {"key": "vision", "name": "Vision"}, "owner": None, "indices": "0-3",
@@ -33,7 +33,7 @@ def member(index: int, **more: Any) -> dict[str, Any]:
 
 
 def reason(token: str, slurm: str | None) -> dict[str, Any]:
-    return {"token": token, "text": f"because of {token}", "slurm": slurm}
+    return {"code": token, "text": f"because of {token}", "slurm": slurm}
 
 
 def test_ls_names_jobs_of_arrays_and_says_why_each_waits(run: Run, portal: Scripted) -> None:

@@ -31,7 +31,7 @@ def node(**changes: Any) -> dict[str, Any]:
 
 
 def detail(**changes: Any) -> dict[str, Any]:
-    use = {"from_at": "", "to_at": "", "bucket_s": 1800, "held": [], "held_part": 0.4}
+    use = {"from_at": "", "to_at": "", "bucket_s": 1800, "allocated": [], "allocated_part": 0.4}
     return node(**changes) | {"jobs": [], "use": use, "faults": [], "faults_by_reason": {}, "events": []}
 
 

@@ -80,7 +80,7 @@ def test_a_long_queue_says_how_many_are_left_out(run: Run, portal: Scripted) -> 
     said = run("queue", "--limit", "1").output
     assert "and 2 more" in said
     portal["GET jobs"] = PAGE | {"results": []}
-    assert run("queue").output == "Nothing waits.\n"
+    assert run("queue").output == "No queued jobs.\n"
 
 
 def test_nodes_say_how_many_gpus_are_free_and_who_holds_the_others(run: Run, portal: Scripted) -> None:
@@ -124,7 +124,7 @@ def test_what_others_have_of_a_node_is_said(
     portal["GET nodes"] = [shared, NODE]
     first, second = (cells(line) for line in run("nodes").output.splitlines()[1:])
     assert (first[4], first[-1].startswith(words), second[-1]) == ("0", True, "-")
-    use = {"from_at": "", "to_at": "", "bucket_s": 1800, "held": [], "held_part": None}
+    use = {"from_at": "", "to_at": "", "bucket_s": 1800, "allocated": [], "allocated_part": None}
     page = {"jobs": [], "use": use, "faults": [], "faults_by_reason": {}, "events": []}
     portal["GET nodes/n1"] = shared | page
     said = run("nodes", "n1").output
@@ -138,20 +138,20 @@ def test_one_node_is_shown_with_its_jobs_its_use_and_what_failed(run: Run, porta
         {"job": HELD, "gpus": 2, "share_percent": 100, "since_at": "2026-01-01T00:00:00Z"},
         {"job": mine, "gpus": 1, "share_percent": 50, "since_at": None},
     ]
-    use = {"from_at": "", "to_at": "", "bucket_s": 1800, "held": [], "held_part": 0.416}
+    use = {"from_at": "", "to_at": "", "bucket_s": 1800, "allocated": [], "allocated_part": 0.416}
     page = {"jobs": jobs, "use": use, "faults": [], "faults_by_reason": {"signal": 1, "runner_lost": 3}, "events": []}
     portal["GET nodes/n1"] = NODE | page
     lines = [cells(line) for line in run("nodes", "n1").output.splitlines()]
     shown = dict(line for line in lines if len(line) == 2)
     assert (shown["Node"], shown["State"], shown["GPUs"]) == ("n1", "up", "2 of 3 in use")
-    assert (shown["Held, 24 h"], shown["Failed, 7 d"]) == ("42%", "3 runner_lost, 1 signal")
+    assert (shown["Allocated, 24 h"], shown["Failed, 7 d"]) == ("42%", "3 runner_lost, 1 signal")
     assert lines[-3] == ["JOB", "NAME", "GPUS", "FOR"]
     assert lines[-2][:3] == ["7", "Speech", "2"]
     assert lines[-1] == ["9", "quick", "50% of 1", "assigned"]
-    assert json.loads(run("nodes", "n1", "--output", "json").output)["use"]["held_part"] == 0.416
-    portal["GET nodes/n1"] = NODE | page | {"jobs": [], "faults_by_reason": {}, "use": use | {"held_part": None}}
+    assert json.loads(run("nodes", "n1", "--output", "json").output)["use"]["allocated_part"] == 0.416
+    portal["GET nodes/n1"] = NODE | page | {"jobs": [], "faults_by_reason": {}, "use": use | {"allocated_part": None}}
     said = run("nodes", "n1").output
-    assert said.endswith("No job is there.\n")
+    assert said.endswith("No jobs.\n")
     assert "Failed, 7 d  none" in said
     assert run("nodes", "nothing").exit_code == 102
     part: schemas.AcceleratorPart = {"job": HELD, "kind": "running", "share_percent": 30}

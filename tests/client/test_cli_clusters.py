@@ -43,7 +43,7 @@ ANSWERS: dict[str, Any] = {
     "DELETE partitions/p": (204, None),
     "GET windows": EMPTY,
     "POST windows": {"id": 1},
-    "GET rates": EMPTY,
+    "GET prices": EMPTY,
     "GET idle-rule": IDLE,
     "PUT idle-rule": IDLE,
     "GET priorities": EMPTY,
@@ -67,7 +67,7 @@ COMMANDS = [
     "partition rm p",
     "window ls",
     "window add maintenance 2097-03-01T12:00Z 2097-03-01T18:00Z --all",
-    "cost rates",
+    "cost prices",
     "idle show",
     "idle set --below 10",
     "prio",
@@ -98,7 +98,7 @@ def test_all_that_a_command_asks_is_of_the_cluster_that_it_names(run: Run, scrip
 
 @pytest.mark.parametrize("command", [*COMMANDS, "nodes"])
 def test_of_an_unknown_cluster_the_portals_own_words_are_said(run: Run, scripted: Scripted, command: str) -> None:
-    said = "is no cluster; there are a100s, lab"
+    said = "unknown cluster; there are a100s, lab"
     wrong = {"field": "cluster", "message": said, "code": "unknown"}
     problem = {"title": "Bad request", "status": 400, "detail": f"cluster: {said}", "errors": [wrong]}
     for what in (*ANSWERS, "GET nodes"):
@@ -152,13 +152,13 @@ def test_nodes_of_all_clusters_are_listed_each_with_its_cluster(run: Run, portal
 
 def test_prices_of_a_cluster(run: Run, portal: Scripted) -> None:
     rate = {"resource": "gpu", "accelerator_type": "v100", "price_per_hour": "1", "cluster": None}
-    portal["GET rates"] = PAGE | {"results": [rate | {"cluster": "lab"}, rate]}
-    assert "lab" not in run("cost", "rates").stdout
+    portal["GET prices"] = PAGE | {"results": [rate | {"cluster": "lab"}, rate]}
+    assert "lab" not in run("cost", "prices").stdout
     portal["GET session"] = TWO
-    head, *lines = run("cost", "rates").stdout.splitlines()
+    head, *lines = run("cost", "prices").stdout.splitlines()
     assert [cells(line)[0] for line in (head, *lines)] == ["CLUSTER", "lab", "-"]
-    portal["POST rates"] = rate
-    run("cost", "set-rate", "1", "--type", "v100", "--cluster", "lab")
+    portal["POST prices"] = rate
+    run("cost", "set-price", "1", "--type", "v100", "--cluster", "lab")
     assert portal.last[1] == {"price_per_hour": "1", "resource": "gpu", "accelerator_type": "v100", "cluster": "lab"}
 
 
@@ -202,13 +202,13 @@ def test_two_clusters_from_the_command_line(tmp_path: Path) -> None:
         evenkeel("idle", "set", "--below", "7", "--cluster", "fast")
         below = [evenkeel.json("idle", "show", "--cluster", name)["utilisation_below"] for name in ("slow", "fast")]
         assert below[0] != below[1] == 0.07
-        evenkeel("cost", "set-rate", "3", "--type", "v100", "--cluster", "fast")
-        assert [rate["cluster"] for rate in evenkeel.json("cost", "rates", "--cluster", "fast")] == ["fast"]
+        evenkeel("cost", "set-price", "3", "--type", "v100", "--cluster", "fast")
+        assert [rate["cluster"] for rate in evenkeel.json("cost", "prices", "--cluster", "fast")] == ["fast"]
         job = ("submit", "--project", "default", "--model", "digits_mlp", "--steps", "10", "--gpus", "1")
         numbers = [evenkeel.json(*job, "--cluster", name)["number"] for name in ("slow", "fast")]
         assert [row["number"] for row in evenkeel.json("ls", "--cluster", "fast")] == numbers[1:]
         assert [cells(line)[3] for line in evenkeel("ls").splitlines()] == ["CLUSTER", "fast", "slow"]
-        for command in ("nodes", "ls", "partition ls", "window ls", "cost rates", "throughputs", "prio", "fairness"):
+        for command in ("nodes", "ls", "partition ls", "window ls", "cost prices", "throughputs", "prio", "fairness"):
             assert "no cluster; there are " in evenkeel(*command.split(), "--cluster", "fasst", code=1), command
 
 
@@ -221,7 +221,7 @@ def test_lists_say_which_engines_do_not_answer(run: Run, portal: Scripted) -> No
     for command in ("ls", "queue", "nodes", "nodes --cluster lab"):
         said = run(*command.split()).stderr
         assert said.startswith("Cluster lab: Slurm has not answered since 2026-11-28 "), command
-        assert "nothing is started, stopped or resized until it answers" in " ".join(said.split())
+        assert "no job is started, stopped or resized until it answers" in " ".join(said.split())
     assert run("nodes", "--cluster", "a100s").stderr == ""
     assert run("nodes", "--output", "json").stderr == ""
     portal["GET session"] = {"clusters": [TWO["clusters"][1] | away]}

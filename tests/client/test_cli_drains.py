@@ -38,7 +38,7 @@ def test_a_preview_says_what_becomes_of_each_and_drains_nothing(run: Run, portal
     assert "40 min after the deadline: it will be lost" in said
     assert "Speech" in said
     portal["GET nodes/n1/drain-preview"] = {"deadline_at": None, "jobs": []}
-    assert run("drain", "n1", "--preview").output == "No job is there.\n"
+    assert run("drain", "n1", "--preview").output == "No jobs on the node.\n"
 
 
 def test_a_drain_by_a_deadline_with_its_reason(run: Run, portal: Scripted) -> None:
@@ -70,6 +70,6 @@ def test_an_empty_node_is_drained_at_once_and_used_again(run: Run, portal: Scrip
 
 def test_a_resumed_node_that_cannot_be_used_is_not_said_to_be(run: Run, portal: Scripted) -> None:
     portal["POST nodes/n1/resume"] = NODE | {"lost": True}
-    assert "n1 is resumed, but lost: nothing starts there until it answers again." in run("resume", "n1").output
+    assert "n1 is resumed, but lost: no job starts there until it answers again." in run("resume", "n1").output
     portal["POST nodes/n1/resume"] = NODE | {"check": {**NODE["check"], "state": "failed"}}
     assert "n1 is resumed, but failed its check: see `evenkeel check n1`." in run("resume", "n1").output

@@ -262,7 +262,7 @@ def test_what_follows_a_job_says_that_it_goes_on(
     assert process.returncode == code, errors
     assert b"Traceback" not in errors
     assert how.encode() in errors
-    assert b"The job goes on: " in errors
+    assert b"The job keeps running: " in errors
     assert b"evenkeel cancel " in errors
 
 
@@ -383,7 +383,7 @@ def test_a_token_that_cannot_be_sent_is_not_repeated(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("EVENKEEL_TOKEN", token)
     result = invoke("ls")
     assert result.exit_code == 1
-    assert "set EVENKEEL_TOKEN anew" in result.stderr
+    assert "set EVENKEEL_TOKEN again" in result.stderr
     assert "sec" not in result.stderr
 
 

@@ -11,7 +11,7 @@ from tests.client.test_cli_resources import run as run
 
 SPREAD = {"lowest": 0.25, "median": 0.5, "mean": 0.45, "highest": 0.6}
 STANDING: dict[str, Any] = {
-    "holding": 3,
+    "running": 3,
     "known": 3,
     "waiting": 2,
     "relative_throughput": SPREAD,
@@ -20,7 +20,7 @@ STANDING: dict[str, Any] = {
 }
 VISION = {"key": "vision", "name": "Vision"}
 ANA = {"name": "Ana", "email": "ana@example.org"}
-FIGURES = {"samples": 9, "holding": 2.5, "waiting": 0.5, "variance": None, "v_bound": None, "slowdown": None}
+FIGURES = {"samples": 9, "running": 2.5, "waiting": 0.5, "variance": None, "v_bound": None, "slowdown": None}
 JOB: dict[str, Any] = {
     "number": 12,
     "name": "night",
@@ -32,14 +32,14 @@ JOB: dict[str, Any] = {
     "relative_throughput": 0.25,
     "slowdown": 4.0,
     "waited_s": 200.0,
-    "reason": {"token": "held", "text": "Others are slower.", "slurm": None},
+    "reason": {"code": "held", "text": "Others are slower.", "slurm": None},
     "emulated": False,
 }
 NOW: dict[str, Any] = {
     "at": "2026-11-21T14:32:10Z",
     "policy": {"name": "f_scheduling", "v_bound": 0.05},
     "within_bound": True,
-    "cluster": STANDING | {"holding": 7},
+    "cluster": STANDING | {"running": 7},
     "projects": [STANDING | {"project": VISION, "user": None}],
     "more_projects": False,
     "users": [STANDING | {"project": VISION, "user": ANA}],
@@ -85,7 +85,7 @@ def test_it_says_when_the_bound_is_crossed_or_there_is_none(portal: Scripted, ru
     assert run("fairness").output.startswith("7 with GPUs, 2 waiting; variance 0.0212, NOT within its bound of 0.05.")
     portal["GET fairness"] = NOW | {"policy": {"name": "fifo_gang", "v_bound": None}, "within_bound": None}
     assert "fifo_gang sets no bound." in run("fairness").output
-    nothing = STANDING | {"relative_throughput": None, "slowdown": None, "variance": None, "holding": 0}
+    nothing = STANDING | {"relative_throughput": None, "slowdown": None, "variance": None, "running": 0}
     portal["GET fairness"] = NOW | {"cluster": nothing, "projects": [], "worst_off": [], "within_bound": None}
     output = run("fairness").output
     assert "no relative throughput is known" in output

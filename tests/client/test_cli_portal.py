@@ -71,7 +71,7 @@ def test_everything_but_jobs_from_the_command_line(live_portal: LivePortal, tmp_
     assert "lacks the scope admin. An administrator makes one with `evenkeel login --admin`." in evenkeel(
         "projects", "create", "vision", code=1
     )
-    assert "lacks the scope admin" in evenkeel("quota", "set", "gpus", "4", "--project", "default", code=1)
+    assert "lacks the scope admin" in evenkeel("limit", "set", "gpus", "4", "--project", "default", code=1)
     assert "lacks the scope admin" in evenkeel("secrets", "set", "default", "HUB_TOKEN", stdin="mine-now", code=1)
     evenkeel.log_in("--admin")
     _projects_and_limits(evenkeel)
@@ -103,13 +103,13 @@ def _projects_and_limits(evenkeel: Shell) -> None:
     refused = evenkeel("submit", "--project", "detection", "--model", "digits_mlp", "--steps", "9", code=1)
     assert "project" in refused
     evenkeel("projects", "restore", "detection")
-    limit = str(evenkeel.json("quota", "set", "gpus", "2", "--project", "vision", "--hard")["id"])
-    assert evenkeel.json("quota", "change", limit, "1")["hard"] is True
+    limit = str(evenkeel.json("limit", "set", "gpus", "2", "--project", "vision", "--hard")["id"])
+    assert evenkeel.json("limit", "change", limit, "1")["hard"] is True
     too_much = ("submit", "--project", "detection", "--model", "digits_mlp", "--steps", "9", "--gpus", "2")
     assert "can never hold this job" in evenkeel(*too_much, code=1)
-    assert "project Seeing" in evenkeel("quota", "show", "detection")
-    evenkeel("quota", "rm", limit)
-    assert "Nothing limits it" in evenkeel("quota", "show", "detection")
+    assert "project Seeing" in evenkeel("limit", "show", "detection")
+    evenkeel("limit", "rm", limit)
+    assert "Nothing limits it" in evenkeel("limit", "show", "detection")
     assert "Checkpoints" in evenkeel("projects", "storage", "vision")
 
 
@@ -178,7 +178,7 @@ def _money(evenkeel: Shell, number: str, home: Path) -> None:
     assert "titan_xp (emulated)" in evenkeel("nodes")
     assert isinstance(evenkeel.json("queue"), list)
     assert evenkeel("open", number).strip().endswith(f"/jobs/{number}")
-    assert any(rate["accelerator_type"] == "titan_xp" for rate in evenkeel.json("cost", "rates"))
+    assert any(rate["accelerator_type"] == "titan_xp" for rate in evenkeel.json("cost", "prices"))
 
 
 def _operations(evenkeel: Shell, portal: LivePortal) -> None:
@@ -301,12 +301,12 @@ def _program(evenkeel: Shell) -> None:
 
 
 def _prices(evenkeel: Shell) -> None:
-    assert evenkeel.json("cost", "set-rate", "0.02", "--resource", "cpu")["price_per_hour"] == "0.020000"
-    later = evenkeel.json("cost", "set-rate", "7.5", "--type", "titan_xp", "--from", "2190-01-01T00:00:00Z")
+    assert evenkeel.json("cost", "set-price", "0.02", "--resource", "cpu")["price_per_hour"] == "0.020000"
+    later = evenkeel.json("cost", "set-price", "7.5", "--type", "titan_xp", "--from", "2190-01-01T00:00:00Z")
     assert later["valid_from_at"].startswith("2190-01-01")
-    late = ("cost", "set-rate", "1", "--resource", "cpu", "--from", "2001-01-01T00:00:00Z")
+    late = ("cost", "set-price", "1", "--resource", "cpu", "--from", "2001-01-01T00:00:00Z")
     assert "which is past" in evenkeel(*late, code=1)
-    assert "accelerator_type" in evenkeel("cost", "set-rate", "1", code=1)
+    assert "accelerator_type" in evenkeel("cost", "set-price", "1", code=1)
     assert evenkeel.json("cost", "set-discount", "speech", "25")["percent"] == "25.00"
     assert [row["project"] for row in evenkeel.json("cost", "discounts", "--project", "speech")] == ["speech"]
 

@@ -31,7 +31,7 @@ ESTIMATE: schemas.Estimate = {
 SAID: schemas.Preview = {
     "cluster": {"name": "local", "choice": None},
     "verdict": "now",
-    "reason": {"token": "best_plan", "text": "2 GPUs make the best plan."},
+    "reason": {"code": "best_plan", "text": "2 GPUs make the best plan."},
     "would_change": None,
     "as_of": "2026-11-21T14:32:10.123Z",
     "allocation": {
@@ -49,7 +49,7 @@ SAID: schemas.Preview = {
     "effects": [
         {
             "job": MINE,
-            "holds": True,
+            "running": True,
             "before": {"type": "v100", "count": 4, "share_percent": 100},
             "after": {"type": "v100", "count": 2, "share_percent": 100},
             "slowdown_before": 1.0,
@@ -58,7 +58,7 @@ SAID: schemas.Preview = {
         },
         {
             "job": NOT_MINE,
-            "holds": False,
+            "running": False,
             "before": None,
             "after": {"type": "v100", "count": 1, "share_percent": 100},
             "slowdown_before": None,
@@ -114,7 +114,7 @@ def test_it_says_the_verdict_the_forecast_and_what_it_does_to_others(run: Run, p
     answers(portal)
     said = run(*WISH).output
     assert portal.asked[0] == ("POST jobs/preview", {"model_type": "resnet50", "total_steps": 100})
-    assert "It would start now, on 2 × v100 (n1, n2), once others have left them" in said
+    assert "It would start now, on 2 × v100 (n1, n2), once other jobs have left them" in said
     assert "2 GPUs make the best plan." in said
     assert "1h 00m on 2 × v100" in said
     assert "1.10 to 1.40 USD, likely 1.23" in said

@@ -176,7 +176,7 @@ def test_many_jobs_at_once_are_asked_about_first(run: Run, portal: Scripted) -> 
 
 
 def test_projects_are_listed_and_their_members_changed_by_email(run: Run, portal: Scripted) -> None:
-    rows = [{"key": "vision", "name": "Vision", "role": "manager", "gpus_held": 4, "archived_at": ARCHIVED_AT}]
+    rows = [{"key": "vision", "name": "Vision", "role": "manager", "gpus_allocated": 4, "archived_at": ARCHIVED_AT}]
     portal["GET projects"] = PAGE | {"results": rows}
     cells = run("projects", "ls").output.splitlines()[1].split()
     assert cells[:4] == ["vision", "Vision", "manager", "-"]
@@ -189,24 +189,24 @@ def test_projects_are_listed_and_their_members_changed_by_email(run: Run, portal
     assert run("projects", "remove-member", "vision", "ADA@example.org").exit_code == 0
     assert portal.last[0] == "DELETE projects/vision/members/7"
     portal["GET projects/vision/members"] = PAGE | {"results": []}
-    assert "is no member" in run("projects", "remove-member", "vision", "eve@example.org").output
+    assert "is not a member" in run("projects", "remove-member", "vision", "eve@example.org").output
 
 
 def test_limits_are_set_shown_and_removed(run: Run, portal: Scripted) -> None:
     limit = {"id": 3, "name": "GPUs", "level": "project Vision", "used": "5", "limit": "8", "hard": True}
-    portal["POST quotas"] = (201, limit)
-    assert run("quota", "set", "gpus", "8", "--project", "vision", "--hard").exit_code == 0
+    portal["POST limits"] = (201, limit)
+    assert run("limit", "set", "gpus", "8", "--project", "vision", "--hard").exit_code == 0
     assert portal.last[1] == {"kind": "gpus", "limit": "8", "hard": True, "project": "vision"}
     for more in (False, True):
-        portal["GET projects/vision/quotas"] = {"results": [limit], "more": more}
-        said = run("quota", "show", "vision").output
+        portal["GET projects/vision/limits"] = {"results": [limit], "more": more}
+        said = run("limit", "show", "vision").output
         assert ("project Vision" in said, "not shown" in said) == (True, more)
-    portal["GET quotas/3"] = portal["PUT quotas/3"] = limit
+    portal["GET limits/3"] = portal["PUT limits/3"] = limit
     for option, hard in (((), True), (("--soft",), False)):
-        assert run("quota", "change", "3", "9", *option).exit_code == 0
-        assert portal.last == ("PUT quotas/3", {"limit": "9", "hard": hard})
-    portal["DELETE quotas/3"] = (204, b"")
-    assert "removed" in run("quota", "rm", "3").output
+        assert run("limit", "change", "3", "9", *option).exit_code == 0
+        assert portal.last == ("PUT limits/3", {"limit": "9", "hard": hard})
+    portal["DELETE limits/3"] = (204, b"")
+    assert "removed" in run("limit", "rm", "3").output
 
 
 def test_cost_of_a_job_and_usage_as_csv(run: Run, portal: Scripted) -> None:

@@ -35,7 +35,7 @@ def test_at_length_it_says_when_that_was_worked_out_and_on_what() -> None:
 
 def test_it_says_why_nothing_can_be_said() -> None:
     start = said(1, 2, 3) | {"p10_at": None, "p50_at": None, "p90_at": None}
-    held: schemas.ExpectedStart = {**start, "reason": {"token": "held", "text": "It is held."}}
+    held: schemas.ExpectedStart = {**start, "reason": {"code": "held", "text": "It is held."}}
     assert start_text(held) == "(Held)"
     assert start_text(held, long=True) == "It is held."
 

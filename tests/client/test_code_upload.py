@@ -205,7 +205,7 @@ def test_a_directory_without_code_is_refused_before_it_is_uploaded(
 def test_a_list_that_git_cannot_read_uploads_nothing(folder: Path, encoding: str) -> None:
     (folder / "secret.txt").write_text("")
     (folder / ".evenkeelignore").write_bytes("secret.txt\n".encode(encoding))
-    with pytest.raises(ClientError, match=r"\.evenkeelignore is no UTF-8 text"):
+    with pytest.raises(ClientError, match=r"\.evenkeelignore is not UTF-8 text"):
         pack(folder)
     (folder / ".evenkeelignore").write_bytes(b"\xef\xbb\xbfsecret.txt\r\n")
     assert "secret.txt" not in listed(folder)

@@ -232,7 +232,7 @@ def test_bwrap_runs_unpacked_images_only(tmp_path: Path) -> None:
     tool.touch(mode=0o755)
     for image in ("docker://python:3.12", str(tool)):
         spec = replace(spec_of(tmp_path / image[-3:]), container_tool="bwrap", image=image)
-        with pytest.raises(SoftwareUnavailable, match="is no directory, and bwrap runs those that are unpacked"):
+        with pytest.raises(SoftwareUnavailable, match="is not a directory, and bwrap runs unpacked images only"):
             with_software(spec, tmp_path / "epoch")
 
 

@@ -257,7 +257,7 @@ def test_whatever_comes_the_bound_holds_and_what_is_used_stays(wanted: list[tupl
 def test_more_than_the_cache_holds_is_refused_for_good(tmp_path: Path) -> None:
     place = Place(tmp_path, bound=5)
     place.write("file", "0123456789")
-    with pytest.raises(Denied, match="it has 10 bytes, the node's cache holds 5"):
+    with pytest.raises(Denied, match="it has 10 bytes, the node's cache has room for 5"):
         place.bring()
 
 
@@ -281,7 +281,7 @@ def test_a_full_disk_is_the_nodes_fault(place: Place, monkeypatch: pytest.Monkey
         (lambda place: shutil.rmtree(place.source), "FileNotFoundError"),
         (lambda place: place.empty(), "there is nothing below it"),
         (lambda place: (place.source / "link").symlink_to(place.source / "below"), "a link to a folder"),
-        (lambda place: os.mkfifo(place.source / "pipe"), "pipe is a other, no file"),
+        (lambda place: os.mkfifo(place.source / "pipe"), "pipe is a other, not a file"),
     ],
 )
 def test_what_cannot_be_had_is_refused(place: Place, prepare: Callable[[Place], Any], message: str) -> None:

@@ -282,7 +282,7 @@ def test_a_slow_store_holds_the_end_up_for_so_long_and_no_longer(
     assert only.exit["step"] > known
     said = f"did not reach the store: it took longer than 2 s; the newest there is of step {known}"
     assert said in only.exit["message"]
-    assert f"{only.exit['step'] - known} steps are lost unless the job goes on on this node" in notices(portal)
+    assert f"{only.exit['step'] - known} steps are lost unless the job continues on this node" in notices(portal)
 
 
 def test_a_kill_does_not_wait_for_the_store(node: Callable[[str], Node], s3: S3, portal: Portal) -> None:

@@ -256,7 +256,7 @@ def test_where_all_are_damaged_each_is_named_once(tmp_path: Path) -> None:
         (tmp_path / f"step-{step}").mkdir()
     said: list[str] = []
     assert CheckpointStore(tmp_path, 2).load_latest(said.append) is None
-    assert said == ["checkpoint step 2, 1 is damaged and there is none before, starting anew"]
+    assert said == ["checkpoint step 2, 1 is damaged and there is none before; starting at step 0"]
 
 
 def test_only_the_first_checkpoint_of_a_process_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

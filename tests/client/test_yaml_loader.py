@@ -46,7 +46,7 @@ REFUSED = [
     ("a: 1\n\tb: 2", "violates indentation; indent with spaces"),
     ("a:\n\t- 1", "cannot start any token; indent with spaces, not tabs"),
     ("a: `b`", "line 1, column 4: while scanning"),
-    ("command: python x: y", "; put text that holds a colon and a space in quotes"),
+    ("command: python x: y", "; put text with a colon and a space in quotes"),
     ("a: 1\nb: \x07", "line 2, column 4: character U+0007"),
     ("a: \ud800", "line 1, column 4: character U+D800"),
     ("[" * 20_000, f"line 1, column {MAX_DEPTH + 2}: this is nested too deeply"),

@@ -251,7 +251,7 @@ def check_steering_on_a_slow_link(portal: LivePortal, links: NodeNetworks, kind:
     print({what: round(after_s, 1) for what, after_s in took_s.items()}, "s after the link was slowed")
 
     ended = portal.wait_state(number, "succeeded", "failed", timeout_s=240)
-    assert (ended["state"], ended["step"], ended["rescales"]) == ("succeeded", STEERED_STEPS, 2)
+    assert (ended["state"], ended["step"], ended["resizes"]) == ("succeeded", STEERED_STEPS, 2)
     assert portal.job(other)["state"] == "cancelled"
     assert portal.job(filling)["state"] == "running"
     assert portal.rows("SELECT count(*), max(attempt) FROM jobs_run") == [(3, 1)]  # no run was taken for lost

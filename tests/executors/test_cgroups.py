@@ -224,7 +224,7 @@ def test_without_a_group_the_log_says_why() -> None:
     assert entry._limits(spec, None) == "Memory is limited by rlimits: no cgroup may be written here"  # type: ignore[arg-type]
     reading, writing = os.pipe()
     os.close(writing)
-    failed = "Memory is limited by rlimits: nobody put it into its cgroup in time"
+    failed = "Memory is limited by rlimits: it was not put into its cgroup in time"
     assert entry._limits(spec, reading) == failed  # type: ignore[arg-type]
     assert entry._limits(SimpleNamespace(limits_in_words=""), None) == ""  # type: ignore[arg-type]
 
@@ -302,7 +302,7 @@ def test_a_runner_that_nobody_admits_goes_on(
     monkeypatch.setattr(cgroups, "REMOVE_TIMEOUT_S", 0.0)
     _, text, log = run(executor, place, "print('went on')", cpus=2, cold=cold)
     assert text == "went on\n"
-    assert f"CPUs are limited by {NONE}: nobody put it into its cgroup in time" in log
+    assert f"CPUs are limited by {NONE}: it was not put into its cgroup in time" in log
 
 
 def test_a_runner_is_admitted_before_it_is_noted(

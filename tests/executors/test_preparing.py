@@ -179,7 +179,7 @@ def test_private_addresses_are_refused(executor: LocalExecutor, server: http.ser
     ("change", "words"),
     [
         ({"ref": "no-such"}, "fetching no-such failed with exit code 128: fatal: couldn't find remote ref"),
-        ({"subdir": "nowhere"}, "subdir nowhere is no directory"),
+        ({"subdir": "nowhere"}, "subdir nowhere is not a directory"),
         ({"url": "file:///no/such/place"}, "failed with exit code"),
     ],
 )

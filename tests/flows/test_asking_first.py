@@ -118,7 +118,7 @@ def test_so_do_those_on_a_node_at_the_deadline_of_its_drain(live_portal: LivePor
         outcomes = {row["job"]["number"]: row["outcome"] for row in drained.json()["drain"]["jobs"]}
         assert outcomes == {moves: "moves", ends: "lost"}
         stopped = live_portal.wait_state(ends, "cancelled", timeout_s=120)
-        assert stopped["reason"]["token"] == "node_drained_stopped"
+        assert stopped["reason"]["code"] == "node_drained_stopped"
         live_portal.wait_state(moves, "queued", timeout_s=120)
         assert saved(live_portal, api, ends) >= 2
         api.post(f"jobs/{moves}/cancel").raise_for_status()  # files are listed at the end of a job

@@ -41,11 +41,11 @@ def test_an_owner_starts_on_what_was_borrowed_and_the_borrower_comes_back(live_p
     assert started["started_at"] is not None
 
     def foreseen() -> Any:
-        said = call(live_portal, "GET", f"jobs/{borrower}/explanation")["displaced"]
+        said = call(live_portal, "GET", f"jobs/{borrower}/explanation")["preemption"]
         return said if said and said["back_at"] else None
 
     why = live_portal.wait_for("a forecast with it in the queue", foreseen, 240)
-    assert (why["kind"], why["token"], why["level"]) == ("preempted", "reclaimed", "guarantee of project Speech")
+    assert (why["kind"], why["code"], why["level"]) == ("preempted", "reclaimed", "guarantee of project Speech")
     assert [(taker["number"], taker["within"]) for taker in why["by"]] == [(owner, "the cluster")]
     assert (why["gpus_now"], why["gpus_before"]) == (0, 6)
     call(live_portal, "POST", f"jobs/{owner}/cancel")
@@ -61,19 +61,19 @@ def test_an_owner_starts_on_what_was_borrowed_and_the_borrower_comes_back(live_p
 @pytest.mark.slow
 def test_a_running_job_is_parked_at_a_hard_budget_and_goes_on_after_a_raise(live_portal: LivePortal) -> None:
     wish = {"project": "paid", "kind": "gpu_hours", "period": "month", "limit": "0.025", "hard": True}
-    made = call(live_portal, "POST", "quotas", wish)  # 90 GPU-seconds
+    made = call(live_portal, "POST", "limits", wish)  # 90 GPU-seconds
     number = live_portal.submit(**GENTLE, project="paid", total_steps=900, gpus={"min": 2, "max": 2})["number"]
     parked = lambda: live_portal.job(number)["run_state"] == "WAITING_FOR_RESOURCE"  # noqa: E731
     live_portal.wait_for("it to be parked", parked, 180)
     job = live_portal.job(number)
     assert 0 < job["step"] < 900
-    (limit,) = call(live_portal, "GET", "projects/paid/quotas")["results"]
+    (limit,) = call(live_portal, "GET", "projects/paid/limits")["results"]
     assert limit["reached"]
     assert float(limit["used"]) <= 0.025  # not crossed
     events = call(live_portal, "GET", "events")["results"]
     told = [event["detail"]["percent"] for event in events if event["kind"] == "budget"]
     assert sorted(told) == [80, 100]
-    live_portal.wait_for("it to say so", lambda: live_portal.job(number)["reason"]["token"] == "quota_period")
-    call(live_portal, "PUT", f"quotas/{made['id']}", {"limit": "10", "hard": True})
+    live_portal.wait_for("it to say so", lambda: live_portal.job(number)["reason"]["code"] == "quota_period")
+    call(live_portal, "PUT", f"limits/{made['id']}", {"limit": "10", "hard": True})
     done = live_portal.wait_state(number, "succeeded", "failed", timeout_s=180)
     assert (done["state"], done["step"], done["run"]["attempt"]) == ("succeeded", 900, 1)

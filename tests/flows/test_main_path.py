@@ -47,7 +47,7 @@ def test_an_arrival_rescales_a_running_job_which_loses_no_step(live_portal: Live
     live_portal.wait_for("it to train unprotected", lambda: live_portal.job(first)["run_state"] == "RUNNING", 120)
     second = live_portal.submit(**GENTLE, total_steps=400, gpus={"min": 5, "max": 5})["number"]
     live_portal.wait_state(second, "running", timeout_s=120)
-    live_portal.wait_for("the first to be rescaled", lambda: live_portal.job(first)["rescales"] >= 1)
+    live_portal.wait_for("the first to be rescaled", lambda: live_portal.job(first)["resizes"] >= 1)
     with live_portal.api() as api:
         api.post(f"jobs/{second}/cancel").raise_for_status()
     job = live_portal.wait_state(first, "succeeded", "failed", timeout_s=180)
@@ -104,7 +104,7 @@ def test_training_outlives_the_control_plane() -> None:
         again = portal.job(job["number"])
         assert again["run"] == {"id": job["run"]["id"], "attempt": 1, "epoch": 1}
         done = portal.wait_state(job["number"], "succeeded", "failed", timeout_s=240)
-        assert (done["state"], done["run"]["attempt"], done["rescales"]) == ("succeeded", 1, 0)
+        assert (done["state"], done["run"]["attempt"], done["resizes"]) == ("succeeded", 1, 0)
 
 
 def _measured_beside(portal: LivePortal, number: int) -> Any:

@@ -123,7 +123,7 @@ def test_while_the_controller_is_away_nothing_is_planned(
     away = "SELECT 1 FROM jobs_cluster WHERE engine_away_since IS NOT NULL"
     portal.wait_for("the note that it is away", lambda: portal.rows(away), 60)
     waits = portal.submit(command="echo here", gpus={"min": 4, "max": 4}, **WISH | {"total_steps": 1})["number"]
-    portal.wait_for("its reason", lambda: portal.job(waits)["reason"]["token"] == "ENGINE_AWAY", 60)
+    portal.wait_for("its reason", lambda: portal.job(waits)["reason"]["code"] == "ENGINE_AWAY", 60)
     time.sleep(AWAY_S)
     assert [row[:2] for row in launches(portal)] == before
     with portal.api() as api:
@@ -132,7 +132,7 @@ def test_while_the_controller_is_away_nothing_is_planned(
     slurm.start_dbd()
     slurm.start_controller()
     portal.wait_for("its answer", lambda: not portal.rows(away), 60)
-    portal.wait_for("another reason", lambda: portal.job(waits)["reason"]["token"] != "ENGINE_AWAY", 60)
+    portal.wait_for("another reason", lambda: portal.job(waits)["reason"]["code"] != "ENGINE_AWAY", 60)
     assert [row[:2] for row in launches(portal)] == before
     assert not kinds(portal, after) & {"node_lost", "REALLOCATED", "CHECKPOINTED", "FAIL", "retry"}
     with portal.api() as api:

@@ -28,7 +28,7 @@ def portal(slurm: SlurmCluster) -> Iterator[LivePortal]:
     with engine_portal(slurm, **settings) as portal:
         with portal.api() as api:
             price = {"accelerator_type": "a100", "price_per_hour": "1000"}
-            api.post("rates", json=price).raise_for_status()
+            api.post("prices", json=price).raise_for_status()
         yield portal
 
 

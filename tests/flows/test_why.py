@@ -33,7 +33,7 @@ def test_every_waiting_job_says_why(live_portal: LivePortal) -> None:
     portal = live_portal
     call(portal, "PUT", "policy", {"name": "multifactor", "parameters": {}})
     call(portal, "POST", "projects", {"key": "speech", "name": "Speech"})
-    call(portal, "POST", "quotas", {"project": "speech", "kind": "running_jobs", "limit": "0"})
+    call(portal, "POST", "limits", {"project": "speech", "kind": "running_jobs", "limit": "0"})
     running = waiting(portal, 5)
     portal.wait_state(running, "running", timeout_s=120)
     jobs = {
@@ -49,7 +49,7 @@ def test_every_waiting_job_says_why(live_portal: LivePortal) -> None:
         return dict(call(portal, "GET", f"jobs/{jobs[token]}/explanation"))
 
     def says(token: str) -> bool:
-        return bool(why(token)["token"] == token)
+        return bool(why(token)["code"] == token)
 
     def is_newer(token: str, than: str) -> bool:
         return bool(why(token)["checked_at"] > than)
@@ -67,5 +67,5 @@ def test_every_waiting_job_says_why(live_portal: LivePortal) -> None:
     (node,) = call(portal, "GET", "nodes")
     call(portal, "POST", f"nodes/{node['name']}/drain")
     jobs["node"] = waiting(portal, 6)
-    portal.wait_for("the drained node to be named", lambda: why("node")["token"] == "node_unavailable")
+    portal.wait_for("the drained node to be named", lambda: why("node")["code"] == "node_unavailable")
     assert f"{node['name']} (drained)" in why("node")["text"]

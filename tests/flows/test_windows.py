@@ -1,4 +1,4 @@
-"""A maintenance window over the whole portal: it keeps a job waiting, and the job starts once it is taken back."""
+"""A maintenance window over the whole portal: it keeps a job waiting, and the job starts once it is cancelled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_window_keeps_a_job_waiting_until_it_is_taken_back() -> None:
 
             def explanation() -> dict[str, str] | None:
                 found = api.get(f"jobs/{long}/explanation").json()
-                return found if found["token"] == "maintenance" else None
+                return found if found["code"] == "maintenance" else None
 
             found = portal.wait_for("the reason", explanation)
             assert found["slurm"] == "ReqNodeNotAvail"

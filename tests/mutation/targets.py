@@ -66,7 +66,7 @@ GROUPS = {
             "tests/accounts",
             "tests/portal/api/test_api_people.py",
             "tests/portal/api/test_api_prices.py",
-            "tests/portal/api/test_api_quotas.py",
+            "tests/portal/api/test_api_limits.py",
             "tests/portal/api/test_api_scopes.py",
             "tests/portal/api/test_api_usage.py",
             "tests/portal/accounting/test_budgets.py",

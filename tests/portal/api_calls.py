@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from django.http import HttpResponseBase
 from django.test import Client
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend
 
 from accounts.models import User
 from accounts.tokens import ALL_SCOPES, create_token
 from portal.api.schema import document
 
 ROOT = "/api/v1/"
+_OLD_NAME = re.compile(r"The old name of `(\w+)`\.")
+
+
+def _members(validator: Any, properties: dict[str, Any], instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """As `properties`, and what has an old name is there under that, too."""
+    yield from Draft202012Validator.VALIDATORS["properties"](validator, properties, instance, schema)
+    for old, part in properties.items():
+        found = _OLD_NAME.fullmatch(part.get("description", ""))
+        if found and isinstance(instance, dict) and instance.get(found[1]) != instance.get(old):
+            yield ValidationError(f"{old} is not what {found[1]} is")
+
+
+AnswerValidator = extend(Draft202012Validator, {"properties": _members})
 
 
 @cache
@@ -29,12 +44,12 @@ def _templates() -> list[tuple[re.Pattern[str], str]]:
 
 
 @cache
-def _validator(template: str, method: str, status: int, content_type: str) -> Draft202012Validator:
+def _validator(template: str, method: str, status: int, content_type: str) -> Any:
     operation = document()["paths"][template][method]
     answers = operation["responses"].get(str(status))
     assert answers, f"{method} {template} does not declare {status}"
     schema = answers["content"][content_type]["schema"]
-    return Draft202012Validator({**schema, "components": document()["components"]})
+    return AnswerValidator({**schema, "components": document()["components"]})
 
 
 def check_documented(method: str, path: str, response: HttpResponseBase) -> None:

@@ -74,7 +74,7 @@ UNKNOWN = {
     "sha256": "0" * 64,
     "digest": "0" * 64,
     "secret": "NOTHING",
-    "quota": "999999",
+    "limit": "999999",
     "level": "nothing",
     "array": "999999",
     "partition": "nothing",
@@ -407,12 +407,15 @@ class Things:
             "list_environments": often(lambda i: self._environment(100 + i)),
             "list_secrets": often(lambda i: self._secret(100 + i)),
             "list_artifacts": often(lambda i: self._artifact(100 + i)),
+            "list_limits": often(quota),
             "list_quotas": often(quota),
+            "list_project_limits": often(quota),
             "list_project_quotas": often(quota),
             "list_budgets": often(budget),
             "list_guarantees": often(
                 lambda i: Guarantee.objects.create(project=Project.objects.create(key=f"g{i}", name="G"), gpus=1)
             ),
+            "list_prices": often(rate),
             "list_rates": often(rate),
             "list_discounts": often(discount),
             "list_destinations": often(
@@ -448,7 +451,7 @@ class Things:
             "sha256": self.bundle.sha256,
             "digest": self.environment.digest,
             "secret": self.secret.name,
-            "quota": self.quota.pk,
+            "limit": self.quota.pk,
             "level": self.level.name,
             "array": self.array.number,
             "partition": self.partition.name,

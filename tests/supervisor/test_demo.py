@@ -29,7 +29,7 @@ def ended(number: int, **changes: Any) -> dict[str, Any]:
         "submitted_at": f"2026-11-21T14:00:{number:02}.000Z",
         "finished_at": f"2026-11-21T14:01:{number:02}.000Z",
         "times": {"queueing_s": 1.0, "launching_s": 4.0, "running_s": 1055.2},
-        "rescales": 2,
+        "resizes": 2,
         "cost": {"so_far": "1.5000", "currency": "USD"},
         **changes,
     }

@@ -47,7 +47,7 @@ def print_array(array: schemas.JobArrayDetail, output: str) -> None:
         ("Project", f"{array['project']['key']}, {owner['email'] if owner else 'no owner'}"),
         ("Indices", array["indices"]),
         ("Jobs", f"{array['size']}, named {array['number']}_INDEX"),
-        ("At once", array["max_running"] or "as many as there is room for"),
+        ("At once", array["max_running"] or "as many as have room"),
         ("States", states_text(array)),
         ("Cost", f"{array['cost']['so_far']} {array['cost']['currency']}"),
         ("Submitted", moment(array["submitted_at"])),
@@ -80,7 +80,7 @@ def ls(project: str | None, output: str) -> None:
 @click.argument("at_once", metavar="N|none")
 @as_json
 def limit(array: int, at_once: str, output: str) -> None:
-    """Say how many of its jobs may hold GPUs at once.
+    """Limit how many of its jobs may have GPUs at once.
 
     \b
     Examples:

@@ -20,7 +20,7 @@ LISTED_S = 120.0
 
 @click.group()
 def artifacts() -> None:
-    """Files that jobs left."""
+    """Files that jobs left in their artifact directories."""
 
 
 @artifacts.command("ls")
@@ -30,14 +30,14 @@ def ls(job: str, output: str) -> None:
     """Files of a job."""
     heads = {"PATH": "path", "BYTES": "bytes", "ATTEMPT": "attempt", "MADE": "created_at", "KEPT UNTIL": "expires_at"}
     client = connect()
-    none = "No artifacts." if _await_complete(client, job) else "No artifacts yet; the job goes on."
+    none = "No artifacts." if _await_complete(client, job) else "No artifacts yet: the job has not ended."
     print_rows(client.artifacts.list(job), heads, output, none=none)
 
 
 @artifacts.command()
 @click.argument("job")
 @click.argument("path")
-@click.option("--to", "target", metavar="FILE|-", help="Where to; by default the file's own name, here.")
+@click.option("--to", "target", metavar="FILE|-", help="Where to write it; by default the file's own name, here.")
 def get(job: str, path: str, target: str | None) -> None:
     """Download a file; `--to -` writes it to standard output."""
     client = connect()

@@ -18,8 +18,8 @@ from evenkeel.resources import AuditFormat
 HEADS = {"AT": "at", "WHO": "actor", "DID": "action", "TO": "target", "FROM": "address", "WITH": "credential"}
 FILTERS = (
     click.option("--actor", metavar="EMAIL", help="Only what this person did."),
-    click.option("--action", help="Such as `token.create`; `token.` takes all that begin so."),
-    click.option("--target", metavar="TEXT", help="Only what was done to things with this in their name."),
+    click.option("--action", help="Such as `token.create`; `token.` matches all that begin with it."),
+    click.option("--target", metavar="TEXT", help="Only acts on things with this text in their name."),
     click.option("--address", help="Only from this address."),
     click.option("--request-id", help="The X-Request-ID of an answer."),
     click.option("--from", "from_at", metavar="TIME", help="Not before, as 2026-11-01T00:00:00Z."),
@@ -35,12 +35,14 @@ def _filtered(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group()
 def audit() -> None:
-    """Who did what to what from where; for administrators."""
+    """Audit log: administrative acts, sign-ins and denied accesses; for administrators."""
 
 
 @audit.command("ls")
 @_filtered
-@click.option("--limit", type=WholeNumber(min=1), default=50, show_default=True, help="At most so many, newest first.")
+@click.option(
+    "--limit", type=WholeNumber(min=1), default=50, show_default=True, help="At most this many, newest first."
+)
 @as_json
 def ls(limit: int, output: str, **filters: str | None) -> None:
     """Administrative acts, sign-ins and denied accesses.
@@ -58,7 +60,7 @@ def ls(limit: int, output: str, **filters: str | None) -> None:
 @click.option("--format", type=click.Choice(get_args(AuditFormat)), default="csv", show_default=True)
 @click.option("--to-file", type=click.Path(dir_okay=False, path_type=Path), help="By default: standard output.")
 def export(format: AuditFormat, to_file: Path | None, **filters: Any) -> None:
-    """All that match, oldest first; a line of JSON holds the text that its hash is over."""
+    """All that match, oldest first; a line of JSON contains the text that its hash covers."""
     pieces = connect().audit.export(format, **filters)
     if to_file is None:
         for piece in pieces:

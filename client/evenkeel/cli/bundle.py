@@ -37,7 +37,7 @@ class Packed:
 def pack(folder: Path) -> Packed:
     """A gzipped tar of the code below `folder`: plain files, and links that stay inside."""
     if not folder.is_dir():
-        raise ClientError(f"{folder} is no directory")
+        raise ClientError(f"{folder} is not a directory")
     folder = folder.resolve()  # the path for git, which runs inside the folder
     files = list_code(folder)
     packed, sink, pointers, total = Packed(), io.BytesIO(), [], 0

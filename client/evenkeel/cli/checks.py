@@ -34,9 +34,9 @@ _LOOK_S = 0.5
 @click.pass_context
 @as_json
 def check(ctx: click.Context, node: str, use_anyway: bool, timeout_s: float, cluster: str | None, output: str) -> None:
-    """Examine a node now and say what was found. For administrators.
+    """Check a node now and show the results. For administrators.
 
-    What runs there goes on. A node in use stays so unless the check fails; one that failed is used again once it
+    Jobs on it keep running. A node in use stays so unless the check fails; one that failed is used again once it
     passes. Ends with 0 where it passed, 100 where it failed, and 101 where there is no result within --timeout.
 
     \b
@@ -52,7 +52,7 @@ def check(ctx: click.Context, node: str, use_anyway: bool, timeout_s: float, clu
         else:
             done(f"{node} is in use.")
         return
-    with going_on(f"The check goes on: `evenkeel nodes {node}` shows its result."):
+    with going_on(f"The check is still running: `evenkeel nodes {node}` shows its result."):
         health = _examine(client, node, cluster, timeout_s)
     if output == "json":
         print_json(health)

@@ -37,10 +37,10 @@ MOST_QUEUED = 5_000
 @click.option("--project", help="Only jobs of this project.")
 @click.option("--cluster", metavar="NAME", help="Only jobs of this cluster.")
 @click.option("--owner", help="Only jobs of this person: `me`, or an email.")
-@click.option("--limit", type=WholeNumber(min=1), default=50, show_default=True, help="The first so many.")
+@click.option("--limit", type=WholeNumber(min=1), default=50, show_default=True, help="Show this many at most.")
 @as_json
 def queue(limit: int, output: str, **filters: str | None) -> None:
-    """List the jobs that wait, first come first; PLACE is among all that wait on the cluster, of other projects too.
+    """List the queued jobs in order; PLACE counts all queued jobs of the cluster, those of other projects too.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def queue(limit: int, output: str, **filters: str | None) -> None:
     if output == "json":
         print_json(jobs[:limit])
     elif not jobs:
-        click.echo("Nothing waits.")
+        click.echo("No queued jobs.")
     else:
         heads = ("PLACE", "JOB", "NAME", "PROJECT", "GPUS", "WAITS FOR", "WAITED", "STARTS")
         rows, right = [_waiting(job) for job in jobs[:limit]], {0, 1, 6}
@@ -77,7 +77,7 @@ def _waiting(job: schemas.Job) -> list[object]:
         job["name"],
         job["project"]["key"],
         gpus_text(job).removeprefix("0 of "),
-        "held" if job["hold"] else waits_for(job["reason"]),
+        "on hold" if job["hold"] else waits_for(job["reason"]),
         age(job["submitted_at"]),
         start_text(job["expected_start"]),
     ]
@@ -88,10 +88,10 @@ def _waiting(job: schemas.Job) -> list[object]:
 @click.option("--cluster", metavar="NAME", help="Only nodes of this cluster; of one node by default the first.")
 @as_json
 def nodes(name: str | None, cluster: str | None, output: str) -> None:
-    """List the nodes: their GPUs, how many are free (+ the most that is left of one that is shared), and who has them.
+    """List the nodes: their GPUs, how many are free (+ the largest free share of one), and the jobs that have them.
 
-    Of the node NAME: its jobs, how much of it was held in the last 24 hours, what failed on it in the last 7 days, and
-    its last check. A node of another cluster than the portal's first is named with --cluster.
+    Of the node NAME: its jobs, how much of it was allocated in the last 24 hours, what failed on it in the last 7 days,
+    and its last check. A node of another cluster than the portal's first is named with --cluster.
 
     \b
     Examples:
@@ -137,7 +137,7 @@ def _show(node: schemas.NodeDetail, output: str) -> None:
     if output == "json":
         print_json(node)
         return
-    held, faults = node["use"]["held_part"], node["faults_by_reason"]
+    allocated, faults = node["use"]["allocated_part"], node["faults_by_reason"]
     busy = sum(gpu["job"] is not None for gpu in node["accelerators"])
     ours = node["gpus"] - sum(gpu["state"] == "others" for gpu in node["accelerators"])
     counted = sorted(faults.items(), key=lambda one: (-one[1], one[0]))
@@ -150,7 +150,7 @@ def _show(node: schemas.NodeDetail, output: str) -> None:
         ("CPUs", node["cpus"] or "-"),
         ("Memory", f"{round(node['memory_mib'] / 1024)} GiB" if node["memory_mib"] else "-"),
         ("Last seen", f"{age(node['last_seen_at'])} ago" if node["last_seen_at"] else "-"),
-        ("Held, 24 h", "-" if held is None else f"{held:.0%}"),
+        ("Allocated, 24 h", "-" if allocated is None else f"{allocated:.0%}"),
         ("Check", check_text(node["check"])),
         ("Failed, 7 d", ", ".join(f"{number} {clean(reason)}" for reason, number in counted) or "none"),
     ]
@@ -158,7 +158,7 @@ def _show(node: schemas.NodeDetail, output: str) -> None:
     if found := check_rows(node["check"]):
         click.echo(found)
     if not node["jobs"]:
-        click.echo("No job is there.")
+        click.echo("No jobs.")
         return
     jobs = [
         [
@@ -233,7 +233,7 @@ def _state(node: schemas.Node | schemas.NodeDetail) -> str:
 @of_cluster
 @as_json
 def throughputs(model: str | None, gpus: int | None, cluster: str | None, output: str) -> None:
-    """Show how fast programs train on each accelerator type and count, and what that rests on.
+    """Show how fast programs train on each accelerator type and count, with the source of each figure.
 
     \b
     Examples:

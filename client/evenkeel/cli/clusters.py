@@ -30,8 +30,8 @@ def note_engines_away(found: Sequence[schemas.SessionClusterRef], cluster: str |
         if since and cluster in (None, one["name"]):
             where = f"Cluster {one['name']}: " if len(found) > 1 else ""
             note(
-                f"{where}{one.get('engine', 'the engine')} has not answered since {moment(since)}. What runs goes "
-                "on; nothing is started, stopped or resized until it answers."
+                f"{where}{one.get('engine', 'the engine')} has not answered since {moment(since)}. Running jobs keep "
+                "running; no job is started, stopped or resized until it answers."
             )
 
 

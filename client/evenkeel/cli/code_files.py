@@ -115,7 +115,7 @@ def _listed_in_ignore(folder: Path, names: Iterable[str], scratch: str) -> list[
     except OSError as error:
         raise ClientError(f"cannot read {IGNORE}: {error.strerror}; nothing was uploaded") from None
     if not is_text:  # git would find no pattern in it
-        raise ClientError(f"{IGNORE} is no UTF-8 text, perhaps UTF-16: write it as UTF-8; nothing was uploaded")
+        raise ClientError(f"{IGNORE} is not UTF-8 text, perhaps UTF-16: write it as UTF-8; nothing was uploaded")
     here = (f"--git-dir={scratch}", f"--work-tree={folder}")
     entries = "".join(f"100644 {_NO_BLOB}\t{name}\0" for name in sorted(names))
     _git(folder, *here, "update-index", "-z", "--index-info", given=entries)

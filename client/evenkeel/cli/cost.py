@@ -38,7 +38,7 @@ def job(job: str, output: str) -> None:
         ("Between", " and ".join(filter(None, (answer.get("estimated_low"), answer.get("estimated_high"))))),
         ("GPU-hours", cell_text(answer["gpu_hours"])),
         ("Used", _used(answer)),
-        ("Rate", answer.get("rate_per_hour")),
+        ("Price per hour", answer.get("price_per_hour")),
         ("Restarts", answer.get("lost_to_restarts")),
         ("Basis", clean(answer.get("basis") or "")),
     ]
@@ -59,7 +59,7 @@ def _used(answer: schemas.Cost) -> str:
 @click.option("--from", "from_day", metavar="YYYY-MM-DD", help="First day; by default of this month.")
 @click.option("--to", "to_day", metavar="YYYY-MM-DD", help="Last day; by default today.")
 @click.option("--project", help="This project and all below it.")
-@click.option("--user", help="`me`, or somebody's email.")
+@click.option("--user", help="`me`, or the email of a user.")
 @click.option("--csv", is_flag=True, help="All rows as CSV.")
 @as_json
 def usage(by: GroupBy, csv: bool, output: str, **filters: str | None) -> None:
@@ -93,35 +93,35 @@ def estimate(file: str, output: str) -> None:
 @cost.command()
 @click.option("--cluster", metavar="NAME", help="Only those of this cluster; by default all.")
 @as_json
-def rates(cluster: str | None, output: str) -> None:
-    """Prices, newest first; one of a cluster stands there before the one for all."""
+def prices(cluster: str | None, output: str) -> None:
+    """Prices, newest first; the price of a cluster counts there before the one for all clusters."""
     client = connect()
     heads = {"WHAT": "resource", "TYPE": "accelerator_type", "PER HOUR": "price_per_hour"}
     heads |= {"FROM": "valid_from_at", "TO": "valid_to_at"}
-    found = list(client.money.rates(cluster=cluster))
+    found = list(client.money.prices(cluster=cluster))
     if output != "json" and found and are_several(client):
         heads = {"CLUSTER": "cluster"} | heads
     print_rows(found, heads, output, none="No prices.")
 
 
-@cost.command("set-rate")
+@cost.command("set-price")
 @click.argument("price")
-@click.option("--type", "accelerator_type", help="Accelerator type; of GPUs, and needed there.")
+@click.option("--type", "accelerator_type", help="Accelerator type; required for GPUs.")
 @click.option("--resource", type=click.Choice(get_args(PricedResource)), default="gpu", show_default=True)
-@click.option("--cluster", metavar="NAME", help="Only on this cluster, before the price for all.")
+@click.option("--cluster", metavar="NAME", help="Only on this cluster, instead of the price for all clusters.")
 @START
 @as_json
-def set_rate(price: str, resource: PricedResource, output: str, **more: str | None) -> None:
+def set_price(price: str, resource: PricedResource, output: str, **more: str | None) -> None:
     """Set the price of an hour of a GPU, a CPU or a GiB of memory; for administrators.
 
     \b
     Examples:
-      evenkeel cost set-rate 0.60 --type titan_xp
-      evenkeel cost set-rate 0.02 --resource cpu --from 2027-01-01T00:00:00Z
-      evenkeel cost set-rate 0.45 --type titan_xp --cluster lab
+      evenkeel cost set-price 0.60 --type titan_xp
+      evenkeel cost set-price 0.02 --resource cpu --from 2027-01-01T00:00:00Z
+      evenkeel cost set-price 0.45 --type titan_xp --cluster lab
     """
     wish = {"price_per_hour": price, "resource": resource} | given(**more)
-    print_value(connect().money.set_rate(wish), output)
+    print_value(connect().money.set_price(wish), output)
 
 
 @cost.command()

@@ -24,8 +24,8 @@ _LOOK_S = 0.5
 @click.pass_context
 @as_json
 def doctor(ctx: click.Context, cluster: str | None, timeout_s: float, output: str) -> None:
-    """Examine clusters: connection, versions, GPUs, clocks, storage, and what of a job's code, environment and data
-    they offer; with what to put right. For administrators.
+    """Examine clusters: connection, versions, GPUs, clocks, storage, and what they offer a job of
+    code, environments and data; with what to put right. For administrators.
 
     Ends with 0 where all is well, 100 where something is to be put right, and 101 where there is no result within
     --timeout. On the portal's machine `manage.py doctor` says the same, also while the portal is down.
@@ -39,7 +39,7 @@ def doctor(ctx: click.Context, cluster: str | None, timeout_s: float, output: st
     names = [cluster] if cluster else [one["name"] for one in clusters_of(client)]
     give_up_at = time.monotonic() + timeout_s
     begun = [client.checks.examine(name) for name in names]  # all at once
-    with going_on("The examination goes on; `evenkeel doctor` asks for another."):
+    with going_on("The examination is still running; `evenkeel doctor` starts another."):
         ended = [_wait(client, one, give_up_at) for one in begun]
     if output == "json":
         print_json(ended)

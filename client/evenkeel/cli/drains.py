@@ -25,16 +25,16 @@ class Span(click.ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", str(value).strip())
         if found is None:
-            self.fail(f"{value!r} is no span of time; write 90m, 2h or 1d", param, ctx)
+            self.fail(f"{value!r} is not a duration; write 90m, 2h or 1d", param, ctx)
         return float(found[1]) * _SECONDS[found[2] or "s"]
 
 
 @click.command()
 @click.argument("node")
-@click.option("--within", "within_s", type=Span(), metavar="SPAN", help="Nobody is there any more after 90m, 2h or 1d.")
-@click.option("--until", "deadline_at", metavar="TIME", help="Or at this time (ISO 8601 with a zone).")
-@click.option("--reason", default="", help="What it is for; everybody reads it.")
-@click.option("--preview", is_flag=True, help="Only say what becomes of each job that is there.")
+@click.option("--within", "within_s", type=Span(), metavar="SPAN", help="Empty the node within 90m, 2h or 1d.")
+@click.option("--until", "deadline_at", metavar="TIME", help="Empty the node by this time (ISO 8601 with a zone).")
+@click.option("--reason", default="", help="Reason, shown to all users.")
+@click.option("--preview", is_flag=True, help="Show what happens to each job on the node; drain nothing.")
 @of_cluster
 @as_json
 def drain(
@@ -78,12 +78,12 @@ def drain(
 @of_cluster
 @as_json
 def resume(node: str, cluster: str | None, output: str) -> None:
-    """Use a drained node again, or take a drain back before its deadline. For administrators."""
+    """Use a drained node again, or cancel a drain before its deadline. For administrators."""
     found = connect().drains.resume(node, cluster=cluster)
     if output == "json":
         print_json(found)
     elif found["lost"]:
-        done(f"{node} is resumed, but lost: nothing starts there until it answers again.")
+        done(f"{node} is resumed, but lost: no job starts there until it answers again.")
     elif state := found["check"]["state"]:
         done(f"{node} is resumed, but {STATES[state]}: see `evenkeel check {node}`.")
     else:
@@ -94,7 +94,7 @@ def _show(answer: object, jobs: list[schemas.DrainedJob], output: str) -> None:
     if output == "json":
         print_json(answer)
     elif not jobs:
-        click.echo("No job is there.")
+        click.echo("No jobs on the node.")
     else:
         rows = [
             [

@@ -33,11 +33,11 @@ def ls(project: str, output: str) -> None:
 @environments.command()
 @click.argument("project")
 @click.argument("digest")
-@click.option("--follow", "-f", is_flag=True, help="Go on until the build has ended.")
+@click.option("--follow", "-f", is_flag=True, help="Follow until the build has ended.")
 @click.option("--tail", type=WholeNumber(min=1), metavar="LINES", help="Start so many lines before the end.")
 @as_json
 def log(project: str, digest: str, follow: bool, tail: int | None, output: str) -> None:
-    """Print the log of a build; the first digits of the digest will do.
+    """Print the log of a build; the first digits of the digest are enough.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def log(project: str, digest: str, follow: bool, tail: int | None, output: str) 
     if output == "json":
         print_json(client.environments.log(project, name, **query))
         return
-    with going_on("The build goes on, and the jobs that need it start after it."), shown_log() as text:
+    with going_on("The build is still running; jobs that need it start after it."), shown_log() as text:
         _print_log(client, project, name, query, follow=follow, text=text)
 
 
@@ -72,7 +72,7 @@ def _print_log(
 @click.argument("project")
 @click.argument("digest")
 def rm(project: str, digest: str) -> None:
-    """Remove an environment; the next job that asks for it builds it anew."""
+    """Remove an environment; the next job that asks for it builds it again."""
     client = connect()
     client.environments.delete(project, _whole(client, project, digest))
     done(f"Environment {digest} is removed.")

@@ -122,7 +122,7 @@ def _interrupted(error: KeyboardInterrupt) -> int:
     number = error.number if isinstance(error, Ended) else signal.SIGINT
     how = "Interrupted" if number == signal.SIGINT else f"Ended by {signal.Signals(number).name}"
     notes = getattr(error, "__notes__", None)
-    note(f"{how}. {' '.join(notes) if notes else 'Jobs go on; a request that was sent may have been carried out.'}")
+    note(f"{how}. {' '.join(notes) if notes else 'Jobs keep running; a request that was sent may have taken effect.'}")
     return 128 + number
 
 
@@ -145,7 +145,7 @@ def sentence(error: BaseException) -> str:
             return "there is not enough memory for this"
     words = f"{kind}: {error}" if str(error) else kind
     if isinstance(error, _STRANGE):
-        words = f"the portal's answer has a form that this version does not know ({words})"
+        words = f"the portal's answer has a form that this version of evenkeel does not know ({words})"
     return f"{clean(words)[:500]}; `evenkeel --debug` shows where"
 
 

@@ -45,7 +45,7 @@ def fairness(project: str | None, users: bool, days: int, cluster: str | None, o
 
 def _verdict(now: schemas.Fairness) -> str:
     cluster, policy = now["cluster"], now["policy"]
-    said = f"{cluster['holding']} with GPUs, {cluster['waiting']} waiting"
+    said = f"{cluster['running']} with GPUs, {cluster['waiting']} waiting"
     if cluster["variance"] is None:
         return f"{said}; no relative throughput is known."
     variance = f"{said}; variance {cluster['variance']:.4f}"
@@ -75,7 +75,7 @@ def _whose(one: schemas.ProjectStanding | schemas.FairnessSeries) -> tuple[str, 
 def _now(one: schemas.ProjectStanding) -> list[object]:
     relative, slowdown = one["relative_throughput"], one["slowdown"]
     figures = [relative and relative["median"], relative and relative["lowest"], slowdown and slowdown["mean"]]
-    return [one["holding"], one["waiting"], *(_figure(value) for value in figures)]
+    return [one["running"], one["waiting"], *(_figure(value) for value in figures)]
 
 
 def _before(figures: schemas.FairnessFigures | None) -> list[object]:

@@ -11,7 +11,7 @@ from evenkeel.resources import given
 
 HEADS = {
     "PROJECT": "project", "GPUS": "gpus", "USED": "used", "BORROWED": "borrowed", "UNUSED": "unused",
-    "BACK WITHIN S": "reclaim_within_s",
+    "RECLAIM WITHIN S": "reclaim_within_s",
 }  # fmt: skip
 
 
@@ -55,6 +55,6 @@ def _part(text: str) -> tuple[str, int]:
 @guarantee.command()
 @click.argument("project")
 def rm(project: str) -> None:
-    """Guarantee a project nothing any more."""
+    """Remove the guarantee of a project."""
     connect().guarantees.remove(project)
-    done(f"Project {project} is guaranteed nothing any more.")
+    done(f"The guarantee of project {project} is removed.")

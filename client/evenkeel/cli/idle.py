@@ -27,7 +27,7 @@ OPTIONS = {
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @as_json
 def extend(jobs: tuple[str, ...], output: str) -> None:
-    """Let jobs that are warned of being idle keep their GPUs for longer, as the cluster's rule gives."""
+    """Let jobs with an idle warning keep their GPUs for longer, as the cluster's rule allows."""
     extended = [connect().operations.extend(job) for job in jobs]
     if output == "json":
         print_json(extended[0] if len(extended) == 1 else extended)
@@ -38,7 +38,7 @@ def extend(jobs: tuple[str, ...], output: str) -> None:
 
 @click.group()
 def idle() -> None:
-    """When a job that holds GPUs counts as idle, and what is done then."""
+    """When a job with GPUs counts as idle, and what happens then."""
 
 
 @idle.command()
@@ -51,12 +51,12 @@ def show(cluster: str | None, output: str) -> None:
 
 @idle.command("set")
 @click.option("--warn-after", metavar="MIN", type=MINUTES, help="Minutes without a step or below the threshold.")
-@click.option("--release-after", metavar="MIN", type=MINUTES, help="Checkpoint and park after so many minutes.")
-@click.option("--never-release", is_flag=True, help="Warn and no more.")
+@click.option("--release-after", metavar="MIN", type=MINUTES, help="Suspend with a checkpoint after this many minutes.")
+@click.option("--never-release", is_flag=True, help="Warn only; never suspend.")
 @click.option("--below", metavar="PERCENT", type=Number(0, 100), help="Utilisation that counts as idle.")
 @click.option("--extension", metavar="MIN", type=MINUTES, help="What `evenkeel extend` gives.")
 @click.option("--extensions", metavar="N", type=WholeNumber(0, 100), help="How often it may be asked for.")
-@click.option("--on/--off", "enabled", default=None, help="Whether anything is done at all.")
+@click.option("--on/--off", "enabled", default=None, help="Whether the rule is applied.")
 @of_cluster
 @as_json
 def set_(
@@ -94,13 +94,13 @@ def set_(
     if released_s is not None and released_s < warned_s:
         raise click.UsageError(
             f"--release-after {released_s / 60:g} must be at least --warn-after {warned_s / 60:g}, both in minutes: "
-            "whoever is parked is warned first"
+            "a job is warned before it is suspended"
         )
     with options_named(OPTIONS):
         rule = operations.set_idle_rule(wish, cluster=cluster)
     _print(rule, output)
     if output != "json":
-        done("It holds for what is idle already, too.")
+        done("The rule also applies to jobs that are idle already.")
 
 
 def _seconds(minutes: float | None) -> float | None:
@@ -116,7 +116,7 @@ def _print(rule: schemas.IdleRule, output: str) -> None:
         ("In force", "yes" if rule["enabled"] else "no"),
         ("Idle below", f"{rule['utilisation_below']:.0%} utilisation, or without a step"),
         ("Warned after", f"{rule['warn_after_s'] / 60:g} min"),
-        ("Parked after", "never" if release_s is None else f"{release_s / 60:g} min"),
+        ("Suspended after", "never" if release_s is None else f"{release_s / 60:g} min"),
         ("Extension", f"{rule['extension_s'] / 60:g} min, at most {rule['extensions_max']} times"),
     ]
     click.echo(pairs(rows))

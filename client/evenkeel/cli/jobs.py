@@ -56,8 +56,10 @@ HEADS = ("JOB", "NAME", "PROJECT", "STATE", "REASON", "STEPS", "GPUS", "AGE", "S
 @click.option("--search", help="Only jobs with this in their name.")
 @click.option("--label", metavar="KEY=VALUE", help="Only jobs with this label.")
 @click.option("--array", metavar="NUMBER", help="Only jobs of this array.")
-@click.option("--limit", type=WholeNumber(min=1), default=50, show_default=True, help="At most so many, newest first.")
-@click.option("--csv", is_flag=True, help="All that match as CSV, 200,000 at most.")
+@click.option(
+    "--limit", type=WholeNumber(min=1), default=50, show_default=True, help="At most this many, newest first."
+)
+@click.option("--csv", is_flag=True, help="All matching jobs as CSV, 200,000 at most.")
 @as_json
 def ls(limit: int, csv: bool, output: str, **filters: str | None) -> None:
     """List jobs of all clusters; REASON is why a job waits, in squeue's word where it has one.
@@ -182,7 +184,7 @@ def _show(found: schemas.JobDetail, output: str) -> None:
                 *asked_rows(found),
                 ("Throughput", _speed(found["throughput"])),
                 ("Slowdown", found["slowdown"]),
-                ("Rescales", found["rescales"]),
+                ("Resizes", found["resizes"]),
                 ("Queue", found["queue_position"]),
                 ("Expected start", start_text(found["expected_start"], long=True)),
                 ("Submitted", moment(found["submitted_at"])),
@@ -220,12 +222,12 @@ def _speed(throughput: schemas.Throughput) -> str:
 
 @click.command()
 @click.argument("job")
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
+@click.option("--follow", "-f", is_flag=True, help="Follow until the job has ended.")
 @click.option("--rank", type=WholeNumber(min=0), default=0, show_default=True, help="Which worker's output.")
-@click.option("--tail", type=WholeNumber(min=1), metavar="LINES", help="Start so many lines before the end.")
+@click.option("--tail", type=WholeNumber(min=1), metavar="LINES", help="Start this many lines before the end.")
 @as_json
 def logs(job: str, follow: bool, rank: int, tail: int | None, output: str) -> None:
-    """Print what a job's worker wrote.
+    """Print the log of a job's worker.
 
     \b
     Examples:
@@ -237,7 +239,7 @@ def logs(job: str, follow: bool, rank: int, tail: int | None, output: str) -> No
     if output == "json":
         print_json(client.logs(job, **query))
     elif follow:
-        with going_on(f"The job goes on: `evenkeel logs {job} -f` follows it again, `evenkeel cancel {job}` ends it."):
+        with going_on(f"The job keeps running: `evenkeel logs {job} -f` follows it, `evenkeel cancel {job}` ends it."):
             _follow(client, job, query)
     else:
         with shown_log() as text:
@@ -278,7 +280,9 @@ def _print_all(client: Client, job: str, query: LogQuery, text: ShownText) -> in
 @click.command()
 @click.argument("job")
 @click.option("--name", "names", multiple=True, help="Only this series, as loss; several times for several.")
-@click.option("--points", type=WholeNumber(2, 2_000), default=500, show_default=True, help="Of each at most.")
+@click.option(
+    "--points", type=WholeNumber(2, 2_000), default=500, show_default=True, help="Points of a series at most."
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Every point as CSV: name,seconds,step,value.")
 @as_json
 def metrics(job: str, names: tuple[str, ...], points: int, as_csv: bool, output: str) -> None:
@@ -308,7 +312,7 @@ def metrics(job: str, names: tuple[str, ...], points: int, as_csv: bool, output:
 @click.argument("job")
 @as_json
 def cancel(job: str, output: str) -> None:
-    """Cancel a job, or all of an array; doing it twice is no error.
+    """Cancel a job, or all of an array; cancelling twice is no error.
 
     \b
     Examples:

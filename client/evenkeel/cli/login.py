@@ -41,7 +41,7 @@ def login(
     project: str | None,
     admin: bool,
 ) -> None:
-    """Remember a portal and a token for it.
+    """Store the address of a portal and a token for it.
 
     They are stored in ~/.config/evenkeel, readable by you alone.
 
@@ -94,9 +94,9 @@ def _complete(url: str) -> str:
         url = ("http://" if _is_local(url.partition("/")[0].partition(":")[0]) else "https://") + url
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise click.UsageError(f"{url!r} is no http or https address")
+        raise click.UsageError(f"{url!r} is not an http or https address")
     if parts.scheme == "http" and not _is_local(parts.hostname):
-        note("Warning: over http anybody on the way can read the token.")
+        note("Warning: over http the token can be read on the way: use https.")
     return url.rstrip("/")
 
 

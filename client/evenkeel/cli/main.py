@@ -19,33 +19,34 @@ from evenkeel.cli.cost import cost
 from evenkeel.cli.doctor import doctor
 from evenkeel.cli.drains import drain, resume
 from evenkeel.cli.environments import environments
+from evenkeel.cli.explain import explain
 from evenkeel.cli.failures import asks_for_debug, ended_by_signals, exit_code, flush, usable_streams
 from evenkeel.cli.fairness import fairness
 from evenkeel.cli.guarantee import guarantee
 from evenkeel.cli.idle import extend, idle
 from evenkeel.cli.jobs import cancel, logs, ls, metrics, show
+from evenkeel.cli.limit import limit
 from evenkeel.cli.login import login
+from evenkeel.cli.old_commands import add_old_commands
 from evenkeel.cli.operate import bulk, change, hold, move, release, resubmit, stop_retrying
 from evenkeel.cli.partitions import partition
 from evenkeel.cli.people import people
 from evenkeel.cli.preview import preview
 from evenkeel.cli.projects import projects
 from evenkeel.cli.qos import qos
-from evenkeel.cli.quota import quota
 from evenkeel.cli.secrets import secrets
 from evenkeel.cli.shares import prio, shares
 from evenkeel.cli.submit import submit
 from evenkeel.cli.tokens import tokens
 from evenkeel.cli.use import resources
 from evenkeel.cli.waiting import wait
-from evenkeel.cli.why import explain, why
 from evenkeel.cli.windows import window
 
 COMMANDS: tuple[click.Command, ...] = (
-    login, submit, preview, ls, queue, show, why, explain, logs, metrics, resources, wait, cancel,
+    login, submit, preview, ls, queue, show, explain, logs, metrics, resources, wait, cancel,
     stop_retrying, hold, release, extend, change, resubmit, move, bulk, arrays, prio, shares, fairness,
     qos, partition, nodes, drain, resume, check, doctor, throughputs, window, idle, projects,
-    people, quota, guarantee, cost, tokens, secrets, environments,
+    people, limit, guarantee, cost, tokens, secrets, environments,
     artifacts, audit, open_, completion,
 )  # fmt: skip
 
@@ -98,6 +99,7 @@ def cli(ctx: click.Context) -> None:
 
 for command in COMMANDS:
     cli.add_command(command)
+add_old_commands(cli)
 
 if __name__ == "__main__":
     cli()

@@ -60,7 +60,7 @@ def _print_job(job: schemas.Job) -> None:
 
 
 def _print_array(number: int, action: str, answer: schemas.BulkAnswer) -> None:
-    said = "held" if action == "hold" else "released"
+    said = "on hold" if action == "hold" else "released"
     click.echo(f"Array {number}: {answer['succeeded']} jobs {said}, {answer['refused']} refused")
     for reason, count in Counter(one["detail"] for one in answer["results"] if one["status"] >= 300).items():
         note(f"  {count} refused: {clean(reason or '')}")
@@ -80,7 +80,7 @@ def _each(jobs: tuple[str, ...], output: str, act: Callable[[str], schemas.Job])
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @as_json
 def hold(jobs: tuple[str, ...], output: str) -> None:
-    """Give jobs no GPUs until they are released; what trains is checkpointed first.
+    """Put jobs on hold: they get no GPUs until they are released. Running jobs are checkpointed first.
 
     Of an array all jobs that have not ended.
     """
@@ -91,7 +91,7 @@ def hold(jobs: tuple[str, ...], output: str) -> None:
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @as_json
 def release(jobs: tuple[str, ...], output: str) -> None:
-    """Release jobs on hold and suspended jobs; of an array all of them."""
+    """Release jobs that are on hold or suspended; of an array all of them."""
     _each_or_array("release", jobs, output)
 
 
@@ -99,7 +99,7 @@ def release(jobs: tuple[str, ...], output: str) -> None:
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @as_json
 def stop_retrying(jobs: tuple[str, ...], output: str) -> None:
-    """End jobs that wait to be tried again: they have failed then, as with no attempt left."""
+    """Stop the retries of jobs that wait for one: they count as failed."""
     _each(jobs, output, lambda name: connect().operations.stop_retrying(name))
 
 
@@ -134,7 +134,7 @@ def _is_array(client: Client, number: int) -> None:
 
 @click.command()
 @click.argument("job")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of the job file that is to differ.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of the job file to change.")
 @click.option("--from", "resume_from", metavar="latest|STEP", help="Start from the job's checkpoint of this step.")
 @click.option("--idempotency-key", metavar="K", help="The same key never makes a second job; default: a new one.")
 @as_json
@@ -154,7 +154,7 @@ def resubmit(
             {"step": int(resume_from)} if resume_from.isascii() and resume_from.isdecimal() else resume_from
         )
     key = idempotency_key or str(uuid.uuid4())
-    again = f"The job may have been taken: resubmit it with --idempotency-key {key} and it is made once."
+    again = f"The job may have been submitted: resubmit it with --idempotency-key {key} to submit it once."
     with going_on(again):
         _each((job,), output, lambda name: connect().operations.resubmit(name, changes, idempotency_key=key))
 
@@ -164,7 +164,7 @@ def resubmit(
 @click.argument("project")
 @as_json
 def move(job: str, project: str, output: str) -> None:
-    """Move a job to another project, which pays from then on."""
+    """Move a job to another project, which pays for it from then on."""
     _each((job,), output, lambda name: connect().operations.move(name, project))
 
 
@@ -183,14 +183,14 @@ def move(job: str, project: str, output: str) -> None:
     type=Number(0, 600),
     default=0,
     metavar="S",
-    help="While no job matches, look again for so many seconds.",
+    help="While no job matches, look again for this many seconds.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
 def bulk(action: BulkAction, settings: tuple[str, ...], within_s: float, yes: bool, output: str, **chosen: Any) -> None:
-    """Do one thing to all jobs that match, 1,000 at most.
+    """Apply one action to all matching jobs, 1,000 at most.
 
-    `cancel` is for jobs that have not ended, unless --state says otherwise. That none matches is no error.
+    `cancel` is for jobs that have not ended, unless --state says otherwise. No match is no error.
 
     \b
     Examples:

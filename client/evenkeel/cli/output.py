@@ -149,13 +149,13 @@ def job_name(number: int, array: schemas.ArrayPlace | None) -> str:
 
 
 def waits_for(reason: schemas.JobReason) -> str:
-    """Of a waiting job: squeue's word, or the token written like one."""
-    return clean(reason["slurm"] or token_text(reason["token"]))
+    """Of a waiting job: squeue's word, or the reason code written like one."""
+    return clean(reason["slurm"] or code_text(reason["code"]))
 
 
-def token_text(token: str) -> str:
+def code_text(code: str) -> str:
     """As squeue writes its own: `WaitingForRound`."""
-    return clean("".join(part.capitalize() for part in token.split("_")))
+    return clean("".join(part.capitalize() for part in code.split("_")))
 
 
 def state_text(job: schemas.Job) -> str:

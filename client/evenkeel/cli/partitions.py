@@ -36,9 +36,9 @@ def ls(cluster: str | None, output: str) -> None:
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="All nodes of an accelerator type.")
 @click.option("--priority", type=WholeNumber(min=0), default=0, show_default=True)
 @click.option("--project", "projects", multiple=True, help="Only for this project and below; may be repeated.")
-@click.option("--max-gpus", type=WholeNumber(min=1), help="That one job may have.")
-@click.option("--max-duration-s", type=WholeNumber(min=1), help="That one job may train.")
-@click.option("--default", "is_default", is_flag=True, help="The partition of jobs that name none.")
+@click.option("--max-gpus", type=WholeNumber(min=1), help="GPUs that one job may have.")
+@click.option("--max-duration-s", type=WholeNumber(min=1), help="Seconds that one job may train.")
+@click.option("--default", "is_default", is_flag=True, help="The default partition.")
 @of_cluster
 @as_json
 def set_(
@@ -50,7 +50,7 @@ def set_(
     output: str,
     **values: int | None,
 ) -> None:
-    """Make a partition or change all of it; what is left out is as by default.
+    """Make a partition or change all of it; omitted options get their defaults.
 
     \b
     Examples:
@@ -70,6 +70,6 @@ def set_(
 @click.argument("name")
 @of_cluster
 def rm(name: str, cluster: str | None) -> None:
-    """Remove a partition that no live job is in."""
+    """Remove a partition without live jobs."""
     connect().partitions.remove(name, cluster=cluster)
     done(f"Partition {name} is removed.")

@@ -19,13 +19,13 @@ HEADS = {
 
 @click.group()
 def people() -> None:
-    """Everybody with an account; for administrators."""
+    """People with an account; for administrators."""
 
 
 @people.command("ls")
-@click.option("--search", metavar="TEXT", help="Only whose name or email has this in it.")
+@click.option("--search", metavar="TEXT", help="Only those with this text in name or email.")
 @click.option("--admins", is_flag=True, help="Only administrators of the cluster.")
-@click.option("--inactive", is_flag=True, help="Only who was deactivated.")
+@click.option("--inactive", is_flag=True, help="Only deactivated accounts.")
 @as_json
 def ls(search: str | None, admins: bool, inactive: bool, output: str) -> None:
     """People and service accounts, newest first."""
@@ -45,7 +45,7 @@ def _proved_by(row: schemas.Account) -> str | None:
 @click.argument("email")
 @as_json
 def deactivate(email: str, output: str) -> None:
-    """Revoke a person's tokens and sessions at once; their jobs stay with the projects."""
+    """End a person's tokens and sessions at once; their jobs stay with the projects."""
     _change(email, {"is_active": False}, output)
 
 
@@ -60,10 +60,10 @@ def activate(email: str, output: str) -> None:
 @people.command()
 @click.argument("email")
 @click.argument("name", required=False)
-@click.option("--none", "unset", is_flag=True, help="They have none any more.")
+@click.option("--none", "unset", is_flag=True, help="Remove the UNIX account.")
 @as_json
 def account(email: str, name: str | None, unset: bool, output: str) -> None:
-    """Set the Unix account NAME that a person's jobs run as, on clusters that run jobs as people."""
+    """Set the UNIX account NAME that a person's jobs run as, on clusters that run jobs as people."""
     if bool(name) == unset:
         raise click.UsageError("give the name of the account, or --none")
     _change(email, {"unix_account": name or ""}, output)
@@ -85,6 +85,4 @@ def _change(email: str, changes: Json, output: str) -> None:
     for person in everybody.list(email=email):  # by the portal's one form of addresses
         print_value(everybody.change(person["id"], changes), output)
         return
-    raise ClientError(
-        f"nobody has an account with the address {clean(email)}; an invitation makes one when it is accepted"
-    )
+    raise ClientError(f"there is no account with the address {clean(email)}; accepting an invitation creates one")

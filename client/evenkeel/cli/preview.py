@@ -74,7 +74,7 @@ def _verdict_rows(found: schemas.Preview) -> list[tuple[str, object]]:
     given = found["allocation"]
     if given is not None:
         nodes = ", ".join(sorted({gpu["node"] for gpu in given["gpus"]}))
-        others = ", once others have left them" if given["from_others"] else ""
+        others = ", once other jobs have left them" if given["from_others"] else ""
         words = f"{words}, on {_gang(given)} ({nodes}){others}"
     if found["jobs"] > 1:
         words = f"{words}; {found['starting']} of {found['jobs']} jobs start"
@@ -83,7 +83,7 @@ def _verdict_rows(found: schemas.Preview) -> list[tuple[str, object]]:
         ("Verdict", click.style(clean(words), fg=colour)),
         ("Why", clean(found["reason"]["text"])),
         ("Next", clean(found["would_change"] or "")),
-        ("Before", "its code and environment are made ready; it queues after that" if found["prepares"] else ""),
+        ("Before", "its code and environment are prepared first; then it queues" if found["prepares"] else ""),
         ("Queue", f"number {found['position']}" if found["position"] else ""),
         ("Variance", _variance(found["variance"])),
         ("As of", moment(found["as_of"])),
@@ -105,7 +105,7 @@ def _forecast_rows(
     options = found["estimate"]["options"]
     if forecast is None:
         if found["forecast"] is not None and not quick:
-            note("The expected start is not worked out yet; ask again in a moment.")
+            note("The expected start is still being estimated; ask again in a moment.")
         spans = sorted(option["duration_s"] for option in options)
         low, high = found["estimate"]["low"], found["estimate"]["high"]
         return [
@@ -128,7 +128,7 @@ def _effects(found: schemas.Preview) -> str:
         (
             _job(effect["job"]),
             _gang(effect["before"]),
-            _gang(effect["after"]) if effect["holds"] or effect["after"] else "waits",
+            _gang(effect["after"]) if effect["running"] or effect["after"] else "waits",
             _number(effect["slowdown_before"]),
             _number(effect["slowdown_after"]),
             _later(effect["later_s"]),

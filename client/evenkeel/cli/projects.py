@@ -31,7 +31,7 @@ def size(text: str) -> int:
 
 @click.group()
 def projects() -> None:
-    """Projects, their members and what they keep."""
+    """Projects, their members and their storage."""
 
 
 @projects.command("ls")
@@ -39,7 +39,7 @@ def projects() -> None:
 def ls(output: str) -> None:
     """Projects that you may see, with what they use now."""
     heads = {
-        "PROJECT": "key", "NAME": "name", "ROLE": "role", "PARENT": "parent", "GPUS": "gpus_held",
+        "PROJECT": "key", "NAME": "name", "ROLE": "role", "PARENT": "parent", "GPUS": "gpus_allocated",
         "RUNNING": "jobs_running", "QUEUED": "jobs_queued", "SPENT": "spend_month", "ARCHIVED": "archived_at",
     }  # fmt: skip
     print_rows(connect().projects.list(), heads, output, none="No projects.")
@@ -55,7 +55,7 @@ def show(project: str, output: str) -> None:
 
 @projects.command()
 @click.argument("key")
-@click.option("--name", help="What people read; by default the key.")
+@click.option("--name", help="Name that is shown; by default the key.")
 @click.option("--parent", help="Key of the project that it is below.")
 @as_json
 def create(key: str, name: str | None, parent: str | None, output: str) -> None:
@@ -80,14 +80,14 @@ def rename(project: str, name: str, output: str) -> None:
 def move(project: str, parent: str | None, top: bool, output: str) -> None:
     """Put a project, with all below it, under another one."""
     if top == bool(parent):
-        raise click.UsageError("say where to: either a PARENT or --top")
+        raise click.UsageError("name either a PARENT or --top")
     print_value(connect().projects.change(project, {"parent": parent}), output)
 
 
 @projects.command("set-share")
 @click.argument("project")
-@click.option("--weight", type=Number(), help="Its part of what the project above gets, against its siblings' weights.")
-@click.option("--rule", type=click.Choice(["fairness", "fifo"]), help="How its own jobs divide its part.")
+@click.option("--weight", type=Number(), help="Its weight among its siblings, which share what the project above gets.")
+@click.option("--rule", type=click.Choice(["fairness", "fifo"]), help="How its own jobs share that part.")
 @click.option("--priority", type=WholeNumber(0), help="Of its jobs, against other projects' (for administrators).")
 @click.option("--inherit-priority", is_flag=True, help="That of the project above.")
 @as_json
@@ -100,7 +100,7 @@ def set_share(
         key: value for key, value in wish.items() if value is not None or (key == "priority" and inherit_priority)
     }
     if not change or (inherit_priority and priority is not None):
-        raise click.UsageError("say what to set: --weight, --rule, and --priority or --inherit-priority")
+        raise click.UsageError("name what to set: --weight, --rule, and --priority or --inherit-priority")
     print_value(connect().projects.change(project, change), output)
 
 
@@ -117,7 +117,7 @@ def set_slurm(project: str, inherit: tuple[str, ...], output: str, **names: str 
     """Set what a project's jobs are submitted as in Slurm (for administrators)."""
     said = {name: value for name, value in names.items() if value is not None}
     if not (said or inherit) or said.keys() & set(inherit):
-        raise click.UsageError("say what to set, or --inherit and what: account, qos, partition, wckey, reservation")
+        raise click.UsageError("name what to set, or --inherit with it: account, qos, partition, wckey, reservation")
     print_value(connect().projects.change(project, {"slurm": said | dict.fromkeys(inherit)}), output)
 
 
@@ -125,7 +125,7 @@ def set_slurm(project: str, inherit: tuple[str, ...], output: str, **names: str 
 @click.argument("project")
 @as_json
 def archive(project: str, output: str) -> None:
-    """Take no more jobs; what is there stays readable."""
+    """Archive a project: it takes no more jobs and stays readable."""
     print_value(connect().projects.archive(project), output)
 
 
@@ -154,7 +154,7 @@ def members(project: str, output: str) -> None:
 @confirm_option
 @as_json
 def add_member(project: str, email: str, role: Role, confirm_unproved: bool, output: str) -> None:
-    """Add a person with an account; see `invite` for others."""
+    """Add a person who has an account as a member; see `invite` for others."""
     add = connect().projects.add_member
     answer = confirmed(lambda sure: add(project, email, role, confirm_unproved=sure), at_once=confirm_unproved)
     print_value(answer, output)
@@ -177,7 +177,7 @@ def set_role(project: str, email: str, role: Role, confirm_unproved: bool, outpu
 @click.argument("project")
 @click.argument("email")
 def remove_member(project: str, email: str) -> None:
-    """Remove a person; their jobs stay with the project."""
+    """Remove a member; their jobs stay with the project."""
     connect().projects.remove_member(project, _person(project, email))
     done(f"{email} is no longer a member of {project}.")
 
@@ -188,7 +188,7 @@ def remove_member(project: str, email: str) -> None:
 @click.option("--role", type=ROLE, default="member", show_default=True)
 @as_json
 def invite(project: str, email: str, role: Role, output: str) -> None:
-    """Invite a person without an account: by mail, or with a link in the answer, once, if no mail is set up."""
+    """Invite a person without an account: by e-mail, or by a link that is shown once where no e-mail is set up."""
     print_value(connect().projects.invite(project, email, role), output)
 
 
@@ -221,13 +221,13 @@ def storage(project: str, output: str) -> None:
 
 @projects.command("set-storage")
 @click.argument("project")
-@click.option("--checkpoints-soft", type=size, metavar="SIZE", help="Beyond it people are warned.")
-@click.option("--checkpoints-hard", type=size, metavar="SIZE", help="Beyond it no job is taken in.")
+@click.option("--checkpoints-soft", type=size, metavar="SIZE", help="Beyond it a warning is shown.")
+@click.option("--checkpoints-hard", type=size, metavar="SIZE", help="Beyond it submissions are refused.")
 @click.option("--bundles", type=size, metavar="SIZE", help="All bundles together.")
 @click.option("--artifacts", type=size, metavar="SIZE", help="All artifacts together.")
 @as_json
 def set_storage(project: str, output: str, **sizes: int | None) -> None:
-    """Set how much a project may store; what is left out is as the portal's settings say, 0 is no limit.
+    """Set how much a project may store; omitted limits are those of the portal's settings, 0 is no limit.
 
     \b
     Example:
@@ -257,7 +257,7 @@ def _room(bytes: int, quota_bytes: int | None) -> str:
 def _person(project: str, email: str) -> int:
     for member in connect().projects.members(project, email=email):  # by the portal's one form of addresses
         return int(member["user"]["id"])
-    raise ClientError(f"{clean(email)} is no member of {clean(project)}")
+    raise ClientError(f"{clean(email)} is not a member of {clean(project)}")
 
 
 projects.add_command(service_accounts)

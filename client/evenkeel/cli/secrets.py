@@ -33,7 +33,7 @@ def ls(project: str, output: str) -> None:
 def set_secret(project: str, name: str, from_file: str | None, description: str | None) -> None:
     """Store a secret, or change it.
 
-    The value is asked for, or read from standard input or a file: never an argument, which others could see.
+    The value is asked for, or read from standard input or a file: never an argument, which other users could see.
 
     \b
     Examples:

@@ -21,7 +21,7 @@ ROLE = click.Choice(get_args(Role))
 
 @click.group("service-accounts")
 def service_accounts() -> None:
-    """Accounts for CI and other programs: they have tokens only, and work in their project and below."""
+    """Accounts for CI and other programs: they sign in with tokens and work in their project and below."""
 
 
 @service_accounts.command("ls")
@@ -72,7 +72,7 @@ def deactivate(project: str, name: str, output: str) -> None:
 @click.argument("name")
 @as_json
 def activate(project: str, name: str, output: str) -> None:
-    """Put a service account to use again, with new tokens."""
+    """Activate a service account again; it needs new tokens."""
     _change(project, name, {"is_active": True}, output)
 
 
@@ -109,7 +109,7 @@ def create_token(
     expires_in_days: int | None,
     output: str,
 ) -> None:
-    """A token called TOKEN; it is printed alone, this once."""
+    """A token called TOKEN; it is printed once."""
     client = connect()
     wish = {"name": token} | given(expires_in_days=expires_in_days, scopes=list(scopes) or None, project=below)
     made = client.projects.create_service_token(project, _account(client, project, name), wish)

@@ -14,7 +14,7 @@ from evenkeel.cli.output import as_json, clean, job_name, moment, note, pairs, p
 
 SHARE_HEADS = ("ACCOUNT", "USER", "SHARES", "NORM_SHARES", "GPU_HOURS", "NORM_USAGE", "EFF_USAGE", "FACTOR", "LEVEL_FS")
 
-NOT_IN_FORCE = "Not in force: another policy decides now; this is by the defaults of multifactor."
+NOT_IN_FORCE = "Not in force: another policy decides. These are figures with the defaults of multifactor."
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARKS = 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from evenkeel import schemas
-from evenkeel.cli.output import clean, moment, span_text, token_text
+from evenkeel.cli.output import clean, code_text, moment, span_text
 
 
 def start_text(start: schemas.ExpectedStart | None, *, long: bool = False, now: datetime | None = None) -> str:
@@ -13,7 +13,7 @@ def start_text(start: schemas.ExpectedStart | None, *, long: bool = False, now: 
     if start is None:
         return ""
     if start["reason"] is not None:
-        return clean(start["reason"]["text"]) if long else f"({token_text(start['reason']['token'])})"
+        return clean(start["reason"]["text"]) if long else f"({code_text(start['reason']['code'])})"
     now = now or datetime.now(UTC)
     low, middle, high = (_ahead(start[name], now) for name in ("p10_at", "p50_at", "p90_at"))
     text = f"in {low} to {high}, likely {middle}" if low != high else f"in {middle}"

@@ -47,7 +47,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.argument("file", required=False, metavar=""),
         click.option("--model", metavar="TYPE", help="A program of the catalogue (model_type)."),
         click.option("--steps", type=WholeNumber(min=1), help="Steps to train (total_steps)."),
-        click.option("--gpus", metavar="MIN-MAX", help="How many GPUs, as 1-6 or 4, or a part of one, as 0.5."),
+        click.option("--gpus", metavar="MIN-MAX", help="How many GPUs, as 1-6 or 4, or a share of one, as 0.5."),
         click.option("--batch-size", type=WholeNumber(min=1), help="Global batch, over all GPUs."),
         click.option("--project", help="Key of the project that pays."),
         click.option("--cluster", help="Cluster to run on, or the portal's choice: earliest or cheapest."),
@@ -60,7 +60,11 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--code", type=click.Path(path_type=Path), metavar="DIR", help="Upload this directory as the job's code."
         ),
         click.option(
-            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other key, as checkpoint.keep=5."
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Any other key of a job file, as checkpoint.keep=5.",
         ),
     )
     for option in reversed(options):
@@ -76,7 +80,7 @@ def typed(parts: Mapping[str, object]) -> dict[str, str]:
 @click.command(cls=AfterDashes, options_metavar="[OPTIONS] [FILE|-] [-- COMMAND...]")
 @job_options
 @click.option("--wait", is_flag=True, help="Stay until the job has ended; the exit code says how.")
-@click.option("--timeout", type=Number(min=0), metavar="S", help="With --wait: give up after so long.")
+@click.option("--timeout", type=Number(min=0), metavar="S", help="With --wait: give up after this time.")
 @click.option("--idempotency-key", metavar="K", help="The same key never makes a second job; default: a new one.")
 @as_json
 @click.pass_context
@@ -112,7 +116,7 @@ def submit(
     client = connect()
     if code is not None:
         upload(client, job, code)
-    again = f"The job may have been taken: submit it again with --idempotency-key {key} and it is made once."
+    again = f"The job may have been submitted: submit it again with --idempotency-key {key} to submit it once."
     try:
         with options_named(typed(parts)), going_on(again):
             made = client.submit(job, idempotency_key=key)
@@ -252,7 +256,7 @@ def _gpus(text: str) -> dict[str, int | float]:
     match = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", text)
     if not match:
         raise click.BadParameter(
-            f"{text!r} is neither a number, nor a range as 1-6, nor a part as 0.5", param_hint="--gpus"
+            f"{text!r} is neither a number, nor a range as 1-6, nor a share as 0.5", param_hint="--gpus"
         )
     return {"min": int(match[1]), "max": int(match[2] or match[1])}
 

@@ -40,7 +40,7 @@ def rotate(id: int, overlap_hours: int, output: str) -> None:
     """Replace a token of a service account that you manage.
 
     `evenkeel projects service-accounts tokens` lists them. The new one has the same rights and lifetime; the old one
-    works on for a while. A token cannot prolong your own tokens: make another with `evenkeel login`, or on the
+    keeps working for a while. A token cannot prolong your own tokens: make another with `evenkeel login`, or on the
     portal's page.
     """
     made = connect().tokens.rotate(id, overlap_hours=overlap_hours)

@@ -26,7 +26,7 @@ def confirmed(call: Callable[[bool], T], *, at_once: bool) -> T:
         if not said:
             raise
         if not sys.stdin.isatty():
-            message = f"{clean(said[0])} Say --confirm-unproved if you know whose account it is."
+            message = f"{clean(said[0])} Pass --confirm-unproved if you know whose account it is."
             raise click.ClickException(message) from None
-        click.confirm(f"{clean(said[0])} Is the account theirs, as they say themselves?", abort=True, err=True)
+        click.confirm(f"{clean(said[0])} Did they tell you that the account is theirs?", abort=True, err=True)
         return call(True)

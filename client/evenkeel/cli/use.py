@@ -17,7 +17,9 @@ NAMES = {"gpu": "GPU", "gpu_memory": "MEMORY", "gpu_cores": "CORES", "pcie": "PC
 
 @click.command()
 @click.argument("job")
-@click.option("--points", type=WholeNumber(2, 2_000), default=500, show_default=True, help="Of each at most.")
+@click.option(
+    "--points", type=WholeNumber(2, 2_000), default=500, show_default=True, help="Points of a series at most."
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Every point as CSV: seconds,gpu,gpu_memory,gpu_cores,pcie.")
 @as_json
 def resources(job: str, points: int, as_csv: bool, output: str) -> None:

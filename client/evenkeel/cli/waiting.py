@@ -118,7 +118,7 @@ def _await_end(
                 return found or look()
             time.sleep(POLL_S if left_s is None else min(POLL_S, left_s))
     except KeyboardInterrupt as error:
-        error.add_note(f"The job goes on: `evenkeel wait {name}` waits again, `evenkeel cancel {name}` ends it.")
+        error.add_note(f"The job keeps running: `evenkeel wait {name}` waits again, `evenkeel cancel {name}` ends it.")
         raise
     finally:
         line.close()

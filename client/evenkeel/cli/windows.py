@@ -21,7 +21,7 @@ def window() -> None:
 
 
 @window.command("ls")
-@click.option("--past", is_flag=True, help="Those that are over or were taken back.")
+@click.option("--past", is_flag=True, help="Windows that are over or were cancelled.")
 @of_cluster
 @as_json
 def ls(past: bool, cluster: str | None, output: str) -> None:
@@ -36,7 +36,7 @@ def ls(past: bool, cluster: str | None, output: str) -> None:
 @click.option("--node", "nodes", multiple=True, metavar="NODE", help="May be repeated.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="All nodes of an accelerator type.")
 @click.option("--all", "all_nodes", is_flag=True, help="All nodes.")
-@click.option("--reason", default="", help="What it is for; everybody reads it.")
+@click.option("--reason", default="", help="Reason, shown to all users.")
 @click.option("--project", "projects", multiple=True, help="Of a reservation: for this project and below.")
 @click.option("--user", "users", multiple=True, metavar="EMAIL", help="Of a reservation: for this person.")
 @of_cluster
@@ -78,6 +78,6 @@ def add(
 @window.command()
 @click.argument("id", type=WholeNumber())
 def rm(id: int) -> None:
-    """Take a window back, or end it now."""
+    """Cancel a window, or end it now."""
     connect().windows.remove(id)
-    done(f"Window {id} is taken back.")
+    done(f"Window {id} is cancelled.")

@@ -54,7 +54,7 @@ def perform(request: dict[str, Any]) -> dict[str, Any]:
             case "artifacts":
                 detail = artifacts.list_files(work, options)
             case kind:
-                raise PreparationError(f"{kind!r} is no kind of preparation")
+                raise PreparationError(f"{kind!r} is not a kind of preparation")
         return {"state": "done", "message": "", "detail": detail}
     except PreparationError as error:
         work.say(str(error))

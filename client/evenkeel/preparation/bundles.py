@@ -45,7 +45,7 @@ def _through(file: BinaryIO, target: Path | None, max_files: int, max_bytes: int
                 found = _members(archive, target, max_files, max_bytes)
             _read_rest(unzipped)
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError, OverflowError, RuntimeError) as error:
-        raise PreparationError(f"this is no gzipped tar archive that can be read: {error}") from None
+        raise PreparationError(f"this is not a readable gzipped tar archive: {error}") from None
     except OSError as error:
         raise PreparationError(f"the archive cannot be unpacked: {error.strerror or error}") from None
     if found.files == 0:
@@ -119,7 +119,7 @@ class _BoundedHeader(tarfile.TarInfo):
 def _check(member: tarfile.TarInfo) -> None:
     name = member.name
     if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
-        raise PreparationError(f"{_shown(name)} is a device, pipe or something else that is no file")
+        raise PreparationError(f"{_shown(name)} is a device, pipe or something else that is not a file")
     if name.startswith("/") or ".." in name.split("/") or "\0" in name or "\\" in name:
         raise PreparationError(f"{_shown(name)} leads out of the archive")
     if len(name.encode(errors="replace")) > MAX_NAME_BYTES or name.count("/") > MAX_DEPTH:

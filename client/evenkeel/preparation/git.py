@@ -45,7 +45,7 @@ def fetch(work: Work, options: dict[str, Any], token: str) -> dict[str, Any]:
         raise PreparationError(f"{ref} does not name a commit")
     clear(tree / ".git")
     if subdir and not _inside(tree, subdir).is_dir():
-        raise PreparationError(f"subdir {subdir} is no directory of commit {commit[:12]}")
+        raise PreparationError(f"subdir {subdir} is not a directory of commit {commit[:12]}")
     work.say(f"{ref} is commit {commit}")
     return {"commit": commit, "bytes": directory_bytes(tree)}
 
@@ -102,7 +102,7 @@ def _resolved(host: str, port: int | None, scheme: str, options: dict[str, Any])
     allowed = [str(entry) for entry in options.get("allowed_hosts", [])]
     refused = [address for address in addresses if not _may_reach(host, address, allowed)]
     if refused:
-        raise PreparationError(f"{host} is at {refused[0]}, a private address that no administrator has listed")
+        raise PreparationError(f"{host} is at {refused[0]}, a private address that administrators have not allowed")
     shown = ",".join(f"[{address}]" if ":" in address else address for address in addresses)
     return f"{host}:{port}:{shown}"
 

@@ -112,7 +112,7 @@ class Door:
         answer = channel.wait(HANDSHAKE_S) or {}
         node, theirs = str(answer.get("node")), str(answer.get("nonce"))
         if not hmac.compare_digest(str(answer.get("proof")), _proof(self._key, "joins", nonce, node)):
-            log.warning("somebody who does not know the run's token tried to join")
+            log.warning("a process without the run's token tried to join")
             channel.close()
             return
         channel.send({"proof": _proof(self._key, "leads", theirs, node)})

@@ -144,9 +144,8 @@ def _limits(spec: LaunchSpec, gate: int | None) -> str:
     in_words, otherwise = _pass(gate), spec.limits_in_words
     if in_words or not otherwise:
         return in_words
-    return (
-        f"{otherwise}: {'no cgroup may be written here' if gate is None else 'nobody put it into its cgroup in time'}"
-    )
+    why = "no cgroup may be written here" if gate is None else "it was not put into its cgroup in time"
+    return f"{otherwise}: {why}"
 
 
 def _pass(gate: int | None) -> str:

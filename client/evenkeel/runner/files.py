@@ -88,7 +88,7 @@ def _check_shape(text: bytes, max_nodes: int) -> None:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _null(name: str) -> None:

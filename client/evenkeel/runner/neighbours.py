@@ -170,7 +170,7 @@ class Neighbours:
             try:
                 self._came.put(_read_guest(connection))
             except (OSError, ValueError, KeyError, TypeError) as error:
-                log.info("somebody's report is not carried: %s", error)
+                log.info("the report of another run is not carried: %s", error)
                 connection.close()
 
 

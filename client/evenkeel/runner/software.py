@@ -116,7 +116,7 @@ def _in_image(spec: LaunchSpec, image: str, epoch_dir: Path) -> LaunchSpec:
     if image.startswith("/") and not Path(image).exists():
         raise SoftwareUnavailable(f"the image {image} is not on this node")
     if spec.container_tool == "bwrap" and not Path(image).is_dir():
-        raise SoftwareUnavailable(f"the image {image} is no directory, and bwrap runs those that are unpacked")
+        raise SoftwareUnavailable(f"the image {image} is not a directory, and bwrap runs unpacked images only")
     tool = shutil.which(spec.container_tool, path=spec.environment["PATH"])
     if tool is None:
         raise SoftwareUnavailable(f"{spec.container_tool or 'a tool for containers'} is not installed on this node")

@@ -224,7 +224,7 @@ class Storing:
         reason = "the run was killed" if killed else reason
         lost = int(last["step"]) - step
         text = f"checkpoint step {last['step']} did not reach the store: {reason}; the newest there is of step {step}"
-        text = f"{text}: {lost} steps are lost unless the job goes on on this node"
+        text = f"{text}: {lost} steps are lost unless the job continues on this node"
         self.notices.append(text)
         return text
 

@@ -60,7 +60,7 @@ class CheckpointStore:
                 notice(f"checkpoint step {_listed(damaged)} is damaged, falling back to step {step}")
             return step, state
         if damaged:
-            notice(f"checkpoint step {_listed(damaged)} is damaged and there is none before, starting anew")
+            notice(f"checkpoint step {_listed(damaged)} is damaged and there is none before; starting at step 0")
         return None
 
     def _read(self, step: int) -> Any:

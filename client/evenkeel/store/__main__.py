@@ -60,7 +60,7 @@ class Service:
             case "probe":
                 return self._store.probe(int(asked["size"]))
             case other:
-                raise ValueError(f"nobody knows how to {other!r}")
+                raise ValueError(f"unknown command: {other!r}")
 
     def _settle(self, asked: dict[str, Any]) -> dict[str, Any]:
         wanted = Wanted(
@@ -104,7 +104,7 @@ class DataService:
                 self._held.append(held)
                 return asdict(brought)
             case other:
-                raise ValueError(f"nobody knows how to {other!r}")
+                raise ValueError(f"unknown command: {other!r}")
 
 
 def _stored(content: dict[str, Any]) -> Stored:

@@ -123,7 +123,7 @@ class Source:
                 raise Denied(f"{name[:100]} is a link to a folder, which is not followed")
             info = info | {"size": target.st_size, "mtime": target.st_mtime, "ino": target.st_ino}
         elif info["type"] != "file":
-            raise Denied(f"{name[:100]} is a {info['type']}, no file")
+            raise Denied(f"{name[:100]} is a {info['type']}, not a file")
         if info.get("size") is None:
             raise Denied(f"the store does not say how large {name[:100]} is")
         return Item(name, int(info["size"]), self._version(path, info), path)
@@ -158,7 +158,7 @@ def _answers() -> Iterator[None]:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
-            raise NodeFault(f"the node's disk takes no more: {in_words(error)}") from error
+            raise NodeFault(f"the node's disk is full: {in_words(error)}") from error
         final = isinstance(error, _FINAL) or type(error).__name__ in _FINAL_NAMES
         raise (Denied if final else StoreError)(in_words(error)) from error
 
@@ -259,7 +259,7 @@ class _Download:
         fetched = sum(item.size for item in left)
         self._done = self._total - fetched
         if wish.cache_bytes and self._total > wish.cache_bytes:
-            raise Denied(f"it has {self._total:,} bytes, the node's cache holds {wish.cache_bytes:,}")
+            raise Denied(f"it has {self._total:,} bytes, the node's cache has room for {wish.cache_bytes:,}")
         if left:
             with _on_disk():
                 cache.reserve(wish.cache, self._place, wish.cache_bytes, fetched)

@@ -59,12 +59,12 @@ def settle(store: Store, directory: Path, wanted: Wanted, room: Callable[[int], 
         newest, settled.uploaded = store.upload(directory / f"step-{local}", wanted.owner), True
         settled.notices.append(f"checkpoint step {local} was on the node alone and is in the store now")
     elif local is not None:
-        settled.notices.append(f"checkpoint step {local} on the node is not used: the job has gone on elsewhere since")
+        settled.notices.append(f"checkpoint step {local} on the node is not used: the job continued elsewhere")
     if newest is None:
         if wanted.expected_step:
             raise StoreError(
                 f"no complete checkpoint is in the store, though step {wanted.expected_step} was: "
-                "look for it there, or resubmit the job to begin anew"
+                "look for it there, or resubmit the job to start from the beginning"
             )
         return settled
     _bring_newest(store, directory, settled, room)

@@ -21,7 +21,7 @@ export interface AuditFilter {
 export const useAudit = (filter: AuditFilter) => usePages<AuditEntry>("audit", { ...filter });
 
 /** Those in force and to come, or those that were. */
-export const useRates = (ended: boolean, enabled = true) => usePages<Rate>("rates", { ended, limit: ended ? 50 : 200 }, { enabled });
+export const useRates = (ended: boolean, enabled = true) => usePages<Rate>("prices", { ended, limit: ended ? 50 : 200 }, { enabled });
 export const useDiscounts = (ended: boolean, enabled = true) => usePages<Discount>("discounts", { ended, limit: ended ? 50 : 200 }, { enabled });
 
 function useAdminChange<T, R>(change: (input: T) => Promise<R>, also: string[] = []) {
@@ -41,7 +41,7 @@ export interface RateWish {
   price_per_hour: string;
   valid_from_at: string | null;
 }
-export const useSetRate = () => useAdminChange((wish: RateWish) => send<Rate>("POST", "rates", wish), ["accelerator-types"]);
+export const useSetRate = () => useAdminChange((wish: RateWish) => send<Rate>("POST", "prices", wish), ["accelerator-types"]);
 export interface DiscountWish {
   project: string;
   percent: string;

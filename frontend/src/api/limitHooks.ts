@@ -5,7 +5,7 @@ import type { Guarantee, Limit, Limits, Page } from "./types";
 
 const limitsOf = (project: string) => ({
   queryKey: ["limits", project],
-  queryFn: ({ signal }: { signal: AbortSignal }) => get<Limits>(`projects/${encodeURIComponent(project)}/quotas`, {}, signal),
+  queryFn: ({ signal }: { signal: AbortSignal }) => get<Limits>(`projects/${encodeURIComponent(project)}/limits`, {}, signal),
   enabled: project !== "",
 });
 
@@ -34,7 +34,7 @@ export function useGuarantees() {
 
 /** Limits that one may change, on whomever they are. */
 export function useMyLimits(enabled: boolean) {
-  return useQuery({ queryKey: ["my-limits"], queryFn: ({ signal }) => get<Page<Limit>>("quotas", { limit: 200 }, signal), refetchInterval: 15_000, enabled });
+  return useQuery({ queryKey: ["my-limits"], queryFn: ({ signal }) => get<Page<Limit>>("limits", { limit: 200 }, signal), refetchInterval: 15_000, enabled });
 }
 
 function useLimitChange<T, R>(change: (input: T) => Promise<R>) {
@@ -46,9 +46,9 @@ function useLimitChange<T, R>(change: (input: T) => Promise<R>) {
 }
 
 export type LimitWish = Pick<Limit, "project" | "user" | "kind" | "accelerator_type" | "period" | "limit" | "hard">;
-export const useAddLimit = () => useLimitChange((wish: LimitWish) => send<Limit>("POST", "quotas", wish));
-export const useChangeLimit = () => useLimitChange(({ id, ...wish }: { id: number; limit: string; hard: boolean }) => send<Limit>("PUT", `quotas/${id}`, wish));
-export const useRemoveLimit = () => useLimitChange((id: number) => send<void>("DELETE", `quotas/${id}`));
+export const useAddLimit = () => useLimitChange((wish: LimitWish) => send<Limit>("POST", "limits", wish));
+export const useChangeLimit = () => useLimitChange(({ id, ...wish }: { id: number; limit: string; hard: boolean }) => send<Limit>("PUT", `limits/${id}`, wish));
+export const useRemoveLimit = () => useLimitChange((id: number) => send<void>("DELETE", `limits/${id}`));
 
 export interface GuaranteeWish {
   gpus: number;

@@ -15,7 +15,7 @@ export interface paths {
          * Accelerator types of the cluster and their prices
          * @description Accelerator types of the cluster and their prices.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_accelerator_types"];
         put?: never;
@@ -37,7 +37,7 @@ export interface paths {
          * Arrays of my projects, newest first
          * @description Arrays of my projects, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_arrays"];
         put?: never;
@@ -153,7 +153,7 @@ export interface paths {
          * Limits of money and GPU-hours that apply to my jobs in any project that I see, each once, newest first
          * @description Limits of money and GPU-hours that apply to my jobs in any project that I see, each once, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_budgets"];
         put?: never;
@@ -175,7 +175,7 @@ export interface paths {
          * Discounts of my projects and of those above them, newest first
          * @description Discounts of my projects and of those above them, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_discounts"];
         put?: never;
@@ -203,7 +203,7 @@ export interface paths {
          * Events of my projects' jobs and of the cluster, newest first
          * @description Events of my projects' jobs and of the cluster, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_events"];
         put?: never;
@@ -275,7 +275,7 @@ export interface paths {
          * How evenly jobs are slowed down now: the cluster, my projects and their users, and the most affected jobs
          * @description How evenly jobs are slowed down now: the cluster, my projects and their users, and the most affected jobs.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_fairness"];
         put?: never;
@@ -297,7 +297,7 @@ export interface paths {
          * Slowdown of my projects' finished jobs, the highest median first (days, months: newest)
          * @description Slowdown of my projects' finished jobs, the highest median first (days, months: newest).
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_ended_slowdown"];
         put?: never;
@@ -319,7 +319,7 @@ export interface paths {
          * How evenly jobs were slowed down, lowest relative throughput first
          * @description How evenly jobs were slowed down, lowest relative throughput first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_fairness_history"];
         put?: never;
@@ -341,7 +341,7 @@ export interface paths {
          * Guarantees and their use, newest first
          * @description Guarantees and their use, newest first. Of projects that I may see.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_guarantees"];
         put?: never;
@@ -363,7 +363,7 @@ export interface paths {
          * The cluster's last minutes in at most 500 points
          * @description The cluster's last minutes in at most 500 points.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_history"];
         put?: never;
@@ -385,7 +385,7 @@ export interface paths {
          * When a job that holds GPUs counts as idle, and the consequences
          * @description When a job that holds GPUs counts as idle, and the consequences.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_idle_rule"];
         /**
@@ -457,7 +457,7 @@ export interface paths {
          * Jobs of my projects, newest first
          * @description Jobs of my projects, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_jobs"];
         put?: never;
@@ -917,7 +917,7 @@ export interface paths {
          * Cancel, hold, release, label or resubmit up to 1,000 jobs independently; each has its own result
          * @description Cancel, hold, release, label or resubmit up to 1,000 jobs independently; each has its own result. With an Idempotency-Key a repeated `resubmit` creates no second job: 200 and the existing job.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["change_jobs"];
         delete?: never;
@@ -959,7 +959,7 @@ export interface paths {
          * The list as CSV, at most 200,000 rows
          * @description The list as CSV, at most 200,000 rows. Labels are written as `key=value`, separated by blanks.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["export_jobs"];
         put?: never;
@@ -1014,6 +1014,145 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Limits that I may change, newest first: all for administrators, those below their projects for managers
+         * @description Limits that I may change, newest first: all for administrators, those below their projects for managers.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_limits"];
+        put?: never;
+        /**
+         * Set a limit
+         * @description Set a limit. Managers set them on projects below theirs and on users within theirs; the tightest of all applies.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
+         */
+        post: operations["create_limit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Limits that I may change, newest first: all for administrators, those below their projects for managers
+         * @deprecated
+         * @description The old address of `/api/v1/limits`.
+         *
+         *     Limits that I may change, newest first: all for administrators, those below their projects for managers.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_quotas"];
+        put?: never;
+        /**
+         * Set a limit
+         * @deprecated
+         * @description The old address of `/api/v1/limits`.
+         *
+         *     Set a limit. Managers set them on projects below theirs and on users within theirs; the tightest of all applies.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
+         */
+        post: operations["create_quota"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/limits/{limit}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A limit that I may change
+         * @description A limit that I may change.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_limit"];
+        /**
+         * Change a limit's value, or whether it is hard or soft
+         * @description Change a limit's value, or whether it is hard or soft.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
+         */
+        put: operations["change_limit"];
+        post?: never;
+        /**
+         * Remove the limit
+         * @description Remove the limit.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
+         */
+        delete: operations["remove_limit"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas/{limit}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A limit that I may change
+         * @deprecated
+         * @description The old address of `/api/v1/limits/{limit}`.
+         *
+         *     A limit that I may change.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["get_quota"];
+        /**
+         * Change a limit's value, or whether it is hard or soft
+         * @deprecated
+         * @description The old address of `/api/v1/limits/{limit}`.
+         *
+         *     Change a limit's value, or whether it is hard or soft.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
+         */
+        put: operations["change_quota"];
+        post?: never;
+        /**
+         * Remove the limit
+         * @deprecated
+         * @description The old address of `/api/v1/limits/{limit}`.
+         *
+         *     Remove the limit.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
+         */
+        delete: operations["remove_quota"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/live/{stream}": {
         parameters: {
             query?: never;
@@ -1047,7 +1186,7 @@ export interface paths {
          * The catalogue, with the known throughput of each program
          * @description The catalogue, with the known throughput of each program.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_model_types"];
         put?: never;
@@ -1069,7 +1208,7 @@ export interface paths {
          * Nodes with their accelerators and jobs; for drained ones, what happens to each job that is still there
          * @description Nodes with their accelerators and jobs; for drained ones, what happens to each job that is still there.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_nodes"];
         put?: never;
@@ -1091,7 +1230,7 @@ export interface paths {
          * A node with its jobs, its use in the last day, failures on it, and its events
          * @description A node with its jobs, its use in the last day, failures on it, and its events.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_node"];
         put?: never;
@@ -1225,7 +1364,7 @@ export interface paths {
          * Send a given-up delivery again, with the same `webhook-id`
          * @description Send a given-up delivery again, with the same `webhook-id`.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["send_delivery_again"];
         delete?: never;
@@ -1245,7 +1384,7 @@ export interface paths {
          * My destinations, newest first
          * @description My destinations, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_destinations"];
         put?: never;
@@ -1253,7 +1392,7 @@ export interface paths {
          * Add a webhook, a chat or my e-mail address
          * @description Add a webhook, a chat or my e-mail address. Only this answer contains the secret of a webhook.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["create_destination"];
         delete?: never;
@@ -1273,7 +1412,7 @@ export interface paths {
          * One of my destinations
          * @description One of my destinations.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_destination"];
         put?: never;
@@ -1282,7 +1421,7 @@ export interface paths {
          * Delete a destination with its log
          * @description Delete a destination with its log. Waiting deliveries are not sent any more.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         delete: operations["remove_destination"];
         options?: never;
@@ -1291,7 +1430,7 @@ export interface paths {
          * Change the given keys
          * @description Change the given keys. Disabling it drops waiting deliveries.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         patch: operations["change_destination"];
         trace?: never;
@@ -1307,7 +1446,7 @@ export interface paths {
          * Sent and waiting deliveries of a destination, newest first
          * @description Sent and waiting deliveries of a destination, newest first. Old lines are removed.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_deliveries"];
         put?: never;
@@ -1331,7 +1470,7 @@ export interface paths {
          * A new secret for a webhook; the previous one stays valid for a day
          * @description A new secret for a webhook; the previous one stays valid for a day.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["rotate_destination_secret"];
         delete?: never;
@@ -1353,7 +1492,7 @@ export interface paths {
          * Send a test at once, and return the response
          * @description Send a test at once, and return the response. It is not retried.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["test_destination"];
         delete?: never;
@@ -1373,7 +1512,7 @@ export interface paths {
          * Partitions that your projects may use, newest first
          * @description Partitions that your projects may use, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_partitions"];
         put?: never;
@@ -1395,7 +1534,7 @@ export interface paths {
          * A partition
          * @description A partition.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_partition"];
         /**
@@ -1501,7 +1640,7 @@ export interface paths {
          * Policies to choose from, each with the schema of its parameters
          * @description Policies to choose from, each with the schema of its parameters.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_policies"];
         put?: never;
@@ -1523,7 +1662,7 @@ export interface paths {
          * The policy in force
          * @description The policy in force.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_policy"];
         /**
@@ -1551,7 +1690,7 @@ export interface paths {
          * Changes of the policy, newest first
          * @description Changes of the policy, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_policy_changes"];
         put?: never;
@@ -1617,11 +1756,73 @@ export interface paths {
          * When the job of a preview of mine would start and end, and which jobs would start later; for ten minutes
          * @description When the job of a preview of mine would start and end, and which jobs would start later; for ten minutes.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_preview_forecast"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Present, past and future prices, newest first
+         * @description Present, past and future prices, newest first.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_prices"];
+        put?: never;
+        /**
+         * A new price; the one in force ends when it begins
+         * @description A new price; the one in force ends when it begins. 409 if that would be in the past.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["create_price"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Present, past and future prices, newest first
+         * @deprecated
+         * @description The old address of `/api/v1/prices`.
+         *
+         *     Present, past and future prices, newest first.
+         *
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
+         */
+        get: operations["list_rates"];
+        put?: never;
+        /**
+         * A new price; the one in force ends when it begins
+         * @deprecated
+         * @description The old address of `/api/v1/prices`.
+         *
+         *     A new price; the one in force ends when it begins. 409 if that would be in the past.
+         *
+         *     **Access:** Administrators of the cluster. Token scope `admin`.
+         */
+        post: operations["create_rate"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1639,7 +1840,7 @@ export interface paths {
          * My projects' waiting jobs in order of priority, with every factor
          * @description My projects' waiting jobs in order of priority, with every factor. Like `sprio -l`.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_priorities"];
         put?: never;
@@ -1661,7 +1862,7 @@ export interface paths {
          * Projects that I may see, oldest first, with their limits and present use
          * @description Projects that I may see, oldest first, with their limits and present use.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_projects"];
         put?: never;
@@ -1940,6 +2141,53 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project}/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All limits on my jobs in the project, of every level above it and on me, with their use
+         * @description All limits on my jobs in the project, of every level above it and on me, with their use.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
+        get: operations["list_project_limits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All limits on my jobs in the project, of every level above it and on me, with their use
+         * @deprecated
+         * @description The old address of `/api/v1/projects/{project}/limits`.
+         *
+         *     All limits on my jobs in the project, of every level above it and on me, with their use.
+         *
+         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         */
+        get: operations["list_project_quotas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project}/members": {
         parameters: {
             query?: never;
@@ -2000,28 +2248,6 @@ export interface paths {
          *     **Access:** Managers of the project and above. Token scope `admin`.
          */
         patch: operations["change_member"];
-        trace?: never;
-    };
-    "/api/v1/projects/{project}/quotas": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * All limits on my jobs in the project, of every level above it and on me, with their use
-         * @description All limits on my jobs in the project, of every level above it and on me, with their use.
-         *
-         *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
-         */
-        get: operations["list_project_quotas"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
         trace?: never;
     };
     "/api/v1/projects/{project}/restore": {
@@ -2194,8 +2420,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The project's storage: checkpoints by job, bundles, artefacts and environments
-         * @description The project's storage: checkpoints by job, bundles, artefacts and environments.
+         * What the project stores: checkpoints by job, bundles, artifacts and environments
+         * @description What the project stores: checkpoints by job, bundles, artifacts and environments.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
          */
@@ -2247,7 +2473,7 @@ export interface paths {
          * QoS levels, newest first
          * @description QoS levels, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_qos"];
         put?: never;
@@ -2269,7 +2495,7 @@ export interface paths {
          * A QoS level
          * @description A QoS level.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_qos"];
         /**
@@ -2287,96 +2513,6 @@ export interface paths {
          *     **Access:** Administrators of the cluster. Token scope `admin`.
          */
         delete: operations["remove_qos"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/quotas": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Limits that I may change, newest first: all for administrators, those below their projects for managers
-         * @description Limits that I may change, newest first: all for administrators, those below their projects for managers.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
-         */
-        get: operations["list_quotas"];
-        put?: never;
-        /**
-         * Set a limit
-         * @description Set a limit. Managers set them on projects below theirs and on users within theirs; the tightest of all applies.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
-         */
-        post: operations["create_quota"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/quotas/{quota}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * A limit that I may change
-         * @description A limit that I may change.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
-         */
-        get: operations["get_quota"];
-        /**
-         * Change a limit's value, or whether it is hard or soft
-         * @description Change a limit's value, or whether it is hard or soft.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
-         */
-        put: operations["change_quota"];
-        post?: never;
-        /**
-         * Remove the limit
-         * @description Remove the limit.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
-         */
-        delete: operations["remove_quota"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/rates": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Present, past and future prices, newest first
-         * @description Present, past and future prices, newest first.
-         *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
-         */
-        get: operations["list_rates"];
-        put?: never;
-        /**
-         * A new price; the one in force ends when it begins
-         * @description A new price; the one in force ends when it begins. 409 if that would be in the past.
-         *
-         *     **Access:** Administrators of the cluster. Token scope `admin`.
-         */
-        post: operations["create_rate"];
-        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -2813,7 +2949,7 @@ export interface paths {
          * My projects and their users with shares, decayed usage and factor
          * @description My projects and their users with shares, decayed usage and factor. Like `sshare -a`.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_shares"];
         put?: never;
@@ -2835,7 +2971,7 @@ export interface paths {
          * History of my projects' shares, usage and factors, in the order of the project tree
          * @description History of my projects' shares, usage and factors, in the order of the project tree.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_share_history"];
         put?: never;
@@ -2859,7 +2995,7 @@ export interface paths {
          * Upload a trace in any format that `manage.py simulate` reads: at most 20,000 jobs and 32 MiB
          * @description Upload a trace in any format that `manage.py simulate` reads: at most 20,000 jobs and 32 MiB.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["upload_simulation_trace"];
         delete?: never;
@@ -2879,7 +3015,7 @@ export interface paths {
          * My simulations, newest first; administrators see all
          * @description My simulations, newest first; administrators see all.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_simulations"];
         put?: never;
@@ -2887,7 +3023,7 @@ export interface paths {
          * Run a workload under up to eight policies
          * @description Run a workload under up to eight policies. The cluster's own history: administrators only.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["create_simulation"];
         delete?: never;
@@ -2907,7 +3043,7 @@ export interface paths {
          * A simulation with its progress, and the figures of its trials
          * @description A simulation with its progress, and the figures of its trials.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_simulation"];
         put?: never;
@@ -2916,7 +3052,7 @@ export interface paths {
          * Delete a simulation with its results; a running one is stopped
          * @description Delete a simulation with its results; a running one is stopped.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         delete: operations["delete_simulation"];
         options?: never;
@@ -2937,7 +3073,7 @@ export interface paths {
          * Cancel a simulation: at once if it waits, within a second or so if it runs
          * @description Cancel a simulation: at once if it waits, within a second or so if it runs. 409 if it has ended.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["cancel_simulation"];
         delete?: never;
@@ -2957,7 +3093,7 @@ export interface paths {
          * Curves of the first seed of each policy, at most 200 points each
          * @description Curves of the first seed of each policy, at most 200 points each.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_simulation_charts"];
         put?: never;
@@ -2979,7 +3115,7 @@ export interface paths {
          * Whose waits would change: projects, users and their jobs, the largest difference first
          * @description Whose waits would change: projects, users and their jobs, the largest difference first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["compare_simulation_trials"];
         put?: never;
@@ -3001,7 +3137,7 @@ export interface paths {
          * One line per job and trial as CSV, or as JSON everything needed to repeat it, with the results
          * @description One line per job and trial as CSV, or as JSON everything needed to repeat it, with the results.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["export_simulation"];
         put?: never;
@@ -3023,7 +3159,7 @@ export interface paths {
          * Simulated compared with recorded, under the policy that really ran; only for the cluster's history
          * @description Simulated compared with recorded, under the policy that really ran; only for the cluster's history.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_simulation_fidelity"];
         put?: never;
@@ -3045,7 +3181,7 @@ export interface paths {
          * Which job held which GPUs when: the first 128 GPUs, and at most the 20,000 longest intervals
          * @description Which job held which GPUs when: the first 128 GPUs, and at most the 20,000 longest intervals.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_simulation_gantt"];
         put?: never;
@@ -3069,7 +3205,7 @@ export interface paths {
          * A new simulation with the same specification, jobs and hardware
          * @description A new simulation with the same specification, jobs and hardware.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["rerun_simulation"];
         delete?: never;
@@ -3089,7 +3225,7 @@ export interface paths {
          * One row per policy: means over seeds with 95 % intervals, best and worst marked
          * @description One row per policy: means over seeds with 95 % intervals, best and worst marked.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_simulation_table"];
         put?: never;
@@ -3111,7 +3247,7 @@ export interface paths {
          * My templates and those of my projects, oldest first, without their files
          * @description My templates and those of my projects, oldest first, without their files.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_templates"];
         put?: never;
@@ -3119,7 +3255,7 @@ export interface paths {
          * Save a job file as a template, for me or for a project of which I am a member; at most 100 of each
          * @description Save a job file as a template, for me or for a project of which I am a member; at most 100 of each.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["create_template"];
         delete?: never;
@@ -3139,14 +3275,14 @@ export interface paths {
          * A template with its job file
          * @description A template with its job file.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_template"];
         /**
          * Change name, description or job file
          * @description Change name, description or job file. A project's: only its author and managers.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         put: operations["change_template"];
         post?: never;
@@ -3154,7 +3290,7 @@ export interface paths {
          * Delete a template; jobs made from it stay
          * @description Delete a template; jobs made from it stay. A project's: only its author and managers.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         delete: operations["remove_template"];
         options?: never;
@@ -3173,7 +3309,7 @@ export interface paths {
          * Which job held which accelerator when: at most 24 hours and 20,000 entries
          * @description Which job held which accelerator when: at most 24 hours and 20,000 entries.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_timeline"];
         put?: never;
@@ -3195,7 +3331,7 @@ export interface paths {
          * My valid tokens, newest first
          * @description My valid tokens, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_tokens"];
         put?: never;
@@ -3226,7 +3362,7 @@ export interface paths {
          * Revoke the token at once
          * @description Revoke the token at once. A token without the scope `admin` may only revoke itself.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         delete: operations["revoke_token"];
         options?: never;
@@ -3247,7 +3383,7 @@ export interface paths {
          * Create a new token with the same rights and lifetime; the old one stays valid for `overlap_hours`
          * @description Create a new token with the same rights and lifetime; the old one stays valid for `overlap_hours`.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `admin`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
          */
         post: operations["rotate_token"];
         delete?: never;
@@ -3267,7 +3403,7 @@ export interface paths {
          * Usage of my projects, the most costly first (days and months: newest first), including present occupancy
          * @description Usage of my projects, the most costly first (days and months: newest first), including present occupancy.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_usage"];
         put?: never;
@@ -3289,7 +3425,7 @@ export interface paths {
          * The same as CSV, all rows, with a total
          * @description The same as CSV, all rows, with a total. The last row, `total`, is summed exactly and counts each job once, although rows of projects overlap. GPU-hours by type are written as `type=hours`, separated by blanks.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["export_usage"];
         put?: never;
@@ -3311,7 +3447,7 @@ export interface paths {
          * My saved views of the list of jobs, oldest first
          * @description My saved views of the list of jobs, oldest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_views"];
         put?: never;
@@ -3319,7 +3455,7 @@ export interface paths {
          * Save filters, order and columns under a name, at most 50
          * @description Save filters, order and columns under a name, at most 50. 409 if the name exists.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         post: operations["create_view"];
         delete?: never;
@@ -3339,14 +3475,14 @@ export interface paths {
          * A saved view of mine
          * @description A saved view of mine.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_view"];
         /**
          * Change name, filters, order or columns
          * @description Change name, filters, order or columns. 409 if another view has this name.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         put: operations["change_view"];
         post?: never;
@@ -3354,7 +3490,7 @@ export interface paths {
          * Delete a saved view of mine
          * @description Delete a saved view of mine.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:write`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:write`.
          */
         delete: operations["remove_view"];
         options?: never;
@@ -3373,7 +3509,7 @@ export interface paths {
          * Starts and ends of a what-if of mine, for ten minutes
          * @description Starts and ends of a what-if of mine, for ten minutes.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_what_if"];
         put?: never;
@@ -3395,7 +3531,7 @@ export interface paths {
          * Maintenance windows and reservations, past ones too, newest first
          * @description Maintenance windows and reservations, past ones too, newest first.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["list_windows"];
         put?: never;
@@ -3423,7 +3559,7 @@ export interface paths {
          * A window
          * @description A window.
          *
-         *     **Access:** Everybody signed in; answers cover what they may see. Token scope `jobs:read`.
+         *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
          */
         get: operations["get_window"];
         put?: never;
@@ -3476,7 +3612,7 @@ export interface components {
              */
             name: string;
             /**
-             * @description For the new account, ten characters or more; left out by whoever is signed in.
+             * @description For the new account, ten characters or more; left out by signed-in users.
              * @default
              * @example correct horse battery
              */
@@ -3550,7 +3686,7 @@ export interface components {
             /** @description Name of the project. */
             project: string;
             array: components["schemas"]["ArrayPlace"] | null;
-            /** @description Held, or the least that it waits for. */
+            /** @description Allocated, or the least that it waits for. */
             gpus: number;
             /**
              * @description Of each of its GPUs; 100: whole ones.
@@ -3606,7 +3742,7 @@ export interface components {
              */
             indices: string;
             /**
-             * @description The most that hold GPUs at once.
+             * @description The most that have GPUs at once.
              * @default null
              */
             max_running: number | null;
@@ -3696,7 +3832,7 @@ export interface components {
             position: number | null;
             /** Format: date-time */
             at: string;
-            /** @description Email, as it was then. Null: the portal itself, or nobody signed in. */
+            /** @description Email, as it was then. Null: the portal itself, or no signed-in user. */
             actor: string | null;
             /** @example token.create */
             action: string;
@@ -4020,22 +4156,32 @@ export interface components {
             basis: string;
             /** @description What the estimate counts with; null without an allocation. */
             price: components["schemas"]["Price"] | null;
-            /** @description Held. */
+            /** @description Allocated. */
             gpu_hours: number;
             /** @description Of those, over which it is known how busy the GPUs were. */
             measured_gpu_hours: number;
-            /** @description Held times utilisation, of those measured; null: none were. */
+            /** @description Occupancy times utilisation, of those measured; null: none were. */
             used_gpu_hours: number | null;
             /** @description Of its GPUs by the last report, 0 to 1; null: not known. */
             utilisation: number | null;
             /** @description After discount. */
-            rate_per_gpu_hour: string | null;
-            /** @description Of all that it holds, CPUs and memory included. */
-            rate_per_hour: string | null;
+            price_per_gpu_hour: string | null;
+            /**
+             * @deprecated
+             * @description The old name of `price_per_gpu_hour`.
+             */
+            rate_per_gpu_hour?: string | null;
+            /** @description Of all that is allocated to it, CPUs and memory included. */
+            price_per_hour: string | null;
+            /**
+             * @deprecated
+             * @description The old name of `price_per_hour`.
+             */
+            rate_per_hour?: string | null;
             by_type: components["schemas"]["TypeCost"][];
             by_resource: components["schemas"]["ResourceCost"];
             /**
-             * @description Cost of GPUs held while it was saved, stopped and launched anew.
+             * @description Cost of its GPUs while it was saved, stopped and launched again.
              * @example 12.50
              */
             lost_to_restarts: string;
@@ -4176,7 +4322,7 @@ export interface components {
              */
             project: string | null;
             /**
-             * @description After how long `job.waiting` tells of a job.
+             * @description After how long a pending job causes `job.waiting`.
              * @default 60
              */
             waiting_minutes: number;
@@ -4185,7 +4331,7 @@ export interface components {
         };
         Discount: {
             id: number;
-            /** @description Key of the project; it holds for all below that have none of their own. */
+            /** @description Key of the project; it is also for all below without one of their own. */
             project: string;
             /**
              * @description An amount in the currency.
@@ -4240,7 +4386,13 @@ export interface components {
              * @description Why, in the decision that did it.
              * @example reclaimed
              */
-            token: string;
+            code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             * @example reclaimed
+             */
+            token?: string;
             text: string;
             /**
              * @description At which level.
@@ -4249,7 +4401,7 @@ export interface components {
             level: string;
             gpus_before: number;
             gpus_now: number;
-            /** @description Who got its GPUs; nobody where a budget or a node was the cause. */
+            /** @description Jobs that got its GPUs; none where a budget or a node was the cause. */
             by: components["schemas"]["Taker"][];
             /** @description When it can expect to have them again. */
             back_at: string | null;
@@ -4298,8 +4450,13 @@ export interface components {
         /** @description On another job: its gang after the next round without the change, and with it. */
         Effect: {
             job: components["schemas"]["OthersJob"];
-            /** @description It holds GPUs at present. */
-            holds: boolean;
+            /** @description It has GPUs at present. */
+            running: boolean;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holds?: boolean;
             /** @description Null: nothing, it would wait. */
             before: components["schemas"]["Gang"] | null;
             after: components["schemas"]["Gang"] | null;
@@ -4484,13 +4641,23 @@ export interface components {
         Explanation: {
             number: number;
             array: components["schemas"]["ArrayPlace"] | null;
-            token: string;
+            code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             */
+            token?: string;
             text: string;
             at: string | null;
             round: number | null;
-            /** @description The latest round: what is said held then. */
+            /** @description The latest round, in which this was so. */
             checked_at: string | null;
-            displaced: components["schemas"]["Displaced"] | null;
+            preemption: components["schemas"]["Displaced"] | null;
+            /**
+             * @deprecated
+             * @description The old name of `preemption`.
+             */
+            displaced?: components["schemas"]["Displaced"] | null;
             /** @description Jobs before it in the queue that wait for GPUs which it could have, too; at most 20. */
             ahead: components["schemas"]["Ahead"][];
             /** @description Of the first 300 before it in the queue, those that wait for something else, or elsewhere. */
@@ -4584,7 +4751,12 @@ export interface components {
         FairnessFigures: {
             /** @description Minutes in which there were jobs; figures are means over them. */
             samples: number;
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             waiting: number;
             /** @description Lowest and highest are of all that time; the median is the mean of each minute's. */
             relative_throughput: components["schemas"]["RelativeSpread"] | null;
@@ -4606,7 +4778,12 @@ export interface components {
         FairnessPoint: {
             /** @description Minutes in which there were jobs; figures are means over them. */
             samples: number;
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             waiting: number;
             /** @description Lowest and highest are of all that time; the median is the mean of each minute's. */
             relative_throughput: components["schemas"]["RelativeSpread"] | null;
@@ -4885,7 +5062,12 @@ export interface components {
             kind: "launching" | "protected" | "running" | "moving";
         };
         Holding: {
-            gpus_held: number;
+            gpus_allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpus_allocated`.
+             */
+            gpus_held?: number;
             jobs_running: number;
             jobs_queued: number;
             /**
@@ -4902,26 +5084,26 @@ export interface components {
             since_at: string;
             /** Format: date-time */
             warned_at: string;
-            /** @description When it is parked with its checkpoint; null: nothing parks it. */
+            /** @description When it is suspended with its checkpoint; null: never. */
             release_at: string | null;
             extended_until_at: string | null;
             extensions_left: number;
             text: string;
         };
         IdleRule: {
-            /** @description False: nobody is warned, and nobody is parked. */
+            /** @description False: idle jobs are neither warned nor suspended. */
             enabled: boolean;
             /** @description Of its GPUs on average; 0: only steps count. */
             utilisation_below: number;
             warn_after_s: number;
-            /** @description Checkpoint and park, so long after it was busy last. */
+            /** @description Suspend with a checkpoint after so long without use. */
             release_after_s: number | null;
             extension_s: number;
             extensions_max: number;
         };
         IdleRuleWish: {
             /**
-             * @description False: nobody is warned, and nobody is parked.
+             * @description False: idle jobs are neither warned nor suspended.
              * @default true
              */
             enabled: boolean;
@@ -4933,7 +5115,7 @@ export interface components {
             /** @default 1800 */
             warn_after_s: number;
             /**
-             * @description Checkpoint and park, so long after it was busy last; null: never.
+             * @description Suspend with a checkpoint after so long without use; null: never.
              * @default null
              */
             release_after_s: number | null;
@@ -5013,7 +5195,7 @@ export interface components {
             /** @description What the queue goes by: the job file's priority less its nice. */
             priority: number;
             nice: number;
-            /** @description Level of service. */
+            /** @description QoS. */
             qos: string | null;
             array: components["schemas"]["ArrayPlace"] | null;
             /** @description Set of nodes on which it runs. */
@@ -5052,7 +5234,12 @@ export interface components {
             expected_start: components["schemas"]["ExpectedStart"] | null;
             cost: components["schemas"]["CostNow"];
             times: components["schemas"]["Times"];
-            rescales: number;
+            resizes: number;
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: number;
             run: components["schemas"]["RunRef"];
             exit: components["schemas"]["Exit"] | null;
             can_cancel: boolean;
@@ -5078,7 +5265,7 @@ export interface components {
             /** @example 0-15 */
             indices: string;
             size: number;
-            /** @description The most of its jobs that hold GPUs at once. */
+            /** @description The most of its jobs that have GPUs at once. */
             max_running: number | null;
             /** @description How many of its jobs are in each state. */
             states: {
@@ -5100,7 +5287,7 @@ export interface components {
             /** @example 0-15 */
             indices: string;
             size: number;
-            /** @description The most of its jobs that hold GPUs at once. */
+            /** @description The most of its jobs that have GPUs at once. */
             max_running: number | null;
             /** @description How many of its jobs are in each state. */
             states: {
@@ -5176,7 +5363,7 @@ export interface components {
             /** @description What the queue goes by: the job file's priority less its nice. */
             priority: number;
             nice: number;
-            /** @description Level of service. */
+            /** @description QoS. */
             qos: string | null;
             array: components["schemas"]["ArrayPlace"] | null;
             /** @description Set of nodes on which it runs. */
@@ -5215,7 +5402,12 @@ export interface components {
             expected_start: components["schemas"]["ExpectedStart"] | null;
             cost: components["schemas"]["CostNow"];
             times: components["schemas"]["Times"];
-            rescales: number;
+            resizes: number;
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: number;
             run: components["schemas"]["RunRef"];
             exit: components["schemas"]["Exit"] | null;
             can_cancel: boolean;
@@ -5329,7 +5521,7 @@ export interface components {
              */
             nice: number;
             /**
-             * @description Level of service; by default the cluster's default one, if any.
+             * @description QoS; by default the cluster's default one, if any.
              * @default null
              */
             qos: string | null;
@@ -5470,7 +5662,13 @@ export interface components {
              * @description For machines.
              * @example no_room
              */
-            token: string;
+            code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             * @example no_room
+             */
+            token?: string;
             /** @description For people. */
             text: string;
             /**
@@ -5500,7 +5698,12 @@ export interface components {
         JobTimeline: {
             states: components["schemas"]["StateSpan"][];
             allocations: components["schemas"]["AllocationSpan"][];
-            rescales: components["schemas"]["Rescale"][];
+            resizes: components["schemas"]["Resize"][];
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: components["schemas"]["Resize"][];
         };
         JobsFilter: {
             /**
@@ -5509,7 +5712,7 @@ export interface components {
              */
             project: string | null;
             /**
-             * @description `me`, or somebody's email.
+             * @description `me`, or the email of a user.
              * @default null
              */
             owner: string | null;
@@ -5544,7 +5747,13 @@ export interface components {
              */
             label: string[];
             /**
-             * @description Held jobs only, or those that are not.
+             * @description Jobs on hold only, or those that are not.
+             * @default null
+             */
+            on_hold: boolean | null;
+            /**
+             * @deprecated
+             * @description The old name of `on_hold`.
              * @default null
              */
             held: boolean | null;
@@ -5767,7 +5976,12 @@ export interface components {
             expected_start?: components["schemas"]["LiveExpectedStart"];
             cost: components["schemas"]["LiveCostNow"];
             times: components["schemas"]["LiveTimes"];
-            rescales: number;
+            resizes: number;
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: number;
             run: components["schemas"]["LiveRunRef"];
             exit?: components["schemas"]["LiveExit"];
             can_cancel: boolean;
@@ -5803,7 +6017,13 @@ export interface components {
              * @description For machines.
              * @example no_room
              */
-            token: string;
+            code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             * @example no_room
+             */
+            token?: string;
             /** @description For people. */
             text: string;
             slurm?: string;
@@ -5838,7 +6058,12 @@ export interface components {
                 [key: string]: components["schemas"]["Cell"];
             };
             gpus: number;
-            held: number;
+            allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `allocated`.
+             */
+            held?: number;
             /** @description GPUs that jobs of the engine have which are not the portal's. */
             others: number;
             /**
@@ -5874,8 +6099,18 @@ export interface components {
         LiveProject: {
             key: string;
             name: string;
+            gpu_limit?: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpu_limit`.
+             */
             gpu_quota?: number;
-            gpus_held: number;
+            gpus_allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpus_allocated`.
+             */
+            gpus_held?: number;
         };
         LiveProjectRef: {
             key: string;
@@ -5886,7 +6121,13 @@ export interface components {
              * @description For machines.
              * @example no_room
              */
-            token: string;
+            code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             * @example no_room
+             */
+            token?: string;
             /** @description For people. */
             text: string;
         };
@@ -6059,7 +6300,7 @@ export interface components {
             /** @description Key of the project in which, and below which, jobs count; null: in all. */
             project: string | null;
             /**
-             * @description After how long `job.waiting` tells of a job, once.
+             * @description After how long a pending job causes `job.waiting`, once.
              * @example 60
              */
             waiting_minutes: number;
@@ -6148,7 +6389,7 @@ export interface components {
         };
         NodeCheck: {
             /**
-             * @description It joined, is back, runs failed on it, somebody asked, or the last check had failed.
+             * @description It joined, is back, runs failed on it, a user asked, or the last check had failed.
              * @enum {string}
              */
             cause: "joined" | "returned" | "faults" | "asked" | "again";
@@ -6187,13 +6428,13 @@ export interface components {
             /** @description Of a drained node. */
             drain: components["schemas"]["Drain"] | null;
             check: components["schemas"]["NodeHealth"];
-            /** @description Who holds GPUs there, or is to, by number. */
+            /** @description Jobs with GPUs there, or assigned to them, by number. */
             jobs: components["schemas"]["NodeJob"][];
             /** @description How busy those of its GPUs are whose jobs say so, by their newest reports; null where none does. */
             busy_part: number | null;
-            /** @description How much of it was held in the last 24 hours. */
+            /** @description How much of it was allocated in the last 24 hours. */
             use: components["schemas"]["NodeUse"];
-            /** @description Runs that failed in the last 7 days while they held GPUs there, newest first, 20 at most. */
+            /** @description Runs that failed in the last 7 days while they had GPUs there, newest first, 20 at most. */
             faults: components["schemas"]["NodeFault"][];
             /** @description How many those are, of all projects, by reason. */
             faults_by_reason: {
@@ -6240,14 +6481,14 @@ export interface components {
         };
         NodeJob: {
             job: components["schemas"]["OthersJob"];
-            /** @description That it holds there; where it holds none yet, those that it is to have. */
+            /** @description Allocated there; where none are yet, those assigned to it. */
             gpus: number;
             /**
              * @description Of each of its GPUs; 100: whole ones.
              * @example 100
              */
             share_percent: number;
-            /** @description Since when it holds them; null: they are only assigned to it. */
+            /** @description Since when they are allocated; null: they are only assigned to it. */
             since_at: string | null;
             /** @description How busy its GPUs are by its newest report, mean of all that it has, 0 to 1; null where it does not say, and of jobs of projects that are not yours. */
             busy_part: number | null;
@@ -6302,13 +6543,26 @@ export interface components {
             /** Format: date-time */
             to_at: string;
             bucket_s: number;
-            /** @description [[POSIX seconds when the bucket begins, part of its GPUs that was held in it, 0 to 1], ...]; parts of a GPU count as such; null before the node joined. */
-            held: [
+            /** @description [[POSIX seconds when the bucket begins, part of its GPUs that was allocated in it, 0 to 1], ...]; GPU shares count as such; null before the node joined. */
+            allocated: [
+                number,
+                number | null
+            ][];
+            /**
+             * @deprecated
+             * @description The old name of `allocated`.
+             */
+            held?: [
                 number,
                 number | null
             ][];
             /** @description Mean over the buckets in which the node was there. */
-            held_part: number | null;
+            allocated_part: number | null;
+            /**
+             * @deprecated
+             * @description The old name of `allocated_part`.
+             */
+            held_part?: number | null;
         };
         NodeWhatIf: {
             /** Format: date-time */
@@ -6399,7 +6653,7 @@ export interface components {
             /** @description Key of the project in which, and below which, jobs count; null: in all. */
             project: string | null;
             /**
-             * @description After how long `job.waiting` tells of a job, once.
+             * @description After how long a pending job causes `job.waiting`, once.
              * @example 60
              */
             waiting_minutes: number;
@@ -6429,7 +6683,7 @@ export interface components {
             email_available: boolean;
             results: components["schemas"]["NoticeDestination"][];
         };
-        NumberedRescale: {
+        NumberedResize: {
             /** Format: date-time */
             at: string;
             /** @description GPUs. */
@@ -6464,7 +6718,13 @@ export interface components {
              * @description An amount in the currency.
              * @example 12.50
              */
-            rate_per_hour: string;
+            price_per_hour: string;
+            /**
+             * @deprecated
+             * @description The old name of `price_per_hour`.
+             * @example 12.50
+             */
+            rate_per_hour?: string;
             /**
              * @description An amount in the currency.
              * @example 12.50
@@ -6547,7 +6807,7 @@ export interface components {
             /** @default null */
             name: string | null;
             /**
-             * @description Left out: as it was. Nobody can read it back.
+             * @description Left out: as it was. It is never shown.
              * @default null
              */
             url: string | null;
@@ -6563,7 +6823,7 @@ export interface components {
             /** @default null */
             waiting_minutes: number | null;
             /**
-             * @description On again, it begins anew.
+             * @description Enabled again, it starts with new notices.
              * @default null
              */
             enabled: boolean | null;
@@ -6578,7 +6838,7 @@ export interface components {
             nice?: number;
             /** @description Administrators only. */
             priority?: number;
-            /** @description Another level of service. */
+            /** @description Another QoS. */
             qos?: string | null;
             /** @description Another partition. */
             partition?: string | null;
@@ -6761,8 +7021,13 @@ export interface components {
             starting: number;
             /** @description Jobs that wait, would start by the policy in force, and then would not. */
             waiting: number;
-            /** @description Jobs that run, and would leave their GPUs with a checkpoint. */
-            put_out: number;
+            /** @description Running jobs that would be preempted, with a checkpoint. */
+            preempted: number;
+            /**
+             * @deprecated
+             * @description The old name of `preempted`.
+             */
+            put_out?: number;
             grown: number;
             shrunk: number;
             /** @description To another accelerator type, or to as many other GPUs. */
@@ -6903,10 +7168,20 @@ export interface components {
             /** @description Active people with a role in it, given there or above. */
             members: number;
             /** @description GPUs at once, of it and all below together. */
-            gpu_quota: number | null;
+            gpu_limit: number | null;
+            /**
+             * @deprecated
+             * @description The old name of `gpu_limit`.
+             */
+            gpu_quota?: number | null;
             /** @description What it and all below together may spend in a month. */
             budget_month: string | null;
-            gpus_held: number;
+            gpus_allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpus_allocated`.
+             */
+            gpus_held?: number;
             jobs_running: number;
             jobs_queued: number;
             /**
@@ -6937,10 +7212,20 @@ export interface components {
             /** @description Active people with a role in it, given there or above. */
             members: number;
             /** @description GPUs at once, of it and all below together. */
-            gpu_quota: number | null;
+            gpu_limit: number | null;
+            /**
+             * @deprecated
+             * @description The old name of `gpu_limit`.
+             */
+            gpu_quota?: number | null;
             /** @description What it and all below together may spend in a month. */
             budget_month: string | null;
-            gpus_held: number;
+            gpus_allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpus_allocated`.
+             */
+            gpus_held?: number;
             jobs_running: number;
             jobs_queued: number;
             /**
@@ -6993,10 +7278,15 @@ export interface components {
         };
         ProjectStanding: {
             /** @description Jobs that have GPUs, or get them just now. */
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             /** @description Those of them whose relative throughput is known. */
             known: number;
-            /** @description Jobs that wait for GPUs; those that are held back do not count. */
+            /** @description Jobs that wait for GPUs; those on hold do not count. */
             waiting: number;
             /** @description Of the known ones; null: there are none. */
             relative_throughput: components["schemas"]["RelativeSpread"] | null;
@@ -7068,10 +7358,10 @@ export interface components {
         Qos: {
             name: string;
             priority: number;
-            /** @description Levels whose jobs it may put out. */
+            /** @description Levels whose jobs it may preempt. */
             preempts: string[];
             /**
-             * @description What becomes of its own jobs that are put out: they queue again, or end.
+             * @description What happens to its own jobs when they are preempted: they queue again, or end.
              * @enum {string}
              */
             preempt_mode: "requeue" | "cancel";
@@ -7097,12 +7387,12 @@ export interface components {
              */
             priority: number;
             /**
-             * @description Levels whose jobs it may put out (and queue again).
+             * @description Levels whose jobs it may preempt.
              * @default []
              */
             preempts: string[];
             /**
-             * @description What becomes of its own jobs that are put out: they queue again, or end.
+             * @description What happens to its own jobs when they are preempted: they queue again, or end.
              * @default requeue
              * @enum {string}
              */
@@ -7139,7 +7429,7 @@ export interface components {
             level: string;
             /** @description Key of the project that it sits on; all below count too. */
             project: string | null;
-            /** @description Email of the user whose jobs it counts; null: everybody's. */
+            /** @description Email of the user whose jobs it counts; null: of all users. */
             user: string | null;
             /** @enum {string} */
             kind: "gpus" | "running_jobs" | "queued_jobs" | "gpu_hours" | "money";
@@ -7158,11 +7448,11 @@ export interface components {
             /** @description True: refuses at submission. False: jobs wait. */
             hard: boolean;
             used_percent: number;
-            /** @description Nothing more starts; of a hard budget, what can write a checkpoint was parked. */
+            /** @description No job starts; a hard budget suspends jobs that can write a checkpoint. */
             reached: boolean;
-            /** @description When people were told that 80 % of the period's budget are used. */
+            /** @description When the notice about 80 % of the period's budget was sent. */
             warned_at: string | null;
-            /** @description When they were told that all of it is. */
+            /** @description When the notice about all of it was sent. */
             reached_at: string | null;
             period_starts_at: string | null;
             period_ends_at: string | null;
@@ -7179,7 +7469,7 @@ export interface components {
             resource: "gpu" | "cpu" | "memory";
             /** @description Of GPUs only. */
             accelerator_type: string | null;
-            /** @description On which it holds, before the one for all clusters. Null: on all. */
+            /** @description Where it counts instead of the price for all clusters. Null: all. */
             cluster: string | null;
             /**
              * @description Of one GPU, one CPU or one GiB of memory.
@@ -7209,7 +7499,7 @@ export interface components {
              */
             accelerator_type: string | null;
             /**
-             * @description On which it holds, before the one for all clusters. Null: for all that have none of their own.
+             * @description Where it counts instead of the price for all clusters. Null: for all others.
              * @default null
              */
             cluster: string | null;
@@ -7229,7 +7519,13 @@ export interface components {
              * @description For machines.
              * @example no_room
              */
-            token: string;
+            code: string;
+            /**
+             * @deprecated
+             * @description The old name of `code`.
+             * @example no_room
+             */
+            token?: string;
             /** @description For people. */
             text: string;
         };
@@ -7322,7 +7618,7 @@ export interface components {
             /** @description In the order of what was carried along. */
             others: components["schemas"]["CarriedAnswer"][];
         };
-        Rescale: {
+        Resize: {
             /** Format: date-time */
             at: string;
             /** @description GPUs. */
@@ -7716,9 +8012,19 @@ export interface components {
             nodes: number;
             gpus: number;
             gpus_usable: number;
-            gpus_held: number;
+            gpus_allocated: number;
+            /**
+             * @deprecated
+             * @description The old name of `gpus_allocated`.
+             */
+            gpus_held?: number;
             jobs: number;
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             waiting: number;
         };
         RoundDetail: {
@@ -7745,7 +8051,7 @@ export interface components {
             /** @description 300 at most. */
             nodes: components["schemas"]["RoundNode"][];
             jobs_total: number;
-            /** @description 500 at most: those that it moved first, then those that hold GPUs. */
+            /** @description 500 at most: those that it moved first, then those with GPUs. */
             jobs: components["schemas"]["RoundJob"][];
         };
         RoundGang: {
@@ -7804,7 +8110,12 @@ export interface components {
             reason: components["schemas"]["Reason"];
             step: number;
             checkpoint_step: number;
-            rescales: number;
+            resizes: number;
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: number;
             /** Format: date-time */
             created_at: string;
             started_at: string | null;
@@ -7977,10 +8288,25 @@ export interface components {
         };
         ShadowFigures: {
             gpus: number;
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             starting: number;
-            rescaled: number;
-            put_out: number;
+            resized: number;
+            /**
+             * @deprecated
+             * @description The old name of `resized`.
+             */
+            rescaled?: number;
+            preempted: number;
+            /**
+             * @deprecated
+             * @description The old name of `preempted`.
+             */
+            put_out?: number;
             variance: number | null;
             relative_throughput: number | null;
         };
@@ -8013,7 +8339,12 @@ export interface components {
             /** @description Of relative throughputs, on average where both have one. */
             variance: number | null;
             starting: number;
-            put_out: number;
+            preempted: number;
+            /**
+             * @deprecated
+             * @description The old name of `preempted`.
+             */
+            put_out?: number;
         };
         ShadowTotals: {
             rounds: number;
@@ -8030,7 +8361,7 @@ export interface components {
         };
         Share: {
             project: components["schemas"]["ProjectRef"];
-            /** @description Null for the project's own row, and for jobs that are nobody's. */
+            /** @description Null for the project's own row, and for jobs without an owner. */
             user: components["schemas"]["Person"] | null;
             is_user: boolean;
             /** @description How deep in the tree of what you see; its users are one deeper. */
@@ -8040,7 +8371,7 @@ export interface components {
             norm_shares: number;
             /** @description Decayed, with billing weights. */
             usage_gpu_hours: number;
-            /** @description Its part of everybody's usage. */
+            /** @description Its part of all usage. */
             norm_usage: number;
             /** @description With its part of what those beside it used. */
             effective_usage: number;
@@ -8104,7 +8435,7 @@ export interface components {
             expected_source: "pair" | "part" | "share";
             /** @description Against the whole GPU, by the last reports. */
             measured_slowdown: number | null;
-            /** @description Those that hold parts of its GPU now, the largest first. */
+            /** @description Jobs with a share of its GPU now, the largest first. */
             neighbours: components["schemas"]["Neighbour"][];
         };
         SignedIn: {
@@ -8337,18 +8668,18 @@ export interface components {
              */
             constraint: string | null;
             /**
-             * @description Licenses that it holds while it runs.
+             * @description Licenses that it uses while it runs.
              * @default null
              * @example matlab:1
              */
             licenses: string | null;
             /**
-             * @description Stands in Slurm's records, behind the portal's own comment.
+             * @description Comment in Slurm's records, behind the portal's own.
              * @default null
              */
             comment: string | null;
             /**
-             * @description Nobody else's jobs on its nodes while it runs, those of the portal's included.
+             * @description No other jobs on its nodes while it runs, those of the portal included.
              * @default false
              */
             exclusive: boolean;
@@ -8437,10 +8768,15 @@ export interface components {
         };
         Standing: {
             /** @description Jobs that have GPUs, or get them just now. */
-            holding: number;
+            running: number;
+            /**
+             * @deprecated
+             * @description The old name of `running`.
+             */
+            holding?: number;
             /** @description Those of them whose relative throughput is known. */
             known: number;
-            /** @description Jobs that wait for GPUs; those that are held back do not count. */
+            /** @description Jobs that wait for GPUs; those on hold do not count. */
             waiting: number;
             /** @description Of the known ones; null: there are none. */
             relative_throughput: components["schemas"]["RelativeSpread"] | null;
@@ -8635,8 +8971,13 @@ export interface components {
             to_at: string;
             nodes: components["schemas"]["TimelineNode"][];
             holds: components["schemas"]["HoldSpan"][];
-            rescales: components["schemas"]["NumberedRescale"][];
-            /** @description There were too many holds: the earliest are missing. */
+            resizes: components["schemas"]["NumberedResize"][];
+            /**
+             * @deprecated
+             * @description The old name of `resizes`.
+             */
+            rescales?: components["schemas"]["NumberedResize"][];
+            /** @description There were too many spans: the earliest are missing. */
             truncated: boolean;
         };
         TimelineNode: {
@@ -8723,7 +9064,7 @@ export interface components {
             /** @description Null where the watts of a type are not known. */
             energy_kwh: number | null;
             rounds: number;
-            /** @description Rounds in which the policy's solver failed and everybody stayed. */
+            /** @description Rounds in which the policy's solver failed and all jobs kept their GPUs. */
             fallbacks: number;
             wall_s: number;
         };
@@ -8758,7 +9099,7 @@ export interface components {
             gpu_hours: number;
             /** @description Of those, over which it is known how busy the GPUs were. */
             measured_gpu_hours: number;
-            /** @description Held times utilisation, of those measured; null: none were. */
+            /** @description Occupancy times utilisation, of those measured; null: none were. */
             used_gpu_hours: number | null;
             /** @description Some of it was on emulated accelerators: their utilisation is that of processes. */
             emulated: boolean;
@@ -8780,14 +9121,14 @@ export interface components {
             gpu_hours: number;
             /** @description Of those, over which it is known how busy the GPUs were. */
             measured_gpu_hours: number;
-            /** @description Held times utilisation, of those measured; null: none were. */
+            /** @description Occupancy times utilisation, of those measured; null: none were. */
             used_gpu_hours: number | null;
             /** @description Some of it was on emulated accelerators: their utilisation is that of processes. */
             emulated: boolean;
             /** @description Key of the project, email, number of the job, date, month or type. */
             key: string;
             label: string;
-            /** @description Jobs that held something. */
+            /** @description Jobs with occupancy. */
             jobs: number;
             by_type: components["schemas"]["TypeHours"][];
             /**
@@ -8853,7 +9194,7 @@ export interface components {
              *       "cluster": null,
              *       "partition": null,
              *       "label": [],
-             *       "held": null,
+             *       "on_hold": null,
              *       "submitted_from_at": null,
              *       "submitted_to_at": null,
              *       "state": []
@@ -8873,7 +9214,7 @@ export interface components {
         };
         WantedDrain: {
             /**
-             * @description Nobody is on the node any more then; without it: at once.
+             * @description The node is empty by then; without it: at once.
              * @default null
              */
             deadline_at: string | null;
@@ -8883,7 +9224,7 @@ export interface components {
              */
             within_s: number | null;
             /**
-             * @description What it is for; everybody reads it.
+             * @description Reason, shown to all users.
              * @default
              * @example new fans
              */
@@ -8930,7 +9271,7 @@ export interface components {
         };
         WantedWindow: {
             /**
-             * @description For nobody, or for those named.
+             * @description Closed to all jobs, or open to those named.
              * @enum {string}
              */
             kind: "maintenance" | "reservation";
@@ -8939,7 +9280,7 @@ export interface components {
             /** Format: date-time */
             end_at: string;
             /**
-             * @description What it is for; everybody reads it.
+             * @description Reason, shown to all users.
              * @default
              */
             reason: string;
@@ -8983,7 +9324,7 @@ export interface components {
             job: number | null;
             /** @description That are left. */
             steps: number;
-            /** @description It holds GPUs, which it would leave with a checkpoint. */
+            /** @description It runs, and would be preempted with a checkpoint. */
             running: boolean;
             options: components["schemas"]["WhatIfOption"][];
             /** @description Ask `what-ifs/{what_if}` with this for starts and ends: the first to ask has them worked out. Null where there is nothing to foresee. */
@@ -9005,7 +9346,12 @@ export interface components {
             source: ("measured" | "user" | "catalogue" | "estimated" | "trial") | null;
             /** @description Of what is left of it, once it trains. */
             duration_s: number | null;
-            rate_per_hour: string | null;
+            price_per_hour: string | null;
+            /**
+             * @deprecated
+             * @description The old name of `price_per_hour`.
+             */
+            rate_per_hour?: string | null;
             amount: string | null;
             low: string | null;
             high: string | null;
@@ -9096,7 +9442,7 @@ export interface components {
     headers: {
         /** @description Whose count, its limit and window in seconds: `"token";q=3000;w=60`. On every counted answer. */
         "RateLimit-Policy": string;
-        /** @description What is left of it, and the seconds until it begins anew: `"token";r=2990;t=17`. */
+        /** @description What is left of it, and the seconds until it starts again: `"token";r=2990;t=17`. */
         RateLimit: string;
         /** @description Seconds to wait. */
         "Retry-After": number;
@@ -9491,7 +9837,7 @@ export interface operations {
             query?: {
                 /** @description Such as `token.create`; `token.` takes all that begin so. */
                 action?: string;
-                /** @description Somebody's email. */
+                /** @description Email of a user. */
                 actor?: string;
                 address?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
@@ -9565,7 +9911,7 @@ export interface operations {
             query?: {
                 /** @description Such as `token.create`; `token.` takes all that begin so. */
                 action?: string;
-                /** @description Somebody's email. */
+                /** @description Email of a user. */
                 actor?: string;
                 address?: string;
                 format?: "csv" | "jsonl";
@@ -10297,7 +10643,7 @@ export interface operations {
     list_fairness_history: {
         parameters: {
             query?: {
-                /** @description `cluster` is for everybody. */
+                /** @description `cluster` is open to all users. */
                 by?: "cluster" | "project" | "user";
                 /** @description Name of a cluster; by default the first. */
                 cluster?: string;
@@ -10844,7 +11190,10 @@ export interface operations {
                 cluster?: string;
                 /** @description Where the page begins; taken from `next` and `previous`. */
                 cursor?: string;
-                /** @description Held jobs only, or those that are not. */
+                /**
+                 * @deprecated
+                 * @description The old name of `on_hold`.
+                 */
                 held?: boolean;
                 /** @description `key:value`, or `key` alone; all of them. */
                 label?: string[];
@@ -10852,8 +11201,10 @@ export interface operations {
                 limit?: number;
                 /** @description Name of a program of the catalogue. */
                 model_type?: string;
+                /** @description Jobs on hold only, or those that are not. */
+                on_hold?: boolean;
                 ordering?: "-number" | "number" | "-submitted_at" | "submitted_at";
-                /** @description `me`, or somebody's email. */
+                /** @description `me`, or the email of a user. */
                 owner?: string;
                 /** @description Name of a partition. */
                 partition?: string;
@@ -11301,7 +11652,7 @@ export interface operations {
                 Range?: string;
             };
             path: {
-                /** @description Id of the artefact. */
+                /** @description Id of the artifact. */
                 artifact: number;
                 /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
@@ -11404,7 +11755,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @description Id of the artefact. */
+                /** @description Id of the artifact. */
                 artifact: number;
                 /** @description UUID or number of the job; of an array also 57_3. */
                 job: string;
@@ -11943,7 +12294,7 @@ export interface operations {
     get_job_logs: {
         parameters: {
             query?: {
-                /** @description Text that goes on until the job ends or access does, at most an hour. */
+                /** @description Text that continues until the job or access ends, an hour at most. */
                 follow?: boolean;
                 /** @description Bytes at most. */
                 limit?: number;
@@ -12952,14 +13303,19 @@ export interface operations {
                 arrays?: "jobs" | "first";
                 /** @description Name of a cluster, a retired one too. */
                 cluster?: string;
-                /** @description Held jobs only, or those that are not. */
+                /**
+                 * @deprecated
+                 * @description The old name of `on_hold`.
+                 */
                 held?: boolean;
                 /** @description `key:value`, or `key` alone; all of them. */
                 label?: string[];
                 /** @description Name of a program of the catalogue. */
                 model_type?: string;
+                /** @description Jobs on hold only, or those that are not. */
+                on_hold?: boolean;
                 ordering?: "-number" | "number" | "-submitted_at" | "submitted_at";
-                /** @description `me`, or somebody's email. */
+                /** @description `me`, or the email of a user. */
                 owner?: string;
                 /** @description Name of a partition. */
                 partition?: string;
@@ -13184,6 +13540,868 @@ export interface operations {
             };
             /** @description Unsupported content type */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_limits: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project. */
+                project?: string;
+                /** @description Email of a user. */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_limit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Wish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_quotas: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description Rows of a page. */
+                limit?: number;
+                /** @description Key of a project. */
+                project?: string;
+                /** @description Email of a user. */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Wish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_limit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_limit: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Change"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_limit: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description For If-Match, and for If-None-Match (304). */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_quota: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Change"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_quota: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the limit. */
+                limit: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Changed meanwhile */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13643,7 +14861,7 @@ export interface operations {
             query?: {
                 /** @description Name of a cluster; by default the first. */
                 cluster?: string;
-                /** @description Nobody is to be on the node any more then; without it: now. */
+                /** @description The node is to be empty by then; without it: now. */
                 deadline_at?: string;
                 /** @description Or how soon, in seconds. */
                 within_s?: number;
@@ -15759,6 +16977,322 @@ export interface operations {
             };
         };
     };
+    list_prices: {
+        parameters: {
+            query?: {
+                accelerator_type?: string;
+                /** @description Name of a cluster; empty: those of all clusters. */
+                cluster?: string;
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description False: those in force and to come; true: those that were. */
+                ended?: boolean;
+                /** @description Rows of a page. */
+                limit?: number;
+                resource?: "gpu" | "cpu" | "memory";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RatePage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_price: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RateWish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rate"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_rates: {
+        parameters: {
+            query?: {
+                accelerator_type?: string;
+                /** @description Name of a cluster; empty: those of all clusters. */
+                cluster?: string;
+                /** @description Where the page begins; taken from `next` and `previous`. */
+                cursor?: string;
+                /** @description False: those in force and to come; true: those that were. */
+                ended?: boolean;
+                /** @description Rows of a page. */
+                limit?: number;
+                resource?: "gpu" | "cpu" | "memory";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RatePage"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_rate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RateWish"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rate"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_priorities: {
         parameters: {
             query?: {
@@ -17437,6 +18971,146 @@ export interface operations {
             };
         };
     };
+    list_project_limits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Key of the project. */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BindingQuotas"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_project_quotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Key of the project. */
+                project: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BindingQuotas"];
+                };
+            };
+            /** @description Bad request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not signed in */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_members: {
         parameters: {
             query?: {
@@ -17875,76 +19549,6 @@ export interface operations {
             };
             /** @description Unsupported content type */
             415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    list_project_quotas: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Key of the project. */
-                project: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["BindingQuotas"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19266,7 +20870,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Name of the level of service. */
+                /** @description Name of the QoS. */
                 level: string;
             };
             cookie?: never;
@@ -19341,7 +20945,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @description Name of the level of service. */
+                /** @description Name of the QoS. */
                 level: string;
             };
             cookie?: never;
@@ -19453,7 +21057,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @description Name of the level of service. */
+                /** @description Name of the QoS. */
                 level: string;
             };
             cookie?: never;
@@ -19514,595 +21118,6 @@ export interface operations {
             };
             /** @description Changed meanwhile */
             412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    list_quotas: {
-        parameters: {
-            query?: {
-                /** @description Where the page begins; taken from `next` and `previous`. */
-                cursor?: string;
-                /** @description Rows of a page. */
-                limit?: number;
-                /** @description Key of a project. */
-                project?: string;
-                /** @description Somebody's email. */
-                user?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["QuotaPage"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    create_quota: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Wish"];
-            };
-        };
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Quota"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unsupported content type */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    get_quota: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the limit. */
-                quota: number;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    /** @description For If-Match, and for If-None-Match (304). */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Quota"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    change_quota: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
-                "If-Match"?: string;
-            };
-            path: {
-                /** @description Id of the limit. */
-                quota: number;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Change"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Quota"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Changed meanwhile */
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unsupported content type */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    remove_quota: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description ETag of what you read. 412 where it was changed since; left out, the change is made in any case. */
-                "If-Match"?: string;
-            };
-            path: {
-                /** @description Id of the limit. */
-                quota: number;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description No response body */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Changed meanwhile */
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    list_rates: {
-        parameters: {
-            query?: {
-                accelerator_type?: string;
-                /** @description Name of a cluster; empty: those of all clusters. */
-                cluster?: string;
-                /** @description Where the page begins; taken from `next` and `previous`. */
-                cursor?: string;
-                /** @description False: those in force and to come; true: those that were. */
-                ended?: boolean;
-                /** @description Rows of a page. */
-                limit?: number;
-                resource?: "gpu" | "cpu" | "memory";
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RatePage"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too many requests */
-            429: {
-                headers: {
-                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "Retry-After": components["headers"]["Retry-After"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    create_rate: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["RateWish"];
-            };
-        };
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Rate"];
-                };
-            };
-            /** @description Bad request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not signed in */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unsupported content type */
-            415: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -23771,7 +24786,7 @@ export interface operations {
                 project?: string;
                 /** @description Last day, itself included; by default today. */
                 to_day?: string;
-                /** @description `me`, or somebody's email. */
+                /** @description `me`, or the email of a user. */
                 user?: string;
             };
             header?: never;
@@ -23849,7 +24864,7 @@ export interface operations {
                 project?: string;
                 /** @description Last day, itself included; by default today. */
                 to_day?: string;
-                /** @description `me`, or somebody's email. */
+                /** @description `me`, or the email of a user. */
                 user?: string;
             };
             header?: never;

@@ -33,9 +33,9 @@ function slow(value: number | null): string {
   return value === null ? "–" : number(value, 2);
 }
 
-function later({ later_s, after, before, holds }: Effect): string {
-  if (after === null) return holds ? "queued again" : "waits on";
-  if (before === null && !holds) return "starts";
+function later({ later_s, after, before, running }: Effect): string {
+  if (after === null) return running ? "queued again" : "waits on";
+  if (before === null && !running) return "starts";
   if (later_s === null) return "–";
   return later_s >= 0 ? `ends ${duration(later_s)} later` : `ends ${duration(-later_s)} sooner`;
 }

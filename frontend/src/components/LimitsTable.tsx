@@ -11,7 +11,7 @@ import { isolated, sentenceOf } from "../lib/isolated";
 /** What happens where it is reached. */
 function consequence(row: Limit): string {
   if (!row.hard) return "jobs wait";
-  return row.period === null ? "refuses jobs" : "parks jobs";
+  return row.period === null ? "refuses jobs" : "suspends jobs";
 }
 
 /** An amount of what it limits. */
@@ -63,7 +63,7 @@ function told(row: Limit, now: Date): string {
 
 /** What follows when it is gone. */
 function then(row: Limit): string {
-  if (row.period !== null) return row.hard ? "Jobs that it parked or refuses may run again, and spend without it." : "Jobs that wait for it may start, and spend without it.";
+  if (row.period !== null) return row.hard ? "Jobs that it suspended or refuses may run again, and spend without it." : "Jobs that wait for it may start, and spend without it.";
   return row.hard ? "Jobs that it refuses are taken again." : "Jobs that wait for it may start in the next round.";
 }
 

@@ -12,7 +12,7 @@ export function UsageTable({ found, by, email }: { found: Usage; by: UsageGroup;
       <table className="t cards">
         <thead>
           <tr>
-            <th scope="col">{by.charAt(0).toUpperCase() + by.slice(1)}</th><th scope="col" className="ra">Jobs</th><th scope="col" className="ra">GPU-hours</th><th scope="col" className="ra" title="Utilisation times what was held, where it is known">Used</th>
+            <th scope="col">{by.charAt(0).toUpperCase() + by.slice(1)}</th><th scope="col" className="ra">Jobs</th><th scope="col" className="ra">GPU-hours</th><th scope="col" className="ra" title="Utilisation times occupancy, where it is known">Used</th>
             <th scope="col" style={{ width: "22%" }}><span className="vh">Against the largest</span></th>
             {by !== "type" && <th scope="col">By type</th>}<th scope="col" className="ra">Cost</th>
           </tr>

@@ -107,9 +107,9 @@ export function Sidebar({ session, onKeys }: { session: Session; onKeys: () => v
           <div className="navh">Administration</div>
           <Item to="/policy" icon="sliders" label="Policy" />
           <Item to="/admin/people" icon="people" label="People" />
-          <Item to="/admin/rates" icon="coin" label="Rates" />
+          <Item to="/admin/prices" icon="coin" label="Prices" />
           <Item to="/admin/audit" icon="list" label="Audit log" />
-          <a href="/admin/" className="nav" title="Django's own pages for all tables"><Icon name="table" />All else</a>
+          <a href="/admin/" className="nav" title="Django's own pages for all tables"><Icon name="table" />Django admin</a>
         </>
       )}
       <div className="foot">

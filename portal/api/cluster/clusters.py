@@ -139,7 +139,7 @@ class PolicyView(APIView):
 
 def _check_name(body: PolicyChoice) -> None:
     if body.name not in POLICIES:
-        wrong = FieldProblem("name", f"is no policy; there are {', '.join(POLICIES)}", "unknown")
+        wrong = FieldProblem("name", f"unknown policy; there are {', '.join(POLICIES)}", "unknown")
         raise Refused(400, f"name {wrong.message}", [wrong])
 
 

@@ -36,13 +36,13 @@ EXAMPLE = OpenApiExample(
 
 
 class WantedDrain(Body):
-    deadline_at: At | None = Field(None, description="Nobody is on the node any more then; without it: at once.")
+    deadline_at: At | None = Field(None, description="The node is empty by then; without it: at once.")
     within_s: float | None = Field(None, gt=0, le=_FURTHEST_S, description="Or how soon, in seconds.")
-    reason: Word = Field("", description="What it is for; everybody reads it.", examples=["new fans"])
+    reason: Word = Field("", description="Reason, shown to all users.", examples=["new fans"])
 
 
 class DrainQuery(ClusterQuery):
-    deadline_at: At | None = Field(None, description="Nobody is to be on the node any more then; without it: now.")
+    deadline_at: At | None = Field(None, description="The node is to be empty by then; without it: now.")
     within_s: float | None = Field(None, gt=0, le=_FURTHEST_S, description="Or how soon, in seconds.")
 
 

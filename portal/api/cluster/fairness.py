@@ -53,7 +53,7 @@ class SpanQuery(ClusterPageQuery):
 
 class HistoryQuery(SpanQuery):
     limit: int = Field(20, ge=1, le=50, description="Series of a page.")
-    by: By = Field("project", description="`cluster` is for everybody.")
+    by: By = Field("project", description="`cluster` is open to all users.")
     points: int = Field(200, ge=2, le=500, description="Points of each series at most.")
 
 

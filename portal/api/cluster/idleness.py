@@ -27,18 +27,18 @@ from portal.readmodels.jobs.summary import describe_jobs
 
 _MONTH_S = 30 * 86_400.0
 _EXAMPLE = OpenApiExample(
-    "Warn after half an hour, park after two",
+    "Warn after half an hour, suspend after two",
     {"utilisation_below": 0.05, "warn_after_s": 1800, "release_after_s": 7200, "extension_s": 14400},
     request_only=True,
 )
 
 
 class IdleRuleWish(Body):
-    enabled: bool = Field(True, description="False: nobody is warned, and nobody is parked.")
+    enabled: bool = Field(True, description="False: idle jobs are neither warned nor suspended.")
     utilisation_below: float = Field(0.05, ge=0, le=1, description="Of its GPUs on average; 0: only steps count.")
     warn_after_s: float = Field(1_800.0, ge=1, le=_MONTH_S)
     release_after_s: float | None = Field(
-        None, ge=1, le=_MONTH_S, description="Checkpoint and park, so long after it was busy last; null: never."
+        None, ge=1, le=_MONTH_S, description="Suspend with a checkpoint after so long without use; null: never."
     )
     extension_s: float = Field(14_400.0, ge=1, le=_MONTH_S, description="What asking for more time gives.")
     extensions_max: int = Field(3, ge=0, le=100, description="How often, until the job is released.")
@@ -65,7 +65,7 @@ class IdleRuleView(APIView):
     def put(self, request: Request, query: ClusterQuery, body: IdleRuleWish) -> Response:
         """Replace the whole rule. Missing keys get the defaults shown."""
         if body.release_after_s is not None and body.release_after_s < body.warn_after_s:
-            message = f"must be at least warn_after_s ({body.warn_after_s:g}): whoever is parked is warned first"
+            message = f"must be at least warn_after_s ({body.warn_after_s:g}): a job is warned before it is suspended"
             raise Problems([FieldProblem("release_after_s", message, "too_early")])
         rule = set_idle_rule(actor=signed_in(request), cluster=named_cluster(query), values=body.model_dump())
         return Response(_describe(rule))

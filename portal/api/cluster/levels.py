@@ -32,7 +32,7 @@ LIMIT = Field(None, ge=0, le=10**6)
 
 class QosWish(Body):
     priority: int = Field(0, ge=0, le=10**6, description="Against the other levels'.")
-    preempts: list[Word] = Field([], max_length=50, description="Levels whose jobs it may put out (and queue again).")
+    preempts: list[Word] = Field([], max_length=50, description="Levels whose jobs it may preempt.")
     preempt_mode: PreemptMode = "requeue"
     for_everybody: bool = Field(True, description="False: only for the projects named, and those below them.")
     projects: list[Word] = Field([], max_length=200)

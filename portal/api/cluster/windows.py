@@ -46,10 +46,10 @@ class WindowsQuery(ClusterPageQuery):
 
 
 class WantedWindow(Body):
-    kind: Literal["maintenance", "reservation"] = Field(description="For nobody, or for those named.")
+    kind: Literal["maintenance", "reservation"] = Field(description="Closed to all jobs, or open to those named.")
     start_at: At
     end_at: At
-    reason: Word = Field("", max_length=200, description="What it is for; everybody reads it.")
+    reason: Word = Field("", max_length=200, description="Reason, shown to all users.")
     nodes: list[Word] = Field([], max_length=5_000, description="Names of nodes.")
     accelerator_types: list[Word] = Field([], max_length=50, description="All nodes of these types.")
     all_nodes: bool = Field(False, description="Every node, also one that joins later.")

@@ -23,7 +23,7 @@ class Access(StrEnum):
 
 SENTENCES: dict[Access, str] = {
     Access.PUBLIC: "Anybody, signed in or not.",
-    Access.SIGNED_IN: "Everybody signed in; answers cover what they may see.",
+    Access.SIGNED_IN: "All signed-in users; answers cover what they may see.",
     Access.VIEWER: "Viewers of the project and above.",
     Access.MEMBER: "Members of the project and above.",
     Access.MANAGER: "Managers of the project and above.",

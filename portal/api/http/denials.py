@@ -59,7 +59,7 @@ _HIDES: dict[str, Callable[[User, str], bool]] = {
 #: Objects that exist but were not found are hidden.
 _THERE: dict[str, type[ApiToken | Quota | SavedView | JobTemplate]] = {
     "token": ApiToken,
-    "quota": Quota,
+    "limit": Quota,
     "view": SavedView,
     "template": JobTemplate,
 }

@@ -188,5 +188,5 @@ def _handler(status: int, detail: str, otherwise: Callable[..., HttpResponseBase
 
 handler400 = _handler(400, "This request cannot be read.", defaults.bad_request)
 handler403 = _handler(403, "You may not do this.", defaults.permission_denied)
-handler404 = _handler(404, "There is no such address; /api/docs lists them all.", defaults.page_not_found)
+handler404 = _handler(404, "Unknown address; /api/docs lists all of them.", defaults.page_not_found)
 handler500 = _handler(500, "Something unexpected happened; the portal's log has the details.", defaults.server_error)

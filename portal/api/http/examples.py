@@ -29,7 +29,7 @@ _NAMES: dict[str, Any] = {
     "project": "vision", "type": "titan_xp", "accelerator_type": "titan_xp", "node": "node-a", "index": 0,
     "model_type": "resnet50", "total_steps": 20_000, "step": 1_300, "batch_size": 256,
     "steps_per_s": 8.4, "predicted_steps_per_s": 8.6, "progress": 0.065, "text": "Waiting for a free GPU.",
-    "token": "no_room", "description": "What people read about it.", "currency": "USD", "version": "0.1.0",
+    "code": "no_room", "description": "What people read about it.", "currency": "USD", "version": "0.1.0",
     "next": "https://evenkeel.example.org/api/v1/jobs?cursor=n12", "previous": None, "count": 2, "gpus": 2, "min": 1,
     "max": 4, "attempt": 1, "epoch": 2, "seq": 17, "bytes": 48_213, "path": "step-1200", "command": None,
     "memory_mib": 12_288, "cpus": 8, "prefix": "4f1c09aa2b",
@@ -142,7 +142,7 @@ class Maker:
             wanted = [n for n, part in properties.items() if n in required or self._resolved(part).get("examples")]
             wanted = wanted or list(properties)[:1]
         else:
-            wanted = list(properties)
+            wanted = [n for n, part in properties.items() if not part.get("deprecated")]
         made = {n: self.make(properties[n], n, depth + 1, name) for n in wanted}
         values = schema.get("additionalProperties")
         if not properties and isinstance(values, dict) and values and name in _MAP_KEYS:

@@ -6,10 +6,20 @@ from datetime import date
 from typing import Annotated, Any, TypeVar
 
 from drf_spectacular.utils import OpenApiParameter
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from rest_framework.request import Request
 
 from accounts.text import shown
+from portal.api.http import deprecated
 from portal.core.problems import FieldProblem, Problems
 from portal.jobfile.fields import OneLine
 from portal.jobfile.parsing import problems_of
@@ -59,6 +69,11 @@ class ClusterPageQuery(ClusterQuery, PageQuery):
 class Body(StrictNumbers):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, given: Any) -> Any:
+        return deprecated.with_new_names(cls, given) if isinstance(given, dict) else given
+
 
 class SecretBody(Body):
     """A body with a value that no answer repeats, even in errors."""
@@ -69,8 +84,14 @@ class SecretBody(Body):
 def read_query(request: Request, model: type[M]) -> M:
     """The query parameters; raises Problems for unknown, repeated and invalid ones."""
     values: dict[str, Any] = {}
-    problems = []
+    problems, old_names = [], deprecated.input_names(model)
     for name, given in request.query_params.lists():
+        if (new := old_names.get(name)) is not None:
+            if new in request.query_params:
+                problems.append(FieldProblem(name, f"is the old name of {new}: give {new} alone", "doubled"))
+                continue
+            deprecated.note(name, new)
+            name = new
         field = model.model_fields.get(name)
         if field is None:
             problems.append(_unknown(name, list(model.model_fields)))
@@ -90,7 +111,7 @@ def read_query(request: Request, model: type[M]) -> M:
 
 
 def _unknown(name: str, known: list[str]) -> FieldProblem:
-    return FieldProblem(shown(name, 100) or "?", f"is no known parameter; {hint_at(name, known)}", "unknown")
+    return FieldProblem(shown(name, 100) or "?", f"unknown parameter; {hint_at(name, known)}", "unknown")
 
 
 def read_body(document: Any, model: type[M]) -> M:
@@ -103,16 +124,20 @@ def read_body(document: Any, model: type[M]) -> M:
 
 
 def query_parameters(model: type[BaseModel]) -> list[OpenApiParameter]:
-    schema = model.model_json_schema()
+    schema = deprecated.document_members(model, model.model_json_schema())
     parameters = []
     for name, part in schema.get("properties", {}).items():
-        plain = {key: value for key, value in part.items() if key not in ("title", "description")}
-        if "anyOf" in plain:  # a missing parameter is not null
+        plain = {key: value for key, value in part.items() if key not in ("title", "description", "deprecated")}
+        if "anyOf" in plain:  # a parameter that is left out is not null
             plain |= next(option for option in plain.pop("anyOf") if option != {"type": "null"})
             plain.pop("default", None)
         parameters.append(
             OpenApiParameter(
-                name, plain, description=part.get("description", ""), required=name in schema.get("required", [])
+                name,
+                plain,
+                description=part.get("description", ""),
+                required=name in schema.get("required", []),
+                deprecated=part.get("deprecated", False),
             )
         )
     return parameters

@@ -47,7 +47,7 @@ def check_cluster(name: str | None, field: str = "cluster") -> None:
 
 def _no_cluster(field: str) -> Problems:
     there = ", ".join(active_clusters().values_list("name", flat=True))
-    return Problems([FieldProblem(field, f"is no cluster; there are {there}", "unknown")])
+    return Problems([FieldProblem(field, f"unknown cluster; there are {there}", "unknown")])
 
 
 def named_node(query: ClusterQuery, name: str) -> Node:
@@ -61,7 +61,7 @@ def check_accelerator_type(kind: str | None) -> None:
         return
     meant = [one for one in get_close_matches(kind, known, cutoff=_ALIKE) if _digits(one) == _digits(kind)]
     if meant:
-        wrong = FieldProblem("accelerator_type", f"is no type that is known here; did you mean {meant[0]}?", "unknown")
+        wrong = FieldProblem("accelerator_type", f"unknown accelerator type; did you mean {meant[0]}?", "unknown")
         raise Refused(400, f"accelerator_type {wrong.message}", [wrong])
 
 

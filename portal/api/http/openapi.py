@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.plumbing import ResolvedComponent
 from pydantic import BaseModel
+
+from portal.api.http.deprecated import document_members
 
 REFERENCE = "#/components/schemas/{model}"
 
@@ -27,6 +29,20 @@ def _part(key: str, value: Any) -> Any:
     return value if key in ("examples", "default", "enum", "const") else _without_titles(value)
 
 
+def _models_in(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """By name, all that its schema defines."""
+    found: dict[str, type[BaseModel]] = {}
+    waiting: list[Any] = [model]
+    while waiting:
+        one = waiting.pop()
+        if not (isinstance(one, type) and issubclass(one, BaseModel)):
+            waiting += get_args(one)
+        elif one.__name__ not in found:
+            found[one.__name__] = one
+            waiting += [field.annotation for field in one.model_fields.values()]
+    return found
+
+
 class ModelSchemas(PydanticExtension):  # type: ignore[no-untyped-call]
     """Requests accept more than answers contain: a number instead of text, missing keys with defaults."""
 
@@ -37,10 +53,12 @@ class ModelSchemas(PydanticExtension):  # type: ignore[no-untyped-call]
     def map_serializer(self, auto_schema: Any, direction: str) -> Any:
         mode = "validation" if direction == "request" else "serialization"
         schema = self.target.model_json_schema(mode=mode, ref_template=REFERENCE)
+        kinds = _models_in(self.target)
         for name, part in schema.pop("$defs", {}).items():
-            component = ResolvedComponent(name, ResolvedComponent.SCHEMA, _without_titles(part), name)  # type: ignore[no-untyped-call]
+            full = document_members(kinds[name], part) if name in kinds else part
+            component = ResolvedComponent(name, ResolvedComponent.SCHEMA, _without_titles(full), name)  # type: ignore[no-untyped-call]
             auto_schema.registry.register_on_missing(component)
-        return _without_titles(schema)
+        return _without_titles(document_members(self.target, schema))
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from accounts.models import User
-from portal.api.http import editing, openapi  # noqa: F401 - registers how models become schemas
+from portal.api.http import deprecated, editing, openapi  # noqa: F401 - registers how models become schemas
 from portal.api.http.access import Access, Scope, scope_for, sentence
 from portal.api.http.editing import Version
 from portal.api.http.errors import TITLES
@@ -49,13 +49,13 @@ PATH_PARAMETERS = {
     "sha256": OpenApiParameter("sha256", str, OpenApiParameter.PATH, description="SHA-256 of the bundle."),
     "digest": OpenApiParameter("digest", str, OpenApiParameter.PATH, description="Digest of the environment."),
     "secret": OpenApiParameter("secret", str, OpenApiParameter.PATH, description="Name of the secret."),
-    "artifact": OpenApiParameter("artifact", int, OpenApiParameter.PATH, description="Id of the artefact."),
+    "artifact": OpenApiParameter("artifact", int, OpenApiParameter.PATH, description="Id of the artifact."),
     "stream": OpenApiParameter("stream", str, OpenApiParameter.PATH, description="`cluster` or `project:<key>`."),
     "name": OpenApiParameter("name", str, OpenApiParameter.PATH, description="Name of the node."),
-    "level": OpenApiParameter("level", str, OpenApiParameter.PATH, description="Name of the level of service."),
+    "level": OpenApiParameter("level", str, OpenApiParameter.PATH, description="Name of the QoS."),
     "partition": OpenApiParameter("partition", str, OpenApiParameter.PATH, description="Name of the partition."),
     "window": OpenApiParameter("window", int, OpenApiParameter.PATH, description="Id of the window."),
-    "quota": OpenApiParameter("quota", int, OpenApiParameter.PATH, description="Id of the limit."),
+    "limit": OpenApiParameter("limit", int, OpenApiParameter.PATH, description="Id of the limit."),
     "token": OpenApiParameter("token", int, OpenApiParameter.PATH, description="Id of the token."),
     "person": OpenApiParameter("person", int, OpenApiParameter.PATH, description="Id of the person."),
     "invitation": OpenApiParameter("invitation", int, OpenApiParameter.PATH, description="Id of the invitation."),
@@ -126,6 +126,7 @@ def operation(
     failures = {400, 429, *problems} | (set() if public else {401, 403}) | ({404} if path else set())
     failures |= {413, 415} if body or request else set()
     responses = {(status, media_type) if media_type else status: answer, **(also or {}), **_problems(failures)}
+    visits = deprecated.visits_of((answer, *(also or {}).values()))
 
     def decorate(method: Method) -> Method:
         needed = scope or (scope_for(access, method.__name__) if access else None)
@@ -146,11 +147,13 @@ def operation(
         @wraps(method)
         def checked(view: APIView, given: Request, /, **kwargs: Any) -> HttpResponseBase:
             where = dict(kwargs)
-            kwargs["query"] = read_query(given, query)
-            if body is not None:
-                kwargs["body"] = read_body(given.data, body)
+            with deprecated.noted() as used:
+                kwargs["query"] = read_query(given, query)
+                if body is not None:
+                    kwargs["body"] = read_body(given.data, body)
             with editing.unchanged(view, method.__name__, given, where):
                 response = method(view, given, **kwargs)
+            deprecated.complete_answer(response, visits, used)
             if method.__name__ == "get" and editing.is_edited(view):
                 editing.tag(response, version)
             return response

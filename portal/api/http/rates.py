@@ -161,7 +161,7 @@ _HEADERS: dict[str, Any] = {
     },
     "RateLimit": {
         "schema": {"type": "string"},
-        "description": 'What is left of it, and the seconds until it begins anew: `"token";r=2990;t=17`.',
+        "description": 'What is left of it, and the seconds until it starts again: `"token";r=2990;t=17`.',
     },
     "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."},
 }

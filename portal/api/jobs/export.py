@@ -102,7 +102,7 @@ def _line(job: dict[str, Any]) -> list[Any]:
         job["throughput"]["steps_per_s"],
         job["slowdown"],
         *(job["times"][name] for name in ("queueing_s", "launching_s", "running_s")),
-        job["rescales"],
+        job["resizes"],
         job["cost"]["so_far"],
         job["cost"]["currency"],
         job["submitted_at"],

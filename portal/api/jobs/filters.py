@@ -35,14 +35,14 @@ Label = Annotated[Word, AfterValidator(_pair)]
 
 class _Filters(StrictNumbers):
     project: Word | None = Field(None, description="Key of a project.")
-    owner: Word | None = Field(None, description="`me`, or somebody's email.")
+    owner: Word | None = Field(None, description="`me`, or the email of a user.")
     array: int | None = Field(None, ge=1, lt=10**18, description="Number of an array.")
     search: Word | None = Field(None, description="Part of the name or of a label, or the number.")
     model_type: Word | None = Field(None, description="Name of a program of the catalogue.")
     cluster: Word | None = Field(None, description="Name of a cluster, a retired one too.")
     partition: Word | None = Field(None, description="Name of a partition.")
     label: list[Label] = Field([], max_length=20, description="`key:value`, or `key` alone; all of them.")
-    held: bool | None = Field(None, description="Held jobs only, or those that are not.")
+    on_hold: bool | None = Field(None, description="Jobs on hold only, or those that are not.")
     submitted_from_at: At | None = Field(None, description="Submitted then or later.")
     submitted_to_at: At | None = Field(None, description="Submitted before.")
 
@@ -87,9 +87,9 @@ def find_jobs(rows: QuerySet[Job], query: _List | JobsFilter, user: User) -> Que
     if query.owner:
         address = User.objects.normalize_email(query.owner)
         rows = rows.filter(owner=user) if query.owner == "me" else rows.filter(owner__email=address)
-    if query.held is not None:
-        held = ~Q(hold_kind="") & Q(run__state__in=LIVE_VALUES)
-        rows = rows.filter(held, in_states(LIVE)) if query.held else rows.exclude(held)
+    if query.on_hold is not None:
+        on_hold = ~Q(hold_kind="") & Q(run__state__in=LIVE_VALUES)
+        rows = rows.filter(on_hold, in_states(LIVE)) if query.on_hold else rows.exclude(on_hold)
     for label in query.label:
         key, value = split_label(label)
         rows = rows.filter(labels__has_key=key) if value is None else rows.filter(labels__contains={key: value})

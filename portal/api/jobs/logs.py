@@ -54,7 +54,7 @@ class LogsQuery(Query):
     limit: int | None = Field(None, ge=1, le=MAX_BYTES, description="Bytes at most.")
     tail: int | None = Field(None, ge=1, le=10_000, description="So many of the last lines.")
     search: Phrase | None = Field(None, description="Only lines with this in them, in any case.")
-    follow: bool = Field(False, description="Text that goes on until the job ends or access does, at most an hour.")
+    follow: bool = Field(False, description="Text that continues until the job or access ends, an hour at most.")
 
 
 class LogsView(APIView):

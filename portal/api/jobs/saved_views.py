@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.api.http.access import Access
+from portal.api.http.deprecated import with_new_names
 from portal.api.http.inputs import Body, PageQuery, Query
 from portal.api.http.operations import operation, signed_in
 from portal.api.http.pagination import take_page
@@ -119,7 +120,7 @@ def _describe(view: SavedView) -> dict[str, Any]:
     return {
         "id": view.pk,
         "name": view.name,
-        "filters": view.filters,
+        "filters": with_new_names(JobsFilter, view.filters),
         "ordering": view.ordering,
         "columns": view.columns,
         "changed_at": iso(view.changed_at),

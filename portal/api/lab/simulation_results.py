@@ -117,5 +117,5 @@ class SimulationExportView(APIView):
 def _trial(row: Simulation, key: UUID, field: str) -> Trial:
     found = Trial.objects.filter(simulation=row.pk, pk=key, packed__isnull=False).first()
     if found is None:
-        raise Problems([FieldProblem(field, "is no finished trial of this simulation", "unknown")])
+        raise Problems([FieldProblem(field, "is not a finished trial of this simulation", "unknown")])
     return found

@@ -44,7 +44,7 @@ class StorageView(APIView):
 
     @operation("get_storage", Storage, access=Access.VIEWER, tag="storage", path=["project"])
     def get(self, request: Request, project: str, query: Query) -> Response:
-        """The project's storage: checkpoints by job, bundles, artefacts and environments."""
+        """What the project stores: checkpoints by job, bundles, artifacts and environments."""
         return Response(_describe(project_for_viewer(signed_in(request), project)))
 
     @operation(

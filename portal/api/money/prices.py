@@ -58,7 +58,7 @@ class RateWish(Body):
     )
     cluster: Word | None = Field(
         None,
-        description="On which it holds, before the one for all clusters. Null: for all that have none of their own.",
+        description="Where it counts instead of the price for all clusters. Null: for all others.",
     )
     price_per_hour: Amount = Field(
         ge=0, le=10**9, decimal_places=6, description="Of one GPU, one CPU or one GiB of memory.", examples=["0.60"]
@@ -76,7 +76,7 @@ class RatesView(APIView):
     parser_classes = [JsonParser]
     get_permissions = readers_and_administrators
 
-    @operation("list_rates", RatePage, access=Access.SIGNED_IN, tag="prices", query=RatesQuery)
+    @operation("list_prices", RatePage, access=Access.SIGNED_IN, tag="prices", query=RatesQuery)
     def get(self, request: Request, query: RatesQuery) -> Response:
         """Present, past and future prices, newest first."""
         check_cluster(query.cluster)
@@ -86,7 +86,7 @@ class RatesView(APIView):
         return Response({**links, "results": [_rate(row) for row in found]})
 
     @operation(
-        "create_rate",
+        "create_price",
         Rate,
         access=Access.ADMIN,
         tag="prices",

@@ -72,13 +72,13 @@ class Wish(Change):
 
 class QuotasQuery(PageQuery):
     project: Word | None = Field(None, description="Key of a project.")
-    user: Word | None = Field(None, description="Somebody's email.")
+    user: Word | None = Field(None, description="Email of a user.")
 
 
 class QuotasView(APIView):
     parser_classes = [JsonParser]
 
-    @operation("list_quotas", QuotaPage, access=Access.SIGNED_IN, tag="quotas", query=QuotasQuery, problems=(404,))
+    @operation("list_limits", QuotaPage, access=Access.SIGNED_IN, tag="limits", query=QuotasQuery, problems=(404,))
     def get(self, request: Request, query: QuotasQuery) -> Response:
         """Limits that I may change, newest first: all for administrators, those below their projects for managers."""
         rows = quota_changes.manageable_quotas(signed_in(request))
@@ -90,11 +90,11 @@ class QuotasView(APIView):
         return Response({**links, "results": describe(found)})
 
     @operation(
-        "create_quota",
+        "create_limit",
         Quota,
         access=Access.SIGNED_IN,
         scope="admin",
-        tag="quotas",
+        tag="limits",
         status=201,
         body=Wish,
         problems=(403, 404, 409),
@@ -125,7 +125,7 @@ def _user(actor: User, email: str | None, project: Project | None) -> User | Non
         return None
     user = quota_changes.known_user(actor, email, project)
     if user is None:
-        unknown = FieldProblem("user", "is nobody of this project", "unknown")
+        unknown = FieldProblem("user", "is not a member of this project", "unknown")
         raise Refused(400, f"user {unknown.message}", [unknown])
     return user
 
@@ -135,7 +135,7 @@ class BudgetsQuery(PageQuery):
 
 
 class BudgetsView(APIView):
-    @operation("list_budgets", QuotaPage, access=Access.SIGNED_IN, tag="quotas", query=BudgetsQuery, problems=(404,))
+    @operation("list_budgets", QuotaPage, access=Access.SIGNED_IN, tag="limits", query=BudgetsQuery, problems=(404,))
     def get(self, request: Request, query: BudgetsQuery) -> Response:
         """Limits of money and GPU-hours that apply to my jobs in any project that I see, each once, newest first."""
         user = signed_in(request)
@@ -150,56 +150,56 @@ class QuotaView(APIView):
     parser_classes = [JsonParser]
 
     @operation(
-        "get_quota",
+        "get_limit",
         Quota,
         access=Access.SIGNED_IN,
-        tag="quotas",
-        path=["quota"],
+        tag="limits",
+        path=["limit"],
         version=lambda answer: (answer["limit"], answer["hard"]),
     )
-    def get(self, request: Request, quota: int, query: Query) -> Response:
+    def get(self, request: Request, limit: int, query: Query) -> Response:
         """A limit that I may change."""
-        return Response(describe([quota_changes.manageable_quotas(signed_in(request)).get(pk=quota)])[0])
+        return Response(describe([quota_changes.manageable_quotas(signed_in(request)).get(pk=limit)])[0])
 
     @operation(
-        "change_quota",
+        "change_limit",
         Quota,
         access=Access.SIGNED_IN,
         scope="admin",
-        tag="quotas",
-        path=["quota"],
+        tag="limits",
+        path=["limit"],
         body=Change,
         problems=(403,),
     )
-    def put(self, request: Request, quota: int, query: Query, body: Change) -> Response:
+    def put(self, request: Request, limit: int, query: Query, body: Change) -> Response:
         """Change a limit's value, or whether it is hard or soft."""
         actor = signed_in(request)
-        row = quota_changes.manageable_quotas(actor).get(pk=quota)
+        row = quota_changes.manageable_quotas(actor).get(pk=limit)
         # displayed values are rounded: unchanged ones keep the limit
         unchanged = body.limit == Decimal(_number(row, Fraction(row.limit)))
-        limit = row.limit if unchanged else _units(row.kind, body.limit)
+        value = row.limit if unchanged else _units(row.kind, body.limit)
         hard = row.hard if body.hard is None else body.hard
-        return Response(describe([quota_changes.change_quota(actor=actor, quota=row, limit=limit, hard=hard)])[0])
+        return Response(describe([quota_changes.change_quota(actor=actor, quota=row, limit=value, hard=hard)])[0])
 
     @operation(
-        "remove_quota",
+        "remove_limit",
         None,
         access=Access.SIGNED_IN,
         scope="admin",
-        tag="quotas",
+        tag="limits",
         status=204,
-        path=["quota"],
+        path=["limit"],
         problems=(403,),
     )
-    def delete(self, request: Request, quota: int, query: Query) -> Response:
+    def delete(self, request: Request, limit: int, query: Query) -> Response:
         """Remove the limit."""
         actor = signed_in(request)
-        quota_changes.remove_quota(actor=actor, quota=quota_changes.manageable_quotas(actor).get(pk=quota))
+        quota_changes.remove_quota(actor=actor, quota=quota_changes.manageable_quotas(actor).get(pk=limit))
         return Response(status=204)
 
 
 class ProjectQuotasView(APIView):
-    @operation("list_project_quotas", BindingQuotas, access=Access.VIEWER, tag="quotas", path=["project"])
+    @operation("list_project_limits", BindingQuotas, access=Access.VIEWER, tag="limits", path=["project"])
     def get(self, request: Request, project: str, query: Query) -> Response:
         """All limits on my jobs in the project, of every level above it and on me, with their use."""
         user = signed_in(request)

@@ -44,7 +44,7 @@ class UsageFilters(Query):
     from_day: Day | None = Field(None, description="First day, in the site's time zone; by default of to_day's month.")
     to_day: Day | None = Field(None, description="Last day, itself included; by default today.")
     project: Word | None = Field(None, description="Key of a project: it and all below it.")
-    user: Word | None = Field(None, description="`me`, or somebody's email.")
+    user: Word | None = Field(None, description="`me`, or the email of a user.")
 
 
 class UsageQuery(UsageFilters, PageQuery):

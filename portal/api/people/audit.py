@@ -28,7 +28,7 @@ _BATCH = 1_000
 
 
 class AuditFilters(Query):
-    actor: Word | None = Field(None, description="Somebody's email.")
+    actor: Word | None = Field(None, description="Email of a user.")
     action: Word | None = Field(None, description="Such as `token.create`; `token.` takes all that begin so.")
     target: Word | None = Field(None, description="Part of it.")
     address: Word | None = None

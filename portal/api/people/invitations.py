@@ -69,7 +69,7 @@ class Acceptance(Look):
     password: str = Field(
         "",
         max_length=1_024,
-        description="For the new account, ten characters or more; left out by whoever is signed in.",
+        description="For the new account, ten characters or more; left out by signed-in users.",
         examples=["correct horse battery"],
     )
 

@@ -71,19 +71,19 @@ class DestinationWish(SecretBody):
         None, description="Key of a project: of it and below only. Left out with a token of one project: that one."
     )
     waiting_minutes: Minutes = Field(
-        DEFAULT_WAITING_MINUTES, description="After how long `job.waiting` tells of a job."
+        DEFAULT_WAITING_MINUTES, description="After how long a pending job causes `job.waiting`."
     )
     enabled: bool = True
 
 
 class DestinationChange(SecretBody):
     name: Name | None = None
-    url: Url | None = Field(None, description="Left out: as it was. Nobody can read it back.")
+    url: Url | None = Field(None, description="Left out: as it was. It is never shown.")
     events: Kinds | None = None
     own_jobs: bool | None = None
     project: ProjectKey | None = Field(None, description="Null: jobs of all projects.")
     waiting_minutes: Minutes | None = None
-    enabled: bool | None = Field(None, description="On again, it begins anew.")
+    enabled: bool | None = Field(None, description="Enabled again, it starts with new notices.")
 
 
 class DestinationsView(APIView):
@@ -198,7 +198,7 @@ def _project(user: User, key: str | None) -> Project | None:
         return token.project if token else None
     project = visible_projects(user).filter(key=key).first()
     if project is None:
-        unknown = FieldProblem("project", "is no project that you may see", "unknown")
+        unknown = FieldProblem("project", "does not exist, or you may not see it", "unknown")
         raise Refused(400, f"project {unknown.message}", [unknown])
     return project
 

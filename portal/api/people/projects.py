@@ -234,7 +234,7 @@ def _place(user: User, key: str | None) -> Project | None:
             raise Refused(403, "Only administrators put projects at the top; name a parent that you manage.")
         return None
     if not visible_projects(user).filter(key=key).exists():
-        unknown = FieldProblem("parent", "is no project that you may see", "unknown")
+        unknown = FieldProblem("parent", "does not exist, or you may not see it", "unknown")
         raise Refused(400, f"parent {unknown.message}", [unknown])
     return access_project(user, key, role=MANAGER)[0]
 
@@ -282,7 +282,7 @@ def _cluster_shares(user: User, project: Project, weights: dict[str, float | Non
         raise Refused(403, "Its weight against its siblings takes a manager of the project above it.")
     known = set(Cluster.objects.values_list("name", flat=True))
     if unknown := [name for name in weights if name not in known]:
-        text = f"is no cluster; there are {', '.join(sorted(known))}"
+        text = f"unknown cluster; there are {', '.join(sorted(known))}"
         raise Problems([FieldProblem(f"cluster_shares.{unknown[0]}", text, "unknown")])
     set_cluster_shares(actor=user, project=project, weights=weights)
     transaction.on_commit(wake.schedule_round)

@@ -132,8 +132,8 @@ def _access_token(user: User, pk: int) -> ApiToken:
 def _project_of_mine(user: User, key: str) -> Project:
     project = visible_projects(user).filter(key=key.replace("\0", "")).first()
     if project is None:
-        raise _wrong("project", "is no project that you may see", "unknown")
-    if user.is_superuser:  # bound, its user is no administrator, and would have access to nothing
+        raise _wrong("project", "does not exist, or you may not see it", "unknown")
+    if user.is_superuser:  # bound, its user is no administrator, and would reach nothing
         person = User.objects.get(pk=user.pk)
         person.is_superuser = False
         if role_in(person, project) is None:

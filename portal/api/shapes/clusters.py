@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, RootModel
 
 from portal.api.shapes.base import Detail, JobRef, Money, OthersJob, Page, Shape, SharePercent
-from portal.api.shapes.jobs import SECONDS, Curve, HoldKind, Rescale
+from portal.api.shapes.jobs import SECONDS, Curve, HoldKind, Resize
 
 
 class TimelineNode(Shape):
@@ -30,7 +30,7 @@ class HoldSpan(Shape):
     kind: HoldKind
 
 
-class NumberedRescale(Rescale):
+class NumberedResize(Resize):
     number: int
 
 
@@ -39,8 +39,8 @@ class Timeline(Shape):
     to_at: datetime
     nodes: list[TimelineNode]
     holds: list[HoldSpan]
-    rescales: list[NumberedRescale]
-    truncated: bool = Field(description="There were too many holds: the earliest are missing.")
+    resizes: list[NumberedResize]
+    truncated: bool = Field(description="There were too many spans: the earliest are missing.")
 
 
 class HistoryPoint(Shape):
@@ -139,7 +139,7 @@ class CheckItem(Shape):
 
 class NodeCheck(Shape):
     cause: Literal["joined", "returned", "faults", "asked", "again"] = Field(
-        description="It joined, is back, runs failed on it, somebody asked, or the last check had failed."
+        description="It joined, is back, runs failed on it, a user asked, or the last check had failed."
     )
     asked_at: datetime
     asked_by: str | None
@@ -199,9 +199,9 @@ class Nodes(RootModel[list[Node]]):
 
 class NodeJob(Shape):
     job: OthersJob
-    gpus: int = Field(description="That it holds there; where it holds none yet, those that it is to have.")
+    gpus: int = Field(description="Allocated there; where none are yet, those assigned to it.")
     share_percent: SharePercent
-    since_at: datetime | None = Field(description="Since when it holds them; null: they are only assigned to it.")
+    since_at: datetime | None = Field(description="Since when they are allocated; null: they are only assigned to it.")
     busy_part: float | None = Field(
         description="How busy its GPUs are by its newest report, mean of all that it has, 0 to 1; null where it does "
         "not say, and of jobs of projects that are not yours."
@@ -212,11 +212,11 @@ class NodeUse(Shape):
     from_at: datetime
     to_at: datetime
     bucket_s: int
-    held: list[tuple[float, float | None]] = Field(
-        description=f"[[{SECONDS} when the bucket begins, part of its GPUs that was held in it, 0 to 1], ...]; parts "
-        "of a GPU count as such; null before the node joined."
+    allocated: list[tuple[float, float | None]] = Field(
+        description=f"[[{SECONDS} when the bucket begins, part of its GPUs that was allocated in it, 0 to 1], ...]; "
+        "GPU shares count as such; null before the node joined."
     )
-    held_part: float | None = Field(description="Mean over the buckets in which the node was there.")
+    allocated_part: float | None = Field(description="Mean over the buckets in which the node was there.")
 
 
 class NodeFault(Shape):
@@ -246,13 +246,13 @@ class NodeEvent(Shape):
 
 
 class NodeDetail(Node):
-    jobs: list[NodeJob] = Field(description="Who holds GPUs there, or is to, by number.")
+    jobs: list[NodeJob] = Field(description="Jobs with GPUs there, or assigned to them, by number.")
     busy_part: float | None = Field(
         description="How busy those of its GPUs are whose jobs say so, by their newest reports; null where none does."
     )
-    use: NodeUse = Field(description="How much of it was held in the last 24 hours.")
+    use: NodeUse = Field(description="How much of it was allocated in the last 24 hours.")
     faults: list[NodeFault] = Field(
-        description="Runs that failed in the last 7 days while they held GPUs there, newest first, 20 at most."
+        description="Runs that failed in the last 7 days while they had GPUs there, newest first, 20 at most."
     )
     faults_by_reason: dict[str, int] = Field(description="How many those are, of all projects, by reason.")
     events: list[NodeEvent] = Field(description="Of the node in the last 90 days, newest first, 20 at most.")
@@ -303,10 +303,10 @@ class PolicyChangePage(Shape):
 
 
 class IdleRule(Shape):
-    enabled: bool = Field(description="False: nobody is warned, and nobody is parked.")
+    enabled: bool = Field(description="False: idle jobs are neither warned nor suspended.")
     utilisation_below: float = Field(description="Of its GPUs on average; 0: only steps count.")
     warn_after_s: float
-    release_after_s: float | None = Field(description="Checkpoint and park, so long after it was busy last.")
+    release_after_s: float | None = Field(description="Suspend with a checkpoint after so long without use.")
     extension_s: float
     extensions_max: int
 

@@ -24,9 +24,9 @@ class SlowdownSpread(Shape):
 
 
 class Standing(Shape):
-    holding: int = Field(description="Jobs that have GPUs, or get them just now.")
+    running: int = Field(description="Jobs that have GPUs, or get them just now.")
     known: int = Field(description="Those of them whose relative throughput is known.")
-    waiting: int = Field(description="Jobs that wait for GPUs; those that are held back do not count.")
+    waiting: int = Field(description="Jobs that wait for GPUs; those on hold do not count.")
     relative_throughput: RelativeSpread | None = Field(description="Of the known ones; null: there are none.")
     slowdown: SlowdownSpread | None
     variance: float | None = Field(description="Of their relative throughputs, 0.25 at most.")
@@ -72,7 +72,7 @@ class Fairness(Shape):
 
 class FairnessFigures(Shape):
     samples: int = Field(description="Minutes in which there were jobs; figures are means over them.")
-    holding: float
+    running: float
     waiting: float
     relative_throughput: RelativeSpread | None = Field(
         description="Lowest and highest are of all that time; the median is the mean of each minute's."
@@ -174,13 +174,13 @@ class JobPriority(Shape):
 
 class Share(Shape):
     project: ProjectRef
-    user: Person | None = Field(description="Null for the project's own row, and for jobs that are nobody's.")
+    user: Person | None = Field(description="Null for the project's own row, and for jobs without an owner.")
     is_user: bool
     level: int = Field(description="How deep in the tree of what you see; its users are one deeper.")
     shares: float
     norm_shares: float = Field(description="Its part of the cluster.")
     usage_gpu_hours: float = Field(description="Decayed, with billing weights.")
-    norm_usage: float = Field(description="Its part of everybody's usage.")
+    norm_usage: float = Field(description="Its part of all usage.")
     effective_usage: float = Field(description="With its part of what those beside it used.")
     level_fs: float | None = Field(description="Share over usage among those beside it; null: nothing was used.")
     factor: float | None = Field(description="Fair share factor; null for projects under Fair Tree, which ranks users.")
@@ -195,7 +195,7 @@ class SharePage(Page):
 
 PreemptMode = Annotated[
     Literal["requeue", "cancel"],
-    Field(description="What becomes of its own jobs that are put out: they queue again, or end."),
+    Field(description="What happens to its own jobs when they are preempted: they queue again, or end."),
 ]
 
 
@@ -222,7 +222,7 @@ class ShareHistory(Page):
 class Qos(Shape):
     name: str
     priority: int
-    preempts: list[str] = Field(description="Levels whose jobs it may put out.")
+    preempts: list[str] = Field(description="Levels whose jobs it may preempt.")
     preempt_mode: PreemptMode
     for_everybody: bool
     projects: list[str] = Field(description="Keys of the projects that may ask for it, with all below them.")

@@ -20,7 +20,7 @@ class JobArray(Shape):
     owner: Person | None
     indices: str = Field(examples=["0-15"])
     size: int
-    max_running: int | None = Field(description="The most of its jobs that hold GPUs at once.")
+    max_running: int | None = Field(description="The most of its jobs that have GPUs at once.")
     states: dict[JobState, int] = Field(description="How many of its jobs are in each state.")
     first_job: int = Field(description="Number of the job with the smallest index.")
     submitted_at: datetime
@@ -47,7 +47,7 @@ class ArrayCancelled(Shape):
 
 class Ahead(OthersJob):
     array: ArrayPlace | None
-    gpus: int = Field(description="Held, or the least that it waits for.")
+    gpus: int = Field(description="Allocated, or the least that it waits for.")
     share_percent: SharePercent
     state: JobState
 
@@ -68,12 +68,12 @@ class Displaced(Shape):
 
     at: datetime
     kind: Literal["preempted", "shrunk"]
-    token: str = Field(description="Why, in the decision that did it.", examples=["reclaimed"])
+    code: str = Field(description="Why, in the decision that did it.", examples=["reclaimed"])
     text: str
     level: str = Field(description="At which level.", examples=["guarantee of project Speech"])
     gpus_before: int
     gpus_now: int
-    by: list[Taker] = Field(description="Who got its GPUs; nobody where a budget or a node was the cause.")
+    by: list[Taker] = Field(description="Jobs that got its GPUs; none where a budget or a node was the cause.")
     back_at: datetime | None = Field(description="When it can expect to have them again.")
     back_basis: str | None = Field(description="On what that rests.")
 
@@ -81,12 +81,12 @@ class Displaced(Shape):
 class Explanation(Shape):
     number: int
     array: ArrayPlace | None
-    token: str
+    code: str
     text: str
     at: datetime | None
     round: int | None
-    checked_at: datetime | None = Field(description="The latest round: what is said held then.")
-    displaced: Displaced | None
+    checked_at: datetime | None = Field(description="The latest round, in which this was so.")
+    preemption: Displaced | None
     ahead: list[Ahead] = Field(
         description="Jobs before it in the queue that wait for GPUs which it could have, too; at most 20."
     )

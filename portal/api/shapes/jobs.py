@@ -34,7 +34,7 @@ class Person(Shape):
 
 
 class Reason(Shape):
-    token: str = Field(description="For machines.", examples=["no_room"])
+    code: str = Field(description="For machines.", examples=["no_room"])
     text: str = Field(description="For people.")
 
 
@@ -146,7 +146,7 @@ class Idle(Shape):
     kind: Literal["no_step", "low_utilisation"]
     since_at: datetime
     warned_at: datetime
-    release_at: datetime | None = Field(description="When it is parked with its checkpoint; null: nothing parks it.")
+    release_at: datetime | None = Field(description="When it is suspended with its checkpoint; null: never.")
     extended_until_at: datetime | None
     extensions_left: int
     text: str
@@ -187,7 +187,7 @@ class Job(Shape):
     gpus: GpuRange
     priority: int = Field(description="What the queue goes by: the job file's priority less its nice.")
     nice: int
-    qos: str | None = Field(description="Level of service.")
+    qos: str | None = Field(description="QoS.")
     array: ArrayPlace | None
     partition: str | None = Field(description="Set of nodes on which it runs.")
     restartable: bool = Field(description="It can be stopped and started again, by its owner's word or the SDK's.")
@@ -216,7 +216,7 @@ class Job(Shape):
     expected_start: ExpectedStart | None = Field(description="Only while the job waits.")
     cost: CostNow
     times: Times
-    rescales: int
+    resizes: int
     run: RunRef
     exit: Exit | None
     can_cancel: bool
@@ -250,7 +250,7 @@ class Run(Shape):
     reason: Reason
     step: int
     checkpoint_step: int
-    rescales: int
+    resizes: int
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -328,7 +328,7 @@ class Sharing(Shape):
         description="Measured beside such a neighbour; measured on such a part; or reckoned from the share."
     )
     measured_slowdown: float | None = Field(description="Against the whole GPU, by the last reports.")
-    neighbours: list[Neighbour] = Field(description="Those that hold parts of its GPU now, the largest first.")
+    neighbours: list[Neighbour] = Field(description="Jobs with a share of its GPU now, the largest first.")
 
 
 class JobDetail(Job):
@@ -455,7 +455,7 @@ class AllocationSpan(Shape):
     to_at: datetime | None
 
 
-class Rescale(Shape):
+class Resize(Shape):
     at: datetime
     before: int = Field(description="GPUs.")
     after: int
@@ -464,7 +464,7 @@ class Rescale(Shape):
 class JobTimeline(Shape):
     states: list[StateSpan]
     allocations: list[AllocationSpan]
-    rescales: list[Rescale]
+    resizes: list[Resize]
 
 
 class TypeCost(Shape):
@@ -496,15 +496,15 @@ class Cost(Shape):
     estimated_high: Money | None
     basis: str = Field(description="What the estimate rests on, in words.")
     price: Price | None = Field(description="What the estimate counts with; null without an allocation.")
-    gpu_hours: float = Field(description="Held.")
+    gpu_hours: float = Field(description="Allocated.")
     measured_gpu_hours: float = Field(description="Of those, over which it is known how busy the GPUs were.")
-    used_gpu_hours: float | None = Field(description="Held times utilisation, of those measured; null: none were.")
+    used_gpu_hours: float | None = Field(description="Occupancy times utilisation, of those measured; null: none were.")
     utilisation: float | None = Field(description="Of its GPUs by the last report, 0 to 1; null: not known.")
-    rate_per_gpu_hour: Money | None = Field(description="After discount.")
-    rate_per_hour: Money | None = Field(description="Of all that it holds, CPUs and memory included.")
+    price_per_gpu_hour: Money | None = Field(description="After discount.")
+    price_per_hour: Money | None = Field(description="Of all that is allocated to it, CPUs and memory included.")
     by_type: list[TypeCost]
     by_resource: ResourceCost
-    lost_to_restarts: Money = Field(description="Cost of GPUs held while it was saved, stopped and launched anew.")
+    lost_to_restarts: Money = Field(description="Cost of its GPUs while it was saved, stopped and launched again.")
     emulated: Emulated
 
 

@@ -104,7 +104,7 @@ class LiveNode(Shape):
     host_memory_mib: int
     accelerators: dict[str, Cell]
     gpus: int
-    held: int
+    allocated: int
     others: int = Field(description="GPUs that jobs of the engine have which are not the portal's.")
     others_until_at: datetime = _missing("When the first of these are to end.")
     price_per_hour: Money
@@ -135,8 +135,8 @@ class ClusterState(Shape):
 class LiveProject(Shape):
     key: str
     name: str
-    gpu_quota: int = _missing()
-    gpus_held: int
+    gpu_limit: int = _missing()
+    gpus_allocated: int
 
 
 class ProjectState(Shape):

@@ -1,4 +1,4 @@
-"""Bundles, environments, artefacts, secrets, and storage use."""
+"""Bundles, environments, artifacts, secrets, and what is stored."""
 
 from __future__ import annotations
 

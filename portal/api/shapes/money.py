@@ -22,7 +22,7 @@ class Quota(Shape):
     name: str = Field(examples=["GPU-hours per month"])
     level: str = Field(description="Where it sits, in words.", examples=["project Vision"])
     project: str | None = Field(description="Key of the project that it sits on; all below count too.")
-    user: str | None = Field(description="Email of the user whose jobs it counts; null: everybody's.")
+    user: str | None = Field(description="Email of the user whose jobs it counts; null: of all users.")
     kind: QuotaKind
     accelerator_type: str | None
     period: Period | None
@@ -30,9 +30,9 @@ class Quota(Shape):
     used: Number = Field(description="Present use, in the same unit.", examples=["5"])
     hard: bool = Field(description="True: refuses at submission. False: jobs wait.")
     used_percent: int
-    reached: bool = Field(description="Nothing more starts; of a hard budget, what can write a checkpoint was parked.")
-    warned_at: datetime | None = Field(description="When people were told that 80 % of the period's budget are used.")
-    reached_at: datetime | None = Field(description="When they were told that all of it is.")
+    reached: bool = Field(description="No job starts; a hard budget suspends jobs that can write a checkpoint.")
+    warned_at: datetime | None = Field(description="When the notice about 80 % of the period's budget was sent.")
+    reached_at: datetime | None = Field(description="When the notice about all of it was sent.")
     period_starts_at: datetime | None
     period_ends_at: datetime | None
 
@@ -50,7 +50,7 @@ class Rate(Shape):
     id: int
     resource: Literal["gpu", "cpu", "memory"]
     accelerator_type: str | None = Field(description="Of GPUs only.")
-    cluster: str | None = Field(description="On which it holds, before the one for all clusters. Null: on all.")
+    cluster: str | None = Field(description="Where it counts instead of the price for all clusters. Null: all.")
     price_per_hour: Money = Field(description="Of one GPU, one CPU or one GiB of memory.")
     currency: str
     valid_from_at: datetime
@@ -63,7 +63,7 @@ class RatePage(Page):
 
 class Discount(Shape):
     id: int
-    project: str = Field(description="Key of the project; it holds for all below that have none of their own.")
+    project: str = Field(description="Key of the project; it is also for all below without one of their own.")
     percent: Money
     valid_from_at: datetime
     valid_to_at: datetime | None
@@ -76,7 +76,7 @@ class DiscountPage(Page):
 class UsedHours(Shape):
     gpu_hours: float = Field(description="Held.")
     measured_gpu_hours: float = Field(description="Of those, over which it is known how busy the GPUs were.")
-    used_gpu_hours: float | None = Field(description="Held times utilisation, of those measured; null: none were.")
+    used_gpu_hours: float | None = Field(description="Occupancy times utilisation, of those measured; null: none were.")
     emulated: bool = Field(
         description="Some of it was on emulated accelerators: their utilisation is that of processes."
     )
@@ -89,7 +89,7 @@ class TypeHours(UsedHours):
 class UsageRow(UsedHours):
     key: str = Field(description="Key of the project, email, number of the job, date, month or type.")
     label: str
-    jobs: int = Field(description="Jobs that held something.")
+    jobs: int = Field(description="Jobs with occupancy.")
     by_type: list[TypeHours]
     cost: Money
 
@@ -112,7 +112,7 @@ class Option(Shape):
     samples: int
     duration_s: float
     price: Price
-    rate_per_hour: Money
+    price_per_hour: Money
     amount: Money
     low: Money
     high: Money

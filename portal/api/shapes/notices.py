@@ -25,7 +25,7 @@ class NoticeDestination(Shape):
     events: list[NoticeKind] = Field(examples=[["job.failed", "job.succeeded"]])
     own_jobs: bool = Field(description="Of my jobs only; false: of all jobs of the project and below.")
     project: str | None = Field(description="Key of the project in which, and below which, jobs count; null: in all.")
-    waiting_minutes: int = Field(description="After how long `job.waiting` tells of a job, once.", examples=[60])
+    waiting_minutes: int = Field(description="After how long a pending job causes `job.waiting`, once.", examples=[60])
     enabled: bool
     disabled_why: str = Field(description="Why the portal turned it off; empty where it did not.", examples=[""])
     failing_since: datetime | None = Field(description="Nothing was delivered from then on, though it was tried.")

@@ -30,7 +30,7 @@ class SlurmNames(Shape):
 
 
 class Holding(Shape):
-    gpus_held: int
+    gpus_allocated: int
     jobs_running: int
     jobs_queued: int
     spend_month: Money
@@ -43,9 +43,9 @@ class Project(Shape):
     parent: str | None = Field(description="Key of the project above, where I may see that.")
     archived_at: datetime | None
     members: int = Field(description="Active people with a role in it, given there or above.")
-    gpu_quota: int | None = Field(description="GPUs at once, of it and all below together.")
+    gpu_limit: int | None = Field(description="GPUs at once, of it and all below together.")
     budget_month: Money | None = Field(description="What it and all below together may spend in a month.")
-    gpus_held: int
+    gpus_allocated: int
     jobs_running: int
     jobs_queued: int
     spend_month: Money
@@ -294,7 +294,7 @@ class AuditEntry(Shape):
     id: int
     position: int | None = Field(description="In the chain; null while the entry's transaction is open.")
     at: datetime
-    actor: str | None = Field(description="Email, as it was then. Null: the portal itself, or nobody signed in.")
+    actor: str | None = Field(description="Email, as it was then. Null: the portal itself, or no signed-in user.")
     action: str = Field(examples=["token.create"])
     target: str
     detail: Detail

@@ -29,7 +29,7 @@ class Effect(Shape):
     """On another job: its gang after the next round without the change, and with it."""
 
     job: OthersJob
-    holds: bool = Field(description="It holds GPUs at present.")
+    running: bool = Field(description="It has GPUs at present.")
     before: Gang | None = Field(description="Null: nothing, it would wait.")
     after: Gang | None
     slowdown_before: float | None = Field(
@@ -63,7 +63,7 @@ class PolicyPreview(PlannedChange):
     as_of: datetime
     starting: int = Field(description="Jobs that would have GPUs then, and none by the policy in force.")
     waiting: int = Field(description="Jobs that wait, would start by the policy in force, and then would not.")
-    put_out: int = Field(description="Jobs that run, and would leave their GPUs with a checkpoint.")
+    preempted: int = Field(description="Running jobs that would be preempted, with a checkpoint.")
     grown: int
     shrunk: int
     moved: int = Field(description="To another accelerator type, or to as many other GPUs.")
@@ -145,7 +145,7 @@ class WhatIfOption(Shape):
     steps_per_s: float | None = Field(description="Null, as all that follows from it, where it is not known.")
     source: Source | None
     duration_s: float | None = Field(description="Of what is left of it, once it trains.")
-    rate_per_hour: Money | None
+    price_per_hour: Money | None
     amount: Money | None
     low: Money | None
     high: Money | None
@@ -159,7 +159,7 @@ class WhatIf(Shape):
     currency: str
     job: int | None = Field(description="Its number; null for one that is not submitted.")
     steps: int = Field(description="That are left.")
-    running: bool = Field(description="It holds GPUs, which it would leave with a checkpoint.")
+    running: bool = Field(description="It runs, and would be preempted with a checkpoint.")
     options: list[WhatIfOption]
     what_if: UUID | None = Asked
 

@@ -47,7 +47,7 @@ class ShadowSide(Shape):
     gpus: float | None = Field(description="In use after the round, on average.")
     variance: float | None = Field(description="Of relative throughputs, on average where both have one.")
     starting: int
-    put_out: int
+    preempted: int
 
 
 class ShadowTotals(Shape):
@@ -116,10 +116,10 @@ class RolloutProposal(Shape):
 
 class ShadowFigures(Shape):
     gpus: float
-    holding: int
+    running: int
     starting: int
-    rescaled: int
-    put_out: int
+    resized: int
+    preempted: int
     variance: float | None
     relative_throughput: float | None
 

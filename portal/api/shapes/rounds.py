@@ -44,9 +44,9 @@ class RoundCounts(Shape):
     nodes: int
     gpus: int
     gpus_usable: int
-    gpus_held: int
+    gpus_allocated: int
     jobs: int
-    holding: int
+    running: int
     waiting: int
 
 
@@ -84,7 +84,7 @@ class RoundDetail(KeptRound):
     counts: RoundCounts
     nodes: list[RoundNode] = Field(description="300 at most.")
     jobs_total: int
-    jobs: list[RoundJob] = Field(description="500 at most: those that it moved first, then those that hold GPUs.")
+    jobs: list[RoundJob] = Field(description="500 at most: those that it moved first, then those with GPUs.")
 
 
 class ReplayAsked(Shape):

@@ -54,7 +54,7 @@ class TrialMetrics(Shape):
     cost: Money
     energy_kwh: float | None = Field(description="Null where the watts of a type are not known.")
     rounds: int
-    fallbacks: int = Field(description="Rounds in which the policy's solver failed and everybody stayed.")
+    fallbacks: int = Field(description="Rounds in which the policy's solver failed and all jobs kept their GPUs.")
     wall_s: float
 
 

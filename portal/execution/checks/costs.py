@@ -21,7 +21,7 @@ def examine_prices(cluster: Cluster, now: datetime) -> Finding:
     if not missing:
         return Finding("prices", True, "each type of GPU has one" if kinds else "no GPUs yet")
     seen = f"none is set for {', '.join(missing)}: what runs there costs nothing"
-    return Finding("prices", True, seen, f"evenkeel cost set-rate PRICE --type {missing[0]}", warning=True)
+    return Finding("prices", True, seen, f"evenkeel cost set-price PRICE --type {missing[0]}", warning=True)
 
 
 def examine_api_url(cluster_id: int) -> Iterator[Finding]:

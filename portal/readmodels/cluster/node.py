@@ -116,11 +116,11 @@ def _use(node: Node, gpu_ids: list[int], now: datetime) -> dict[str, Any]:
         "from_at": iso(from_at),
         "to_at": iso(now),
         "bucket_s": BUCKET_S,
-        "held": [
+        "allocated": [
             [round(at.timestamp(), 3), None if part is None else round(part, 4)]
             for at, part in zip(starts, parts, strict=True)
         ],
-        "held_part": round(sum(there) / len(there), 4) if there else None,
+        "allocated_part": round(sum(there) / len(there), 4) if there else None,
     }
 
 

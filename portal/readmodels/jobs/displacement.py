@@ -40,7 +40,7 @@ def describe_displacement(job: Job, run: Run, mine: set[int]) -> dict[str, Any] 
     return {
         "at": iso(row.at),
         "kind": Displacement.Kind.PREEMPTED if not now else Displacement.Kind.SHRUNK,
-        "token": row.token,
+        "code": row.token,
         "text": row.text,
         "level": row.level,
         "gpus_before": row.gpus_before,

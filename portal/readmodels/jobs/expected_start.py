@@ -120,7 +120,7 @@ def _until(job: Job) -> str:
 
 def describe_start(said: ExpectedStart, until: str = "") -> dict[str, Any]:
     text = _TEXTS.get(said.why, "").format(until=until or " for its period")
-    reason = {"token": said.why, "text": text} if said.why else None
+    reason = {"code": said.why, "text": text} if said.why else None
     is_known = not said.why
     return {
         "p10_at": _iso(said.p10) if is_known else None,

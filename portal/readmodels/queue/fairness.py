@@ -28,7 +28,7 @@ def measured_lately(cluster: Cluster) -> list[Measured]:
 def describe_standing(standing: Standing) -> dict[str, Any]:
     relative = standing.relative
     return {
-        "holding": standing.holding,
+        "running": standing.holding,
         "known": len(relative),
         "waiting": standing.waiting,
         "relative_throughput": _spread(relative),

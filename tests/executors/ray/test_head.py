@@ -99,7 +99,7 @@ def away_for(portal: LivePortal, cluster: RayCluster, seconds: float) -> int:
     portal.wait_for("the note that it is away", lambda: portal.rows(AWAY), 60)
     since = time.monotonic()
     waits = submit(portal, "echo here", 1, total_steps=1)
-    portal.wait_for("its reason", lambda: portal.job(waits)["reason"]["token"] == "ENGINE_AWAY", 60)
+    portal.wait_for("its reason", lambda: portal.job(waits)["reason"]["code"] == "ENGINE_AWAY", 60)
     with portal.api() as api:
         head = api.get("session").raise_for_status().json()["clusters"][0]
         assert (head["engine"], bool(head["engine_away_since_at"])) == ("Ray", True)

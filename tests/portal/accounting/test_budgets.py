@@ -69,7 +69,7 @@ def test_a_hard_budget_parks_what_runs_before_it_is_crossed(world: World) -> Non
     assert "parked, nothing is lost: The limit of 1 GPU-hour per day on project Vision" in world.run(job).reason_text
     leave(world, job, 70)
     assert Hold.objects.filter(during__upper_inf=True).count() == 0
-    uses = Api(world.user).get("projects/vision/quotas").json["results"][0]
+    uses = Api(world.user).get("projects/vision/limits").json["results"][0]
     assert float(uses["used"]) <= 1.0  # it was not crossed
     assert uses["reached"] is True
     wish = {"project": "vision", "command": "train", "total_steps": 10}
@@ -139,14 +139,14 @@ def test_people_are_told_at_80_and_100_percent_once_and_again_after_a_raise(worl
         hold_for(job, seconds)
         give_notices(timezone.now())
         assert told() == expected
-    answer = Api(world.user).get("projects/vision/quotas").json["results"][0]
+    answer = Api(world.user).get("projects/vision/limits").json["results"][0]
     assert answer["warned_at"]
     assert answer["reached_at"]
     assert answer["used_percent"] >= 100
     row.limit = 2 * limit
     row.save()
     give_notices(timezone.now())
-    assert Api(world.user).get("projects/vision/quotas").json["results"][0]["reached_at"] is None
+    assert Api(world.user).get("projects/vision/limits").json["results"][0]["reached_at"] is None
     hold_for(job, 3_000)
     give_notices(timezone.now())
     assert told() == [80, 100, 80]
@@ -165,7 +165,7 @@ def test_managers_of_the_project_above_read_of_it(world: World) -> None:
     texts = [event["text"] for event in Api(boss).get("events").json["results"] if event["kind"] == "budget"]
     assert texts == [text for text in texts if text.startswith("80 % of the 1 GPU-hour per day on project Vision")]
     assert len(texts) == 1
-    assert Api(boss).get("quotas?project=vision").json["results"][0]["warned_at"]
+    assert Api(boss).get("limits?project=vision").json["results"][0]["warned_at"]
 
 
 def test_notices_ask_the_database_the_same_however_many_jobs_run(world: World) -> None:

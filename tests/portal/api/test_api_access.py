@@ -178,7 +178,7 @@ def test_projects_show_role_quota_and_use(world: World) -> None:
     world.submit()
     (project,) = Api(world.user).get("projects").json["results"]
     assert project["role"] == "manager"
-    assert (project["gpus_held"], project["jobs_running"], project["jobs_queued"]) == (4, 1, 1)
+    assert (project["gpus_allocated"], project["jobs_running"], project["jobs_queued"]) == (4, 1, 1)
 
 
 def test_projects_come_in_pages_and_the_session_says_when_it_leaves_some_out(

@@ -1,4 +1,4 @@
-"""Artefacts and checkpoints: listed, downloaded, limited, and removed by rule."""
+"""Artifacts and checkpoints: listed, downloaded, limited, and removed by rule."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_one_that_can_never_be_listed_is_given_up_with_a_sentence(world: World, 
         RunMaterial.objects.filter(run=run).update(next_look_at=timezone.now())
         material_tasks.collect_artifacts()
     [said] = told(job)
-    assert said.endswith("its artefacts cannot be listed, so none are kept: Permission denied")
+    assert said.endswith("its artifacts cannot be listed, so none are kept: Permission denied")
     late = timezone.now() + timedelta(days=1)
     assert artifacts.uncollected(world.cluster.pk, late) == []
     artifacts.put_off(run, "once more", late)

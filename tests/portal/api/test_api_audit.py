@@ -141,7 +141,7 @@ async def _subscribe(user: User, session: SessionBase, streams: list[str]) -> No
         ("GET", "jobs?project=hidden", None, 404),
         ("GET", "events?project=hidden", None, 404),
         ("POST", "jobs/bulk", {"action": "cancel", "filter": {"project": "hidden"}}, 404),
-        ("GET", "quotas/QUOTA", None, 404),
+        ("GET", "limits/QUOTA", None, 404),
         ("DELETE", "tokens/TOKEN", None, 404),
         ("POST", "jobs", {"command": "x", "project": "hidden", "total_steps": 1}, 400),
         ("POST", "jobs", {"command": "x", "project": "own", "total_steps": 1, "resume_from": {"job": "JOB"}}, 400),
@@ -175,7 +175,7 @@ def test_a_wrong_body_is_no_denial(world: World, boss: Api) -> None:
     quota = Quota.objects.create(project=world.project, kind="gpus", limit=1)
     made = boss.post("projects/vision/service-accounts", {"name": "ci", "role": "member"}).json
     token = create_token(user=User.objects.get(pk=made["id"]), name="ci")[0]
-    assert boss.put(f"quotas/{quota.pk}", {"limit": "much"}).status == 400
+    assert boss.put(f"limits/{quota.pk}", {"limit": "much"}).status == 400
     assert boss.post(f"tokens/{token.pk}/rotate", {"overlap_hours": "long"}).status == 400
     assert denied() == []
 

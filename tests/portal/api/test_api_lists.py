@@ -117,20 +117,20 @@ def test_filters_by_time_program_and_hold(world: World, api: Api) -> None:
         "submitted_from_at=2026-01-02T00:00:01Z": [tiny, held.number],
         "submitted_from_at=2026-01-02T00:00:00Z&submitted_to_at=2026-01-02T00:00:00Z": [],
         "model_type=tiny": [tiny],
-        "held=true": [held.number],
-        "held=false": [tiny, old.number],
+        "on_hold=true": [held.number],
+        "on_hold=false": [tiny, old.number],
     }
     for query, expected in cases.items():
         assert numbers(api, query) == expected, query
     api.post(f"jobs/{held.number}/cancel")
-    assert numbers(api, "held=true") == []
+    assert numbers(api, "on_hold=true") == []
     assert api.get("jobs?submitted_to_at=yesterday").fields == ["submitted_to_at"]
 
 
 def test_a_filtered_list_costs_the_same_for_few_and_many_jobs(
     world: World, api: Api, django_assert_num_queries: Any, django_assert_max_num_queries: Any
 ) -> None:
-    query = "jobs?label=a:1&search=1&state=queued&held=true&submitted_from_at=2026-01-01T00:00:00Z"
+    query = "jobs?label=a:1&search=1&state=queued&on_hold=true&submitted_from_at=2026-01-01T00:00:00Z"
     source = world.submit()
 
     def add() -> None:

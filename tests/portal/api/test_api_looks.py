@@ -84,7 +84,7 @@ def test_a_job_timeline_follows_its_states(world: World, api: Api) -> None:
     for span, following in zip(answer["states"], answer["states"][1:], strict=False):
         assert span["to_at"] == following["from_at"]
     assert answer["states"][-1]["to_at"] is None
-    (rescale,) = answer["rescales"]
+    (rescale,) = answer["resizes"]
     assert rescale["before"] == 4
     assert rescale["after"] == answer["allocations"][-1]["count"] < 4
     assert [a["epoch"] for a in answer["allocations"]] == [1, 2]
@@ -94,7 +94,7 @@ def test_a_job_timeline_follows_its_states(world: World, api: Api) -> None:
 def test_a_parked_job_leaves_the_gpus_that_it_had(world: World, api: Api) -> None:
     world.train(job := world.submit())
     hold_job(actor=world.user, job=job)
-    (rescale,) = api.get(f"jobs/{job.number}/timeline").json["rescales"]
+    (rescale,) = api.get(f"jobs/{job.number}/timeline").json["resizes"]
     assert (rescale["before"], rescale["after"]) == (4, 0)
 
 
@@ -114,7 +114,7 @@ def test_the_cluster_timeline_hides_names_of_others(world: World, api: Api, stra
     assert {hold["job"]["project"] for hold in theirs["holds"]} == {"Vision"}
     assert first.name not in str(theirs)
     assert {hold["kind"] for hold in mine["holds"]} >= {"launching", "protected", "moving"}
-    assert [rescale["number"] for rescale in mine["rescales"]] == [first.number]
+    assert [rescale["number"] for rescale in mine["resizes"]] == [first.number]
     for gpu in range(4):
         ends = [(h["from_at"], h["to_at"]) for h in mine["holds"] if h["index"] == gpu]
         for (_, end), (start, _) in zip(sorted(ends), sorted(ends)[1:], strict=False):
@@ -151,8 +151,8 @@ def test_cost_is_what_was_held_and_what_is_left(world: World, api: Api) -> None:
     cost = api.get(f"jobs/{job.number}/cost").json
     assert float(cost["so_far"]) == pytest.approx(4 * 1.234567, rel=0.01)
     assert cost["gpu_hours"] == pytest.approx(4, rel=0.01)
-    assert cost["rate_per_gpu_hour"] == "1.234567"
-    assert Decimal(cost["rate_per_hour"]) == 4 * Decimal("1.234567")
+    assert cost["price_per_gpu_hour"] == "1.234567"
+    assert Decimal(cost["price_per_hour"]) == 4 * Decimal("1.234567")
     assert Decimal(cost["so_far"]) < Decimal(cost["estimated_low"]) < Decimal(cost["estimated"])
     assert Decimal(cost["estimated"]) < Decimal(cost["estimated_high"])
     assert "28 steps/s" in cost["basis"]
@@ -171,7 +171,7 @@ def test_the_cost_of_an_ended_job_is_its_ledger(world: World, api: Api) -> None:
     world.gone(job, "done", step=1000)
     cost = api.get(f"jobs/{job.number}/cost").json
     assert cost["so_far"] == cost["estimated"] == cost["by_type"][0]["amount"]
-    assert cost["rate_per_hour"] is None
+    assert cost["price_per_hour"] is None
 
 
 def test_history_is_thinned(world: World, api: Api) -> None:
@@ -197,7 +197,7 @@ def test_an_explanation_names_who_is_ahead(world: World, api: Api, stranger: Api
     answer = api.get(f"jobs/{waiting.number}/explanation").json
     assert [entry["number"] for entry in answer["ahead"]] == [ahead.number]
     assert answer["ahead"][0]["name"] == "first in line"
-    assert answer["token"] == world.run(waiting).reason_token
+    assert answer["code"] == world.run(waiting).reason_token
     assert answer["would_change"]
     assert answer["slurm"] == "Resources"
     assert stranger.get(f"jobs/{waiting.number}/explanation").status == 404

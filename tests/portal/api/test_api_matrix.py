@@ -41,7 +41,8 @@ OF_ONES_OWN = {f"{verb}_{kind}" for verb in ("create", "get", "change", "remove"
 OF_ONES_OWN |= {f"{verb}_simulation" for verb in ("create", "get", "cancel", "rerun", "delete", "export")}
 OF_ONES_OWN |= {f"get_simulation_{part}" for part in ("table", "charts", "fidelity")}
 #: Whom a limit binds may not change it, and so does not find it where limits are changed.
-OF_THOSE_ABOVE = {"get_quota", "change_quota", "remove_quota", "create_quota", "set_guarantee", "remove_guarantee"}
+OF_THOSE_ABOVE = {f"{verb}_{kind}" for verb in ("get", "change", "remove", "create") for kind in ("limit", "quota")}
+OF_THOSE_ABOVE |= {"set_guarantee", "remove_guarantee"}
 #: Answers of nobody's own doing, which differ from one request to the next.
 PASSING_HEADERS = {"ratelimit", "x-request-id", "date", "set-cookie"}
 

@@ -27,9 +27,9 @@ def boss(world: World) -> Api:
 
 
 def test_a_price_begins_now_and_ends_the_one_before(world: World, boss: Api) -> None:
-    made = boss.post("rates", RATE)
+    made = boss.post("prices", RATE)
     assert (made.status, made.json["price_per_hour"]) == (201, "2.500000")
-    new, old = boss.get("rates?accelerator_type=k1").json["results"]
+    new, old = boss.get("prices?accelerator_type=k1").json["results"]
     assert (old["valid_to_at"], new["valid_to_at"]) == (new["valid_from_at"], None)
     assert AuditEntry.objects.filter(action="rate.set", target="k1").exists()
 
@@ -37,7 +37,7 @@ def test_a_price_begins_now_and_ends_the_one_before(world: World, boss: Api) -> 
 @pytest.mark.parametrize("days", [-1, -0.00002])
 def test_the_past_is_not_priced_anew(world: World, boss: Api, days: float) -> None:
     past = iso(timezone.now() + timedelta(days=days))
-    refused = boss.post("rates", RATE | {"valid_from_at": past})
+    refused = boss.post("prices", RATE | {"valid_from_at": past})
     assert (refused.status, refused.fields) == (409, ["valid_from_at"])
     assert "is past; what was held until now is billed as it was" in refused.json["detail"]
     refused = boss.post("discounts", {"project": "vision", "percent": "5", "valid_from_at": past})
@@ -59,23 +59,23 @@ def test_the_past_is_not_priced_anew(world: World, boss: Api, days: float) -> No
     ],
 )
 def test_a_wrong_price_is_refused(world: World, boss: Api, change: dict[str, Any]) -> None:
-    refused = boss.post("rates", RATE | change)
+    refused = boss.post("prices", RATE | change)
     assert refused.status == 400
     assert refused.fields
     assert Rate.objects.count() == 1
 
 
 def test_a_type_that_no_node_has_reported_yet_has_a_price(boss: Api) -> None:
-    assert boss.post("rates", RATE | {"accelerator_type": "h300"}).status == 201
+    assert boss.post("prices", RATE | {"accelerator_type": "h300"}).status == 201
 
 
 @pytest.mark.parametrize("role", ["viewer", "member", "manager"])
 def test_only_administrators_set_prices(world: World, role: str) -> None:
     Membership.objects.update(role=role)
     api = Api(world.user)
-    assert api.post("rates", RATE).status == 403
+    assert api.post("prices", RATE).status == 403
     assert api.post("discounts", {"project": "vision", "percent": "5"}).status == 403
-    assert api.get("rates").status == 200
+    assert api.get("prices").status == 200
 
 
 def test_people_see_discounts_that_are_theirs(world: World, boss: Api) -> None:
@@ -102,8 +102,8 @@ def test_a_running_jobs_cost_counts_discount_cpus_and_memory(world: World) -> No
         "per_gib_hour": "0.010000",
         "discount_percent": "25",
     }
-    assert cost["rate_per_gpu_hour"] == "0.925925"
-    assert cost["rate_per_hour"] == "2.166850"  # 0.75 * (2 * 1.234567 + 4 * 0.1 + 2 * 0.01)
+    assert cost["price_per_gpu_hour"] == "0.925925"
+    assert cost["price_per_hour"] == "2.166850"  # 0.75 * (2 * 1.234567 + 4 * 0.1 + 2 * 0.01)
     world.gone(job, "done", step=1000)
     ended = Api(world.user).get(f"jobs/{job.number}/cost").json
     assert float(ended["so_far"]) == pytest.approx(sum(map(float, ended["by_resource"].values())), abs=2e-6)

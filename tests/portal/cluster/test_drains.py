@@ -219,7 +219,7 @@ class TestRounds:
         world.round()
         assert world.state(job) is State.CHECKPOINTING
         why = api.get(f"jobs/{job.number}/explanation").json
-        assert why["token"] == "node_drained"
+        assert why["code"] == "node_drained"
         assert "(new fans)" in why["text"]
         moved = JobEvent.objects.get(job=job, kind="REALLOCATED").text
         assert re.search(r" goes from 2 × \S+ to 2 × \S+: .*\(new fans\)", moved)

@@ -239,7 +239,7 @@ class TestRounds:
         assert self.nodes(running) == {"a"}
         assert self.nodes(waiting) == set()
         found = api.get(f"jobs/{waiting.number}/explanation").json
-        assert (found["token"], found["slurm"]) == ("partition_full", "Resources")
+        assert (found["code"], found["slurm"]) == ("partition_full", "Resources")
         assert "Partition day has" in found["text"]
         assert "partition day are free" in found["would_change"]
         assert "\x1f" not in str(found)
@@ -249,7 +249,7 @@ class TestRounds:
         job = world.submit(gpus={"min": 5}, partition="day")
         world.round()
         found = api.get(f"jobs/{job.number}/explanation").json
-        assert (found["token"], found["slurm"]) == ("partition_too_small", "PartitionNodeLimit")
+        assert (found["code"], found["slurm"]) == ("partition_too_small", "PartitionNodeLimit")
 
     def test_one_that_no_pool_alone_can_run_is_said_and_starts(self, parts: Api, api: Api, world: World) -> None:
         """The nodes of `whole` are in other partitions, too."""
@@ -259,7 +259,7 @@ class TestRounds:
         job = world.submit(gpus={"min": 6, "max": 6}, partition="whole")
         world.round()
         found = api.get(f"jobs/{job.number}/explanation").json
-        assert (found["token"], found["slurm"]) == ("across_pools", "Resources")
+        assert (found["code"], found["slurm"]) == ("across_pools", "Resources")
         assert "5 of 6 are free" in found["text"]
         assert "6 × k1" in found["would_change"]
         api.post(f"jobs/{first.number}/cancel")

@@ -63,8 +63,8 @@ def problem_of(**changes: Any) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
-        ({"url": "s3://key:secret@datasets/images"}, "data.0.url", "must hold neither user nor password"),
-        ({"url": "sftp://ana@store/images"}, "data.0.url", "must hold neither user nor password"),
+        ({"url": "s3://key:secret@datasets/images"}, "data.0.url", "must contain neither user nor password"),
+        ({"url": "sftp://ana@store/images"}, "data.0.url", "must contain neither user nor password"),
         ({"url": "https://example.org/x"}, "data.0.url", "must be a URL of file, s3,"),
         ({"url": "zip://x::s3://datasets/a.zip"}, "data.0.url", "must be a URL of"),
         ({"url": "file:relative"}, "data.0.url", "must be a URL of"),
@@ -73,7 +73,7 @@ def problem_of(**changes: Any) -> tuple[str, str]:
         ({"url": "s3:///images"}, "data.0.url", "names no bucket or host"),
         ({"url": "s3://datasets/../others"}, "data.0.url", "no . and no .. in its path"),
         ({"url": "s3://datasets/images?signature=x"}, "data.0.url", "must have no ?"),
-        ({"url": "s3://[datasets"}, "data.0.url", "is no URL"),
+        ({"url": "s3://[datasets"}, "data.0.url", "is not a valid URL"),
         ({"url": None, "path": "images"}, "data.0.path", "must be an absolute path"),
         ({"url": None, "path": "/shared/../secret"}, "data.0.path", "must be an absolute path"),
         ({"path": "/shared"}, "data.0", "give either path or url"),
@@ -82,7 +82,7 @@ def problem_of(**changes: Any) -> tuple[str, str]:
         ({"url": None, "path": "/shared", "secret": "KEY"}, "data.0", "secret is for the url of a store"),
         ({"name": "../images"}, "data.0.name", "String should match pattern"),
         ({"name": "dir"}, "data.0", "EVENKEEL_DATA_DIR is the folder of all of them"),
-        ({"urll": "s3://x"}, "data.0.urll", "is no known key; did you mean url?"),
+        ({"urll": "s3://x"}, "data.0.urll", "unknown key; did you mean url?"),
     ],
 )
 def test_what_a_job_file_may_not_say(changes: Any, field: str, said: str) -> None:
@@ -96,7 +96,7 @@ def test_how_many_there_may_be_and_that_their_variables_differ() -> None:
     assert problems_of(*many[:16]) == []
     assert problems_of(*many)[0][0] == "data"
     [(field, message)] = problems_of(BUCKET | {"name": "a-b"}, BUCKET | {"name": "a_B"})
-    assert (field, message) == ("data", "EVENKEEL_DATA_A_B would stand for two of them")
+    assert (field, message) == ("data", "EVENKEEL_DATA_A_B would be used for two of them")
 
 
 @given(st.text(max_size=40), st.sampled_from(["s3://", "sftp://", "file:///", "gs://", ""]))
@@ -246,7 +246,7 @@ def test_it_is_tried_again_where_that_may_help(world: World, permanent: bool, ru
 
 def test_a_full_disk_counts_against_the_node(world: World) -> None:
     job = launching_job(world)
-    world.gone(job, "data_unavailable", message="the node's disk takes no more", nodes_fault=True)
+    world.gone(job, "data_unavailable", message="the node's disk is full", nodes_fault=True)
     failed = Run.objects.filter(job=job).earliest("attempt")
     assert failed.exit is not None
     assert failed.exit["nodes_fault"] is True

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
-from evenkeel.cli.cost import set_rate
+from evenkeel.cli.cost import set_price
 
 from accounts.models import Rate, Resource
 from portal.execution.checks import costs
@@ -25,9 +25,9 @@ def test_types_without_a_price_are_named() -> None:
     found = examine_prices(world.cluster, now)
     kind = world.node_infos()[0].accelerators[0].type
     assert (found.ok, found.warning, kind in found.seen) == (True, True, True)
-    assert found.fix == f"evenkeel cost set-rate PRICE --type {kind}"
+    assert found.fix == f"evenkeel cost set-price PRICE --type {kind}"
     words = found.fix.replace("PRICE", "0.60").split()[3:]
-    assert set_rate.make_context("set-rate", words).params["accelerator_type"] == kind
+    assert set_price.make_context("set-price", words).params["accelerator_type"] == kind
     for node in world.node_infos():
         Rate.objects.get_or_create(
             resource=Resource.GPU, accelerator_type=node.accelerators[0].type,

@@ -139,12 +139,12 @@ def test_the_api_says_which_and_why(world: World) -> None:
     assert (refused.status, refused.fields) == (400, ["cluster"])
 
 
-@pytest.mark.parametrize("path", ["jobs", "jobs/export", "rates"])
+@pytest.mark.parametrize("path", ["jobs", "jobs/export", "prices"])
 def test_a_list_of_no_cluster_is_refused_and_one_of_a_retired_is_not(world: World, path: str) -> None:
     api = Api(world.user)
     refused = api.get(f"{path}?cluster=othr")
     assert (refused.status, refused.fields) == (400, ["cluster"])
-    assert "is no cluster; there are test, other" in refused.json["detail"]
+    assert "unknown cluster; there are test, other" in refused.json["detail"]
     Cluster.objects.filter(name="other").update(retired_at=timezone.now())
     assert api.get(f"{path}?cluster=other").status == 200
 

@@ -115,7 +115,7 @@ def test_it_waits_for_who_is_ahead_and_the_forecast_says_until_when() -> None:
     world.train(first)
     said = preview(world, gpus={"min": 2, "max": 2}, steps=1_800)
     assert (said["verdict"], said["position"], said["allocation"], said["starting"]) == ("later", 1, None, 0)
-    assert said["reason"]["token"] == "no_room"
+    assert said["reason"]["code"] == "no_room"
     assert said["would_change"] == "It starts when 2 × k1 are free: when a job ends or shrinks."
     seen = forecast(world, said)
     assert at(seen["start"]["p50_at"]) == pytest.approx(1_000, rel=0.15)
@@ -167,7 +167,7 @@ def world_of_three() -> tuple[World, Job]:
 def test_it_never_starts_where_nothing_can_run_it(keys: dict[str, Any], token: str) -> None:
     said = preview(World(), **keys)
     assert said["position"] is None
-    assert (said["verdict"], said["reason"]["token"], said["forecast"]) == ("never", token, None)
+    assert (said["verdict"], said["reason"]["code"], said["forecast"]) == ("never", token, None)
     assert said["would_change"]
 
 
@@ -175,7 +175,7 @@ def test_a_hard_limit_that_refuses_it_is_never_with_the_limits_words() -> None:
     world = World()
     Quota.objects.create(project=world.project, kind="running_jobs", limit=0, hard=True)
     said = preview(world)
-    assert (said["verdict"], said["reason"]["token"], said["forecast"]) == ("never", "refused", None)
+    assert (said["verdict"], said["reason"]["code"], said["forecast"]) == ("never", "refused", None)
     assert said["reason"]["text"] == said["estimate"]["refused_by"][0]
 
 
@@ -184,22 +184,22 @@ def test_a_soft_limit_makes_it_wait() -> None:
     Quota.objects.create(project=world.project, kind="gpus", limit=2, hard=False)
     world.train(world.submit(gpus={"min": 2, "max": 2}))
     said = preview(world, gpus={"min": 1})
-    assert (said["verdict"], said["reason"]["token"]) == ("later", "quota")
+    assert (said["verdict"], said["reason"]["code"]) == ("later", "quota")
 
 
 def test_a_dependency_makes_it_wait_with_no_place_in_the_queue() -> None:
     world = World()
     first = world.submit()
     said = preview(world, dependencies=[{"type": "afterok", "job": first.number}])
-    assert (said["verdict"], said["reason"]["token"], said["position"]) == ("later", "dependency", None)
-    assert forecast(world, said)["start"]["reason"]["token"] == "dependency"
+    assert (said["verdict"], said["reason"]["code"], said["position"]) == ("later", "dependency", None)
+    assert forecast(world, said)["start"]["reason"]["code"] == "dependency"
 
 
 def test_one_that_runs_alone_waits_for_the_earlier_one_of_its_name(world: World) -> None:
     alone: dict[str, Any] = {"name": "nightly", "dependencies": [{"type": "singleton"}]}
     assert preview(world, **alone)["verdict"] == "now"
     world.submit(name="nightly")
-    assert preview(world, **alone)["reason"]["token"] == "dependency"
+    assert preview(world, **alone)["reason"]["code"] == "dependency"
 
 
 def test_all_of_an_array_wait_for_what_it_depends_on(world: World) -> None:
@@ -357,7 +357,7 @@ class TestPolicies:
         settle(world, second)
         said = previews.preview_policy(world.user, world.cluster, "fifo_gang", {})
         assert said["affected"] == 0  # who runs keeps what it has
-        assert {said[name] for name in ("starting", "waiting", "put_out", "grown", "shrunk", "moved")} == {0}
+        assert {said[name] for name in ("starting", "waiting", "preempted", "grown", "shrunk", "moved")} == {0}
         third = world.submit(steps=100_000)
         acceptance.accept_waiting(cluster_id=world.cluster.pk, problem_of=lambda run: None, now=timezone.now())
         said = previews.preview_policy(world.user, world.cluster, "fifo_gang", {})

@@ -71,7 +71,7 @@ def test_a_hold_is_advised_only_where_it_is_not_refused(world: World, api: Api, 
     job = training(world, sdk=False, restartable=restartable)
     refused = api.patch(f"jobs/{job.number}", {"partition": "other"})
     assert refused.status == 409
-    assert ("hold the job first" in str(refused.json)) is bool(restartable)
+    assert ("put the job on hold first" in str(refused.json)) is bool(restartable)
     assert (api.post(f"jobs/{job.number}/hold").status == 200) is bool(restartable)
 
 

@@ -84,7 +84,7 @@ def test_retries_are_stopped_and_the_job_has_failed(world: World, api: Api) -> N
     answer = api.post(f"jobs/{job.number}/stop-retrying")
     assert (answer.status, answer.json["state"]) == (200, "failed")
     assert answer.json["exit"]["exit_code"] == 1
-    assert answer.json["reason"]["token"] == "USER_ERROR"
+    assert answer.json["reason"]["code"] == "USER_ERROR"
     assert "stopped the retries" in answer.json["reason"]["text"]
     assert JobEvent.objects.filter(job=job, kind="FAIL").count() == 2
     world.round()

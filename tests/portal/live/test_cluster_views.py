@@ -81,7 +81,7 @@ def test_a_round_is_of_its_cluster(root: Api, world: World) -> None:
 
 
 def test_a_price_of_a_cluster_stands_before_the_one_of_all(root: Api, world: World) -> None:
-    said = root.post("rates", {"accelerator_type": "k1", "cluster": "other", "price_per_hour": "9"})
+    said = root.post("prices", {"accelerator_type": "k1", "cluster": "other", "price_per_hour": "9"})
     assert (said.status, said.json["cluster"]) == (201, "other")
     now, project = timezone.now(), world.project.pk
     assert current_prices(now) == {"k1": 1_234_567}
@@ -90,8 +90,8 @@ def test_a_price_of_a_cluster_stands_before_the_one_of_all(root: Api, world: Wor
     assert book.price_at(project, "gpu", "k1", now) == (1_234_567, 10_000)
     assert book.price_at(project, "gpu", "k1", now, "other") == (9_000_000, 10_000)
     assert book.price_at(project, "gpu", "k1", now, "test") == (1_234_567, 10_000)
-    assert [rate["cluster"] for rate in root.get("rates?cluster=other").json["results"]] == ["other"]
-    assert root.post("rates", {"accelerator_type": "k1", "cluster": "third", "price_per_hour": "9"}).status == 400
+    assert [rate["cluster"] for rate in root.get("prices?cluster=other").json["results"]] == ["other"]
+    assert root.post("prices", {"accelerator_type": "k1", "cluster": "third", "price_per_hour": "9"}).status == 400
 
 
 def test_the_ledger_bills_at_the_price_of_the_cluster(world: World) -> None:

@@ -119,7 +119,8 @@ def test_a_project_counts_what_its_jobs_have_and_names_its_own_limit(world: Worl
     Quota.objects.create(project=world.project, kind="gpus", limit=7)
     Quota.objects.create(project=world.project, user=world.user, kind="gpus", limit=5)
     found = stream("project:vision")["project"]
-    assert found == {"key": "vision", "name": "Vision", "gpu_quota": 7, "gpus_held": 3}  # a part takes a whole one
+    assert (found["gpu_limit"], found["gpus_allocated"]) == (7, 3)  # a GPU share takes a whole one
+    assert (found["key"], found["name"]) == ("vision", "Vision")
 
 
 # Events -----------------------------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ def test_a_node_says_what_its_gpus_do_and_what_they_cost(world: World) -> None:
         "3": "free",
     }
     assert node["accelerators"]["0"] == {"state": "held", "job": runs.number, "kind": "running", "next": None}
-    assert (node["gpus"], node["held"], node["price_per_hour"]) == (4, 1, "2.00")
+    assert (node["gpus"], node["allocated"], node["price_per_hour"]) == (4, 1, "2.00")
     assert (node["type"], node["emulated"], node["schedulable"], node["lost"]) == ("k1", True, True, False)
     assert (node["memory_mib"], node["cpus"], node["host_memory_mib"]) == (1_000, 8, 1_000)
     assert stream()["tiles"]["spend_per_hour"] == "2.00"
@@ -215,7 +216,7 @@ def test_what_ended_occupies_nothing(world: World) -> None:
     job = trains(world, gpu_ids()[0])
     world.gone(job, "done", step=1_000)
     assert Hold.objects.count() == 1
-    assert stream()["nodes"]["a"]["held"] == 0
+    assert stream()["nodes"]["a"]["allocated"] == 0
 
 
 GPU: Any = SimpleNamespace(pk=1, node=SimpleNamespace(schedulable=True))

@@ -57,7 +57,7 @@ def test_a_waiting_job_is_told_when_the_one_before_it_ends(world: World) -> None
     busy(world)
     waiting = world.submit(gpus={"min": 4})
     world.round()
-    assert said_of(waiting)["reason"] == {"token": "pending", "text": "It is being worked out."}
+    assert said_of(waiting)["reason"] == {"code": "pending", "text": "It is being worked out."}
     foresee(world)
     said = said_of(waiting)
     assert said["reason"] is None
@@ -81,7 +81,7 @@ def test_it_says_why_nothing_can_be_said(world: World) -> None:
     hold_job(actor=world.user, job=held)
     world.round()
     foresee(world)
-    tokens = [said["token"] for job in (held, after, never) if isinstance(said := said_of(job)["reason"], dict)]
+    tokens = [said["code"] for job in (held, after, never) if isinstance(said := said_of(job)["reason"], dict)]
     assert tokens == ["held", "dependency", "never"]
 
 
@@ -93,7 +93,7 @@ def test_a_hold_shows_at_once(world: World) -> None:
     hold_job(actor=world.user, job=Job.objects.get(pk=waiting.pk))
     reason = said_of(waiting)["reason"]
     assert isinstance(reason, dict)
-    assert reason["token"] == "held"
+    assert reason["code"] == "held"
 
 
 def test_what_was_said_is_kept_with_what_came_true(world: World) -> None:
@@ -222,7 +222,7 @@ def test_what_starts_in_thirty_thousand_years_is_not_said_and_stops_nothing(worl
     foresee(world)
     reason = said_of(waiting)["reason"]
     assert isinstance(reason, dict)
-    assert reason["token"] == "unknown"
+    assert reason["code"] == "unknown"
     assert Api(world.user).get(f"jobs/{waiting.number}").status == 200
     assert world.round() is not None
 
@@ -230,7 +230,7 @@ def test_what_starts_in_thirty_thousand_years_is_not_said_and_stops_nothing(worl
 def token_of(job: Job) -> str:
     reason = said_of(job)["reason"]
     assert isinstance(reason, dict)
-    return str(reason["token"])
+    return str(reason["code"])
 
 
 def said_before(job: Job, *, seconds_ago: float, starts_in_s: float) -> None:
@@ -248,7 +248,7 @@ def test_a_budgets_end_is_told_as_why_tells_it(world: World) -> None:
     until = datetime.fromtimestamp(world.run(waiting).reason_detail["expected_start_at"], UTC)
     reason = said_of(waiting)["reason"]
     assert isinstance(reason, dict)
-    assert reason["token"] == "period"
+    assert reason["code"] == "period"
     assert f"until {until:%Y-%m-%d %H:%M} UTC" in reason["text"]
 
 

@@ -64,7 +64,7 @@ def busy(world: World, bo: User) -> World:
 def test_everybody_sees_the_figures_of_all_and_names_of_their_own_alone(busy: World, bo: User) -> None:
     found = Api(busy.user).get("fairness").json
     everybody = found["cluster"]
-    assert (everybody["holding"], everybody["known"], everybody["waiting"]) == (2, 2, 1)
+    assert (everybody["running"], everybody["known"], everybody["waiting"]) == (2, 2, 1)
     assert everybody["variance"] == pytest.approx(VARIANCE, abs=1e-6)
     spread = {"lowest": FAST, "median": (FAST + SLOW) / 2, "mean": (FAST + SLOW) / 2, "highest": SLOW}
     assert everybody["relative_throughput"] == pytest.approx(spread, abs=ROUGHLY)
@@ -108,7 +108,7 @@ def test_a_job_that_is_held_back_does_not_wait_and_one_on_trial_is_not_known(bus
     Job.objects.filter(name="quick").update(spec={"command": "train"})
     found = Api(busy.user).get("fairness").json
     assert found["longest_waiting"] == []
-    assert (found["cluster"]["waiting"], found["cluster"]["holding"], found["cluster"]["known"]) == (0, 2, 1)
+    assert (found["cluster"]["waiting"], found["cluster"]["running"], found["cluster"]["known"]) == (0, 2, 1)
     assert found["projects"][0]["relative_throughput"] is None
     assert found["projects"][0]["slowdown"] is None
     assert found["worst_off"] == []
@@ -285,7 +285,7 @@ def test_of_other_projects_no_series_is_told(busy: World, bo: User) -> None:
     stranger = Api(User.objects.create_user("stranger@example.org", "x"))
     assert stranger.get("fairness/history?by=user").json["results"] == []
     assert stranger.get("fairness").json["projects"] == []
-    assert stranger.get("fairness").json["cluster"]["holding"] == 2
+    assert stranger.get("fairness").json["cluster"]["running"] == 2
     for path in ("fairness", "fairness/history", "fairness/ended"):
         assert Api().get(path).status == 401
 

@@ -64,7 +64,7 @@ def test_a_reason_that_changes_is_stored(world: World) -> None:
     assert world.gpus(job)
 
 
-@pytest.mark.parametrize("query", ["", "?state=queued", "?search=train", "?held=true"])
+@pytest.mark.parametrize("query", ["", "?state=queued", "?search=train", "?on_hold=true"])
 def test_a_page_of_jobs_joins_few_tables(world: World, query: str) -> None:
     world.submit()
     for sql in _statements(lambda: Api(world.user).get(f"jobs{query}")):
@@ -107,7 +107,7 @@ def test_times_cover_earlier_attempts(world: World) -> None:
     assert world.run(job).attempt == 2
     described = describe_jobs([Job.objects.select_related("run", "project").get(pk=job.pk)], timezone.now())[0]
     assert described["times"]["running_s"] >= 500
-    assert described["rescales"] >= 3
+    assert described["resizes"] >= 3
 
 
 def test_places_in_the_queue_are_the_same_for_a_few_and_for_all(world: World) -> None:

@@ -165,26 +165,26 @@ class TestUse:
             during = (now - timedelta(hours=since), now - timedelta(hours=until))
             Hold.objects.create(run=run, accelerator=gpu, epoch=1, share_percent=percent, during=during)
         use = page(api, "a")["use"]
-        assert (use["bucket_s"], len(use["held"])) == (1_800, 48)
-        assert use["held_part"] == pytest.approx((2 + 0.25) / 48, abs=2e-4)
-        assert sum(part for _, part in use["held"]) == pytest.approx(2 + 0.25, abs=2e-3)
-        assert all(0 <= part <= 0.5 for _, part in use["held"])
-        assert max(use["held"], key=lambda point: point[1])[1] == pytest.approx(0.5, abs=1e-3)
+        assert (use["bucket_s"], len(use["allocated"])) == (1_800, 48)
+        assert use["allocated_part"] == pytest.approx((2 + 0.25) / 48, abs=2e-4)
+        assert sum(part for _, part in use["allocated"]) == pytest.approx(2 + 0.25, abs=2e-3)
+        assert all(0 <= part <= 0.5 for _, part in use["allocated"])
+        assert max(use["allocated"], key=lambda point: point[1])[1] == pytest.approx(0.5, abs=1e-3)
         from_s = datetime.fromisoformat(use["from_at"]).timestamp()
-        assert [at for at, _ in use["held"]] == pytest.approx([from_s + 1_800 * i for i in range(48)], abs=0.01)
+        assert [at for at, _ in use["allocated"]] == pytest.approx([from_s + 1_800 * i for i in range(48)], abs=0.01)
 
     def test_before_it_joined_nothing_is_known(self, world: World, api: Api) -> None:
         training(world, gpus=2)
         use = page(api, "a")["use"]
-        assert [part for _, part in use["held"]][:-1] == [None] * 47
-        assert use["held"][-1][1] == use["held_part"] is not None
+        assert [part for _, part in use["allocated"]][:-1] == [None] * 47
+        assert use["allocated"][-1][1] == use["allocated_part"] is not None
         JobEvent.objects.filter(kind="node_joined", detail__node="a").update(at=timezone.now() - timedelta(hours=2))
-        assert sum(part is None for _, part in page(api, "a")["use"]["held"]) in (43, 44)
+        assert sum(part is None for _, part in page(api, "a")["use"]["allocated"]) in (43, 44)
 
     def test_a_node_without_gpus_has_no_part(self, world: World, api: Api) -> None:
         Accelerator.objects.filter(node__name="a").update(present=False)
         use = page(api, "a")["use"]
-        assert (use["held_part"], {part for _, part in use["held"]}) == (None, {None})
+        assert (use["allocated_part"], {part for _, part in use["allocated"]}) == (None, {None})
 
 
 class TestFaults:

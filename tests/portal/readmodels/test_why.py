@@ -70,11 +70,11 @@ def test_each_reason_has_a_token_a_sentence_and_a_next_action(world: World) -> N
     }
     for key, (token, text, slurm) in words.items():
         found = why(world, jobs[key])
-        assert found["token"] == token, found
+        assert found["code"] == token, found
         assert text in found["text"]
         assert found["slurm"] == slurm
         assert found["would_change"], token
-        assert found["displaced"] is None
+        assert found["preemption"] is None
     assert why(world, jobs["quota"])["detail"]["level"] == "project Speech"
     assert why(world, jobs["quota"])["detail"]["limit"] == "GPUs at once"
     assert why(world, jobs["resources"])["detail"]["missing"] == 3
@@ -86,7 +86,7 @@ def test_a_limit_further_up_is_named_with_its_level(world: World) -> None:
     waiting = world.submit(project="speech", gpus=ONE)
     world.round()
     found = why(world, waiting)
-    assert (found["token"], found["detail"]["level"], found["detail"]["limit"]) == (
+    assert (found["code"], found["detail"]["level"], found["detail"]["limit"]) == (
         "quota_jobs",
         "project Lab",
         "running jobs",
@@ -135,7 +135,7 @@ def test_nodes_that_are_away_are_named(world: World, change: dict[str, bool], wo
     waiting = world.submit(gpus={"min": 6, "max": 6})
     world.round()
     found = why(world, waiting)
-    assert (found["token"], found["slurm"]) == ("node_unavailable", "ReqNodeNotAvail")
+    assert (found["code"], found["slurm"]) == ("node_unavailable", "ReqNodeNotAvail")
     assert f"4 are in service; out of service: b ({word})" in found["text"]
     drain("b", drained=False, lost=False)
     world.round()
@@ -149,7 +149,7 @@ def test_other_policies_say_never_too(world: World, policy: str) -> None:
     job = world.submit(gpus=ONE)
     Job.objects.filter(pk=job.pk).update(min_gpus=9, max_gpus=9)
     world.round()
-    assert why(world, job)["token"] == "never"
+    assert why(world, job)["code"] == "never"
 
 
 def test_what_is_said_is_as_old_as_the_latest_round(world: World) -> None:
@@ -179,8 +179,8 @@ def test_a_reclaimed_job_says_who_has_its_gpus_at_which_level_and_until_when(wor
         leave(world, borrower)
         world.round()
         found = why(world, borrower)
-        gone = found["displaced"]
-        assert (gone["kind"], gone["token"]) == ("preempted", "reclaimed")
+        gone = found["preemption"]
+        assert (gone["kind"], gone["code"]) == ("preempted", "reclaimed")
         assert gone["level"] == "guarantee of project Speech"
         assert "project Speech reclaimed 4 of its 4 guaranteed GPUs" in gone["text"]
         assert gone["by"] == [
@@ -188,12 +188,12 @@ def test_a_reclaimed_job_says_who_has_its_gpus_at_which_level_and_until_when(wor
         ]
         assert (gone["gpus_now"], gone["gpus_before"]) == (0, 8)
         assert gone["back_at"] is not None
-    assert found["token"] == "resources"  # what it waits for now is another matter
+    assert found["code"] == "resources"  # what it waits for now is another matter
     likely = timezone.now() + timedelta(hours=3)
     at = likely.timestamp()
     said = ExpectedStart(timezone.now().timestamp(), at, at, at)
     cache.set(f"expected-start/{borrower.pk}", said, 600)
-    gone = why(world, borrower)["displaced"]
+    gone = why(world, borrower)["preemption"]
     assert (gone["back_at"][:16], gone["back_basis"]) == (
         f"{likely:%Y-%m-%dT%H:%M}",
         "the middle of its expected starts",
@@ -201,7 +201,7 @@ def test_a_reclaimed_job_says_who_has_its_gpus_at_which_level_and_until_when(wor
     world.ready(owner)
     world.gone(owner, "finished", step=1000)
     world.round()
-    assert why(world, borrower)["displaced"] is None  # it has them again
+    assert why(world, borrower)["preemption"] is None  # it has them again
 
 
 def test_a_shrunk_job_says_so_while_it_runs(world: World) -> None:
@@ -214,7 +214,7 @@ def test_a_shrunk_job_says_so_while_it_runs(world: World) -> None:
     leave(world, first)
     world.round()
     world.ready(first)
-    found = why(world, first)["displaced"]
+    found = why(world, first)["preemption"]
     assert found["kind"] == "shrunk"
     assert (found["gpus_before"], found["gpus_now"]) == (4, 2)
     taker = others[0] if found["by"][0]["number"] == others[0].number else others[1]
@@ -233,7 +233,7 @@ def test_a_level_of_service_is_named(world: World) -> None:
     world.train(job)
     world.submit(gpus=ONE, qos="high")
     world.round()
-    assert why(world, job)["displaced"]["level"] == "level of service high"
+    assert why(world, job)["preemption"]["level"] == "level of service high"
 
 
 def test_what_others_do_is_not_told_by_name(world: World) -> None:
@@ -244,7 +244,7 @@ def test_what_others_do_is_not_told_by_name(world: World) -> None:
     world.train(borrower)
     world.submit(project="secret", gpus=TWO, user=stranger, name="stealth")
     world.round()
-    (taker,) = why(world, borrower)["displaced"]["by"]
+    (taker,) = why(world, borrower)["preemption"]["by"]
     assert (taker["name"], taker["project"], taker["within"]) == (None, "Secret", "the cluster")
     assert Displacement.objects.count() == 1
 
@@ -278,10 +278,10 @@ def test_a_parked_job_says_when_its_period_ends(world: World) -> None:
     leave(world, job)
     world.round()
     found = why(world, job)
-    assert (found["token"], found["displaced"]["level"]) == ("quota_period", "budget of project Vision")
-    assert found["displaced"]["by"] == []
-    assert found["displaced"]["back_at"] is not None
-    assert found["displaced"]["back_basis"] == "when the budget's period ends"
+    assert (found["code"], found["preemption"]["level"]) == ("quota_period", "budget of project Vision")
+    assert found["preemption"]["by"] == []
+    assert found["preemption"]["back_at"] is not None
+    assert found["preemption"]["back_basis"] == "when the budget's period ends"
 
 
 def test_after_a_rename_a_round_comes_and_says_the_new_name(

@@ -156,7 +156,7 @@ def test_the_explanation_and_the_place_in_the_queue(world: World) -> None:
     step(world)
     api = Api(world.user)
     why = api.get(f"jobs/{second.number}/explanation").json
-    assert (why["token"], why["slurm"]) == ("dependency", "Dependency")
+    assert (why["code"], why["slurm"]) == ("dependency", "Dependency")
     assert why["would_change"]
     assert api.get(f"jobs/{second.number}/priority").json["rank"] is None
     assert api.get(f"jobs/{second.number}").json["spec"]["dependencies"] == [{"type": "afterok", "job": first.number}]

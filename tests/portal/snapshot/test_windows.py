@@ -131,7 +131,7 @@ class TestRounds:
         assert world.gpus(long) == 0
         assert world.gpus(short) > 0
         found = api.get(f"jobs/{long.number}/explanation").json
-        assert (found["token"], found["slurm"]) == ("maintenance", "ReqNodeNotAvail")
+        assert (found["code"], found["slurm"]) == ("maintenance", "ReqNodeNotAvail")
         assert "new switches" in found["text"]
         assert "max_duration" in found["would_change"]
         assert plan is not None
@@ -175,7 +175,7 @@ class TestRounds:
         world.gone(job)
         world.round()
         assert world.state(job) is State.WAITING_FOR_RESOURCE
-        assert api.get(f"jobs/{job.number}/explanation").json["token"] == "maintenance"
+        assert api.get(f"jobs/{job.number}/explanation").json["code"] == "maintenance"
         NodeWindow.objects.filter(pk=number).update(end_at=timezone.now())
         world.round()
         assert world.gpus(job) >= 3
@@ -195,7 +195,7 @@ class TestRounds:
         assert world.gpus(mine) == 1
         assert world.gpus(theirs) == 0
         found = api.get(f"jobs/{theirs.number}/explanation").json
-        assert (found["token"], found["slurm"]) == ("reservation", "Reservation")
+        assert (found["code"], found["slurm"]) == ("reservation", "Reservation")
 
     def node(self, job: Job) -> str:
         run = Job.objects.get(pk=job.pk).run

@@ -63,14 +63,14 @@ def test_a_project_holds_what_is_held_below_it(world: World, lab: Project) -> No
     world.submit()
     found = {row["key"]: row for row in rows(Api(person("boss", lab, "manager")), "projects")}
     top, vision = found["lab"], found["vision"]
-    assert (top["gpus_held"], top["jobs_running"], top["jobs_queued"]) == (0, 0, 0)
+    assert (top["gpus_allocated"], top["jobs_running"], top["jobs_queued"]) == (0, 0, 0)
     assert {**top["with_below"], "spend_month": ""} == {
-        "gpus_held": 4,
+        "gpus_allocated": 4,
         "jobs_running": 1,
         "jobs_queued": 1,
         "spend_month": "",
     }
-    assert (vision["with_below"]["gpus_held"], vision["gpus_held"]) == (4, 4)
+    assert (vision["with_below"]["gpus_allocated"], vision["gpus_allocated"]) == (4, 4)
     assert (top["budget_month"], vision["budget_month"]) == ("2.5", None)
 
 
@@ -212,7 +212,7 @@ def test_prices_in_force_and_to_come_are_listed_apart_from_those_that_were(world
     later = Rate.objects.create(**price, valid_from=now + timedelta(days=1))
 
     def found(query: str) -> list[int]:
-        return [row["id"] for row in rows(root, f"rates?accelerator_type=k2&{query}")]
+        return [row["id"] for row in rows(root, f"prices?accelerator_type=k2&{query}")]
 
     assert found("ended=false") == [later.pk, held.pk]
     assert found("ended=true") == [old.pk]
@@ -231,7 +231,7 @@ def test_discounts_in_force_are_listed_apart_from_those_that_were(world: World, 
 # Addresses --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", ["people", "rates", "audit"])
+@pytest.mark.parametrize("page", ["people", "prices", "audit"])
 def test_pages_for_administrators_are_the_front_end_s(page: str) -> None:
     assert resolve(f"/admin/{page}").func is views.index
     policy = Client().get(f"/admin/{page}")["Content-Security-Policy"]

@@ -17,5 +17,5 @@ describe("expected starts", () => {
     expect(startWords({ ...said, p10_at: said.p50_at, p90_at: said.p50_at }, now)?.sentence).toBe("in 20\u2009min"));
   it("say nothing that lies in the past", () => expect(startWords({ ...said, p10_at: after(-5) }, now)?.range).toBe("in 0\u2009s to 40\u2009min"));
   it("are silent where nothing can be said", () =>
-    expect(startWords({ ...said, p10_at: null, p50_at: null, p90_at: null, reason: { token: "held", text: "It is held." } }, now)).toBeNull());
+    expect(startWords({ ...said, p10_at: null, p50_at: null, p90_at: null, reason: { code: "held", text: "It is held." } }, now)).toBeNull());
 });

@@ -12,13 +12,13 @@ it("counts down to the next attempt and says which one it will be", () => {
 });
 
 it("says what the reason says once the wait is over", () => {
-  const job = { state: "queued", exit: null, reason: { token: "no_room", text: "No room." } } as Job;
+  const job = { state: "queued", exit: null, reason: { code: "no_room", text: "No room." } } as Job;
   expect(reasonSentence({ ...job, retry: retry("2026-11-21T14:31:00Z", 3) }, NOW)).toBe("No room.");
   expect(reasonSentence({ ...job, retry: retry("2026-11-21T14:33:00Z", 3) }, NOW)).toContain("tried again in 1\u2009min");
 });
 
 it("says of a cancelled job that its program still leaves", () => {
-  expect(reasonSentence({ state: "cancelled", ending: true, exit: null, reason: { token: "CANCEL", text: "cancelled" } } as Job, NOW)).toContain("10 s to save");
+  expect(reasonSentence({ state: "cancelled", ending: true, exit: null, reason: { code: "CANCEL", text: "cancelled" } } as Job, NOW)).toContain("10 s to save");
 });
 
 it("does not promise that a program without steps loses nothing", () => {

@@ -65,8 +65,8 @@ export function timesAfter(job: Job, seconds: number): Job["times"] {
 
 export function waitedFigure(job: Job): Figure {
   const { queueing_s: queueing, launching_s: launching } = job.times;
-  const rescales = job.rescales === 0 ? "" : `${count(job.rescales, "rescale")}, `;
-  return { label: "Waited", value: duration(queueing), detail: `${rescales}${duration(launching)} launching` };
+  const resizes = job.resizes === 0 ? "" : `${count(job.resizes, "resize")}, `;
+  return { label: "Waited", value: duration(queueing), detail: `${resizes}${duration(launching)} launching` };
 }
 
 /** What cancelling now would throw away. */

@@ -90,7 +90,7 @@ export function parseYaml(text: string): ParsedYaml {
     JSON.stringify(value);
   } catch {
     value = null;
-    problems.push({ line: 1, message: "An alias (*name) stands for something that holds itself, or for too much" });
+    problems.push({ line: 1, message: "An alias (*name) contains itself, or too much" });
   }
   const file = typeof value === "object" && value !== null && !Array.isArray(value) ? (value as JobFile) : null;
   if (problems.length === 0 && !file && text.trim()) problems.push({ line: 1, message: "A job file is a list of keys and values, as in name: my-job" });

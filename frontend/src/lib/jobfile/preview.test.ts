@@ -28,7 +28,7 @@ it("asks for as many GPUs as the file says, in whichever way, or a part of one",
 });
 
 const now = new Date("2026-11-21T14:32:00Z");
-const said = (more: Partial<JobPreview>) => ({ verdict: "later", jobs: 1, starting: 0, position: 3, reason: { token: "no_room", text: "" }, estimate: { refused_by: [] }, ...more }) as unknown as JobPreview;
+const said = (more: Partial<JobPreview>) => ({ verdict: "later", jobs: 1, starting: 0, position: 3, reason: { code: "no_room", text: "" }, estimate: { refused_by: [] }, ...more }) as unknown as JobPreview;
 const start = { p10_at: "2026-11-21T14:42:00Z", p50_at: "2026-11-21T14:52:00Z", p90_at: "2026-11-21T15:12:00Z" } as ExpectedStart;
 
 it("says whether it starts, and when as soon as that is known", () => {
@@ -41,12 +41,12 @@ it("says whether it starts, and when as soon as that is known", () => {
 });
 
 it("counts the limits that refuse it", () => {
-  const refused = (limits: string[]) => said({ verdict: "never", reason: { token: "refused", text: "" }, estimate: { refused_by: limits } as unknown as JobPreview["estimate"] });
+  const refused = (limits: string[]) => said({ verdict: "never", reason: { code: "refused", text: "" }, estimate: { refused_by: limits } as unknown as JobPreview["estimate"] });
   expect(verdictOf(refused(["a"]), null, now)).toEqual({ tone: "bad", title: "A limit refuses it now" });
   expect(verdictOf(refused(["a", "b"]), null, now).title).toBe("Two limits refuse it now");
 });
 
 it("names the discount, whose it is, and of how many jobs each amount is", () => {
-  expect(costBasis({ jobs: 1, discount: null })).toBe("at today's rates, without a discount");
-  expect(costBasis({ jobs: 3, discount: { percent: "12.5", project: "lab", name: "Lab" } })).toBe("each of 3 jobs, at today's rates, less 12.5\u2009% discount of project Lab");
+  expect(costBasis({ jobs: 1, discount: null })).toBe("at today's prices, without a discount");
+  expect(costBasis({ jobs: 3, discount: { percent: "12.5", project: "lab", name: "Lab" } })).toBe("each of 3 jobs, at today's prices, less 12.5\u2009% discount of project Lab");
 });

@@ -88,7 +88,7 @@ export interface Verdict {
 /** The scheduler's answer as a heading; when it starts, once that is known. */
 export function verdictOf(preview: JobPreview, start: ExpectedStart | null, now: Date): Verdict {
   const { verdict, jobs, starting, position, reason, estimate } = preview;
-  if (reason.token === "refused") {
+  if (reason.code === "refused") {
     const limits = estimate.refused_by.length;
     return { tone: "bad", title: limits === 1 ? "A limit refuses it now" : `${capital(inWords(limits))} limits refuse it now` };
   }
@@ -102,5 +102,5 @@ export function verdictOf(preview: JobPreview, start: ExpectedStart | null, now:
 /** Said under the cost: of what the amounts are, and what they are less already. */
 export function costBasis({ discount, jobs }: Pick<Estimate, "discount" | "jobs">): string {
   const of = jobs > 1 ? `each of ${count(jobs, "job")}, ` : "";
-  return `${of}at today's rates, ${discount ? `less ${withUnit(trimmed(Number(discount.percent)), "%")} discount of project ${isolated(discount.name)}` : "without a discount"}`;
+  return `${of}at today's prices, ${discount ? `less ${withUnit(trimmed(Number(discount.percent)), "%")} discount of project ${isolated(discount.name)}` : "without a discount"}`;
 }

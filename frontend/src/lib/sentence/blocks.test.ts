@@ -4,7 +4,7 @@ import { busyOf, densityFor, holdersOf, nodeBlocks, partWords } from "./blocks";
 
 function node(cells: AcceleratorState[], extra: Partial<NodeState> = {}): NodeState {
   return {
-    type: "h200", gpus: cells.length, emulated: false, schedulable: true, drained: false, lost: false, memory_mib: 0, cpus: 0, host_memory_mib: 0, held: 0, others: 0, price_per_hour: "1",
+    type: "h200", gpus: cells.length, emulated: false, schedulable: true, drained: false, lost: false, memory_mib: 0, cpus: 0, host_memory_mib: 0, allocated: 0, others: 0, price_per_hour: "1",
     accelerators: Object.fromEntries(cells.map((cell, i) => [String(i), cell])), ...extra,
   };
 }

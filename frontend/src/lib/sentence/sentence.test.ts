@@ -14,7 +14,7 @@ function cluster(tiles: Partial<FullTiles>, queue: number[] = [], holding = tile
   return { cluster: { name: "north", speedup: 1, engine: "This machine", emulated: false, currency: "USD", round: 1, policy: { name: "f_scheduling", parameters: {} } }, tiles: all, nodes: {}, jobs, queue, events: {} };
 }
 
-const node = { type: "l40s", gpus: 8, emulated: false, schedulable: true, drained: false, lost: false, memory_mib: 0, cpus: 0, host_memory_mib: 0, held: 0, others: 0, price_per_hour: "1", accelerators: {} };
+const node = { type: "l40s", gpus: 8, emulated: false, schedulable: true, drained: false, lost: false, memory_mib: 0, cpus: 0, host_memory_mib: 0, allocated: 0, others: 0, price_per_hour: "1", accelerators: {} };
 
 function running(number: number, on: string, minutes: number): JobView {
   const full = { finished_at: null, expected_end_at: new Date(NOW.getTime() + minutes * 60_000).toISOString(), allocation: { type: "l40s", count: 1, epoch: 1, gpus: [{ node: on, index: 0 }] } };
@@ -75,6 +75,6 @@ it("says that others have all", () => {
 it("asks for accelerators where there are none", () => expect(words(cluster({ gpus_total: 0 }))).toMatch(/^No accelerators yet\./));
 it("puts a lost node first", () => {
   const state = cluster({});
-  state.nodes["oak-04"] = { type: "l40s", gpus: 8, emulated: false, schedulable: true, drained: false, lost: true, memory_mib: 0, cpus: 0, host_memory_mib: 0, held: 0, others: 0, price_per_hour: "1", accelerators: {} };
+  state.nodes["oak-04"] = { type: "l40s", gpus: 8, emulated: false, schedulable: true, drained: false, lost: true, memory_mib: 0, cpus: 0, host_memory_mib: 0, allocated: 0, others: 0, price_per_hour: "1", accelerators: {} };
   expect(words(state)).toMatch(/^oak-04 is lost\. /);
 });

@@ -71,12 +71,12 @@ export function overviewSentence(state: ClusterState, jobs: Map<number, JobView>
   if (total === 0) return [strong("No accelerators yet."), plain(" Nothing can run until an executor reports some.")];
   const parts = [strong(headline(state))];
   if (holding > 0) {
-    const share = holding === 1 ? "1 job holds" : `${count(holding, "job")} share`;
+    const share = holding === 1 ? "1 job has" : `${count(holding, "job")} share`;
     parts.push(plain(` ${share} ${busy} of ${total} GPUs${fairness(state)}.`));
   } else {
     const out = gpusOutOfUse(state);
     const free = out > 0 ? `${total - out} of ${count(total, "GPU")} are free.` : `All ${count(total, "GPU")} are free.`;
-    parts.push(plain(` ${busy === 0 ? free : `${busy} of ${total} GPUs are held.`}`));
+    parts.push(plain(` ${busy === 0 ? free : `${busy} of ${total} GPUs are allocated.`}`));
   }
   return [...parts, ...waiting(state, jobs, now)];
 }

@@ -84,7 +84,7 @@ function Table({ rows, onActor }: { rows: AuditEntry[]; onActor: (email: string)
           {rows.map((entry) => (
             <tr key={entry.id} title={sentenceOf([entry.credential, entry.request_id && `request ${entry.request_id}`].filter(Boolean).join(", ")) || undefined}>
               <td className="num whole" data-l="When">{dateTime(new Date(entry.at))}</td>
-              <td className="wide">{entry.actor === null ? <span className="sub" style={{ margin: 0 }}>nobody signed in</span> : <button type="button" className="btn plain sm" style={{ padding: 0 }} title="Only what they did" onClick={() => onActor(entry.actor ?? "")}>{entry.actor}</button>}</td>
+              <td className="wide">{entry.actor === null ? <span className="sub" style={{ margin: 0 }}>not signed in</span> : <button type="button" className="btn plain sm" style={{ padding: 0 }} title="Only what they did" onClick={() => onActor(entry.actor ?? "")}>{entry.actor}</button>}</td>
               <td className="mono" style={{ fontSize: 12 }} data-l="Action">{entry.action}</td>
               <td className="wide" style={{ fontWeight: 500, whiteSpace: "normal", overflowWrap: "anywhere" }}>{sentenceOf(entry.target)}</td>
               <td className="wide" style={{ fontSize: 12, whiteSpace: "normal", overflowWrap: "anywhere", minWidth: 180 }}>{sentenceOf(detailText(entry.detail as Record<string, unknown>))}</td>

@@ -3,10 +3,10 @@ import { isDay } from "../../lib/charts/usagePeriod";
 /** What the log can be narrowed to: all acts on something, as the API takes them. */
 export const ACTIONS: [string, string][] = [
   ["", "All actions"], ["access.denied", "denied access"], ["session.", "signing in and out"], ["user.", "people"], ["invitation.", "invitations"],
-  ["project.", "projects and members"], ["token.", "tokens"], ["service_account.", "service accounts"], ["secret.", "secrets"], ["job.", "others' jobs"], ["jobs.", "many jobs at once"], ["array.", "arrays"], ["template.", "templates"], ["artifact.", "artefacts"], ["bundle.", "uploaded code"],
+  ["project.", "projects and members"], ["token.", "tokens"], ["service_account.", "service accounts"], ["secret.", "secrets"], ["job.", "others' jobs"], ["jobs.", "many jobs at once"], ["array.", "arrays"], ["template.", "templates"], ["artifact.", "artifacts"], ["bundle.", "uploaded code"],
   ["environment.", "environments"], ["destination.", "notifications"], ["node.", "nodes"],
   ["quota.", "limits"], ["guarantee.", "guarantees"], ["rate.", "prices"], ["discount.", "discounts"], ["storage.", "storage"], ["policy.", "policy"], ["simulation.", "simulations"], ["rollout.", "policies on their way into force"],
-  ["partition.", "partitions"], ["window.", "windows"], ["qos.", "levels of service"], ["idle_rule.", "rule for idle GPUs"], ["audit.", "exports of this log"],
+  ["partition.", "partitions"], ["window.", "windows"], ["qos.", "QoS levels"], ["idle_rule.", "rule for idle GPUs"], ["audit.", "exports of this log"],
 ];
 
 /** The moments of two days, both included, in the browser's time zone; empty where a day is not given. */

@@ -49,7 +49,7 @@ function Check({ node, isAdmin }: { node: ClusterNode; isAdmin: boolean }) {
         {isAdmin && (
           <span style={{ display: "flex", gap: 8 }}>
             {state && <button type="button" className="btn sm" title="Give it work whatever its check says" disabled={anyway.isPending} onClick={() => anyway.mutate(node.name)}>Use anyway</button>}
-            <button type="button" className="btn sm" title="What runs there goes on" disabled={check.isPending || open !== null || node.lost} onClick={() => check.mutate(node.name)}>Check now</button>
+            <button type="button" className="btn sm" title="Jobs there keep running" disabled={check.isPending || open !== null || node.lost} onClick={() => check.mutate(node.name)}>Check now</button>
           </span>
         )}
       </div>

@@ -42,9 +42,9 @@ export function DrainForm({ name, drain: before, onClose }: { name: string; drai
           </div>
         )}
         <p className="sub">
-          From now on no job starts or grows on {name}. {deadline ? `Whoever is not through by ${dateTime(deadline)} is moved by checkpoint before that, or queues again.` : "Its jobs move by checkpoint when there is room elsewhere."}
+          From now on no job starts or grows on {name}. {deadline ? `Jobs that have not ended by ${dateTime(deadline)} are moved by checkpoint before that, or queue again.` : "Its jobs move by checkpoint when there is room elsewhere."}
         </p>
-        <Text label="Reason, for everybody to read" value={reason} onChange={setReason} placeholder="new fans" />
+        <Text label="Reason, shown to all users" value={reason} onChange={setReason} placeholder="new fans" />
         {deadline !== undefined && (
           <Loadable query={preview} what="What it would do" skeleton={<Skeleton height={26} count={2} />}>
             {({ jobs }) => (

@@ -11,7 +11,7 @@ import { byFrequency, faultsMeta, reasonWords } from "./nodeWords";
 export function NodeJobs({ jobs, now }: { jobs: NodeJob[]; now: Date }) {
   return (
     <Panel title="Jobs" meta={jobs.length > 0 ? count(jobs.length, "job") : undefined}>
-      {jobs.length === 0 ? <p className="empty">No job holds a GPU of it, and none is to have one.</p> : (
+      {jobs.length === 0 ? <p className="empty">No job has a GPU of this node, and none is to get one.</p> : (
         <div className="tw" tabIndex={0} role="region" aria-label="Jobs on this node">
           <table className="t cards">
             <thead><tr><th scope="col">Job</th><th scope="col" className="ra">GPUs here</th><th scope="col" className="ra">Busy</th><th scope="col" className="ra">Since</th></tr></thead>
@@ -45,7 +45,7 @@ export function NodeFaults({ node, now }: { node: NodeDetail; now: Date }) {
           {byFrequency(node.faults_by_reason).map(([reason, n]) => <span key={reason} className="chip" title={reason}>{n} {reasonWords(reason)}</span>)}
         </p>
       )}
-      {node.faults.length === 0 ? <p className="empty">No run failed while it held GPUs of it.</p> : (
+      {node.faults.length === 0 ? <p className="empty">No run failed on this node.</p> : (
         <ul className="list scroll" style={{ maxHeight: 420 }} tabIndex={0} aria-label="Failed runs, newest first">
           {node.faults.map((fault) => <Fault key={`${fault.job.number}/${fault.attempt}`} fault={fault} now={now} />)}
         </ul>

@@ -17,7 +17,7 @@ const node = {
   check: { state: null, open: null, last: null, failures: 0, next_at: null, waived_at: null, waived_by: null },
   taken: [], accelerators: [gpu(0, mine), gpu(1, others), gpu(2, null)],
   jobs: [{ job: mine, gpus: 1, share_percent: 100, since_at: "2026-11-22T11:00:00Z", busy_part: 0.83 }, { job: others, gpus: 1, share_percent: 50, since_at: null, busy_part: null }], busy_part: 0.41,
-  use: { from_at: "2026-11-21T12:00:00Z", to_at: "2026-11-22T12:00:00Z", bucket_s: 1800, held: [[1, 0.5]], held_part: 0.5 },
+  use: { from_at: "2026-11-21T12:00:00Z", to_at: "2026-11-22T12:00:00Z", bucket_s: 1800, allocated: [[1, 0.5]], allocated_part: 0.5 },
   faults: [{ job: mine, attempt: 2, at: "2026-11-22T10:00:00Z", reason: "runner_lost", text: "The runner was lost." }, { job: others, attempt: 1, at: "2026-11-22T09:00:00Z", reason: "signal", text: null }],
   faults_by_reason: { runner_lost: 1, signal: 1 },
   events: [{ id: 1, at: "2026-11-20T09:00:00Z", kind: "node_joined", text: "oak-01 joined with 3 × titan_xp" }],
@@ -83,7 +83,7 @@ it("shows what the last check found, and lets administrators check again or use 
 
 it("says in words what is not there", async () => {
   await show(false, { jobs: [], faults: [], faults_by_reason: {}, events: [], accelerators: [gpu(0, null), gpu(1, null), gpu(2, null)] });
-  for (const words of ["Nobody uses oak-01", "No job holds a GPU of it", "No run failed while it held GPUs of it.", "Nothing has happened to it."]) expect(page.text).toContain(words);
+  for (const words of ["No job uses oak-01", "No job has a GPU of this node", "No run failed on this node.", "Nothing has happened to it."]) expect(page.text).toContain(words);
   await page.end();
   await show(false, {}, 404);
   expect(page.text).toContain("There is no node oak-01.");

@@ -98,11 +98,11 @@ function Known({ node, isAdmin }: { node: NodeDetail; isAdmin: boolean }) {
 
 function figures(node: NodeDetail, others: string | null, now: Date): Figure[] {
   const seen = node.last_seen_at ? new Date(node.last_seen_at) : null;
-  const { held_part: held } = node.use;
+  const { allocated_part: held } = node.use;
   return [
     { label: "Type", value: typeName(node.type), detail: node.accelerators[0]?.memory_mib ? `${gibibytes(node.accelerators[0].memory_mib)} each` : "" },
     { label: "GPUs in use", value: integer(busyGpus(node)), unit: `of ${integer(node.gpus - othersGpus(node))}`, detail: node.schedulable ? (others ?? "") : "takes no new jobs" },
-    { label: "Held", value: held === null ? "–" : percent(held), detail: "mean of the last 24 h" },
+    { label: "Allocated", value: held === null ? "–" : percent(held), detail: "mean of the last 24 h" },
     { label: "Busy", value: node.busy_part === null ? "–" : percent(node.busy_part), detail: node.busy_part === null ? "no job of it says so" : "GPUs whose jobs say so, now" },
     { label: "Processors", value: node.cpus > 0 ? integer(node.cpus) : "–", detail: node.cpus > 0 ? "" : "not reported" },
     { label: "Memory", value: node.memory_mib > 0 ? gibibytes(node.memory_mib) : "–", detail: node.memory_mib > 0 ? "" : "not reported" },
@@ -130,8 +130,8 @@ function Held({ node }: { node: NodeDetail }) {
   const [read, setRead] = useState<string | null>(null);
   const { use } = node;
   return (
-    <Panel title="GPUs held" meta="last 24 h, by half hour" right={<span className="sub">{read ?? ""}</span>}>
-      {use.held_part === null ? <p className="empty">Without accelerators nothing is held.</p> : (
+    <Panel title="GPUs allocated" meta="last 24 h, by half hour" right={<span className="sub">{read ?? ""}</span>}>
+      {use.allocated_part === null ? <p className="empty">This node has no accelerators.</p> : (
         <Suspense fallback={<div className="pb"><Skeleton height={150} /></div>}>
           <HeldChart use={use} gpus={node.gpus} onRead={setRead} />
         </Suspense>

@@ -30,7 +30,7 @@ export function WindowForm({ nodes, onClose }: { nodes: ClusterNode[]; onClose: 
         <div className="f grow" style={{ minWidth: 220 }}>
           <label htmlFor="window-kind">Kind</label>
           <select id="window-kind" className="in" value={kind} onChange={(event) => setKind(event.target.value as NodeWindow["kind"])}>
-            <option value="maintenance">maintenance, for nobody</option>
+            <option value="maintenance">maintenance, closed to all jobs</option>
             <option value="reservation">reservation, for some</option>
           </select>
         </div>

@@ -62,7 +62,7 @@ function Row({ window, isAdmin }: { window: NodeWindow; isAdmin: boolean }) {
       <td data-l="Nodes" className="ell" style={{ maxWidth: 260 }} title={whereOf(window)}>{whereOf(window)}</td>
       <td className="ra" data-l="Begins" title={dateTime(start)}>{moment(start, now)}<span className="sub">{relative(start, now)}</span></td>
       <td className="ra" data-l="Lasts" title={`until ${dateTime(end)}`}>{duration((end.getTime() - start.getTime()) / 1000)}</td>
-      <td data-l="For">{window.kind === "maintenance" ? <span className="sub">nobody</span> : forWhom || <span className="sub">others</span>}</td>
+      <td data-l="For">{window.kind === "maintenance" ? <span className="sub">no one</span> : forWhom || <span className="sub">others</span>}</td>
       {isAdmin && (
         <td className="ra">
           {(window.state === "coming" || window.state === "in_force") && <button type="button" className="btn sm bad" disabled={remove.isPending} onClick={() => remove.mutate(window.id)}>{window.state === "coming" ? "Take back" : "End now"}</button>}

@@ -23,7 +23,7 @@ const jobsThere = (node: NodeDetail): string => (node.jobs.length === 0 ? "no jo
 /** What its engine says where it cannot tell whether the node is up. */
 export function unclearWords(node: Pick<NodeDetail, "unclear" | "unclear_since_at">, now: Date): string {
   const since = node.unclear_since_at ? ` since ${moment(new Date(node.unclear_since_at), now)}` : "";
-  return `its engine says ${node.unclear}${since}; what runs there goes on, and nothing new starts`;
+  return `its engine says ${node.unclear}${since}; its jobs keep running, and no job starts there`;
 }
 
 /** Power saving has switched it off, or is powering it up; empty: it is up. */
@@ -46,21 +46,21 @@ function standing(node: NodeDetail, now: Date): { head: string; rest: string } {
   if (node.gpus === 0) return { head: `${node.name} has no GPU`, rest: " that it reports." };
   const others = othersGpus(node);
   if (busy === 0 && others > 0) return { head: `No job here uses ${node.name}`, rest: `: others in its engine have ${others} of ${count(node.gpus, "GPU")}.` };
-  if (busy === 0) return { head: `Nobody uses ${node.name}`, rest: `: ${node.gpus === 1 ? "its GPU is" : `all ${node.gpus} GPUs are`} free.` };
+  if (busy === 0) return { head: `No job uses ${node.name}`, rest: `: ${node.gpus === 1 ? "its GPU is" : `all ${node.gpus} GPUs are`} free.` };
   return { head: `${busy} of ${count(node.gpus - others, "GPU")} of ${node.name} ${busy === 1 ? "is" : "are"} in use`, rest: ` by ${count(node.jobs.length, "job")}.` };
 }
 
 /** What it does now, and how it has been: the head is said in bold. */
 export function nodeSentence(node: NodeDetail, now: Date): { head: string; rest: string } {
   const { head, rest } = standing(node, now);
-  const held = node.use.held_part === null ? "" : ` In the last 24 h ${percent(node.use.held_part)} of it was held.`;
+  const held = node.use.allocated_part === null ? "" : ` In the last 24 h ${percent(node.use.allocated_part)} of it was allocated.`;
   const failed = total(node.faults_by_reason);
   return { head, rest: `${rest}${held} ${failed === 0 ? "No run" : capital(count(failed, "run"))} failed on it in the last 7 days.` };
 }
 
 /** 14:10–14:40: 4.5 of 6 GPUs, 75 %. */
 export function heldWords(use: NodeUse, gpus: number, index: number): string {
-  const point = use.held[index];
+  const point = use.allocated[index];
   if (!point) return "";
   const [at, part] = point;
   const span = `${clock(new Date(at * 1000))}–${clock(new Date((at + use.bucket_s) * 1000))}`;

@@ -34,17 +34,17 @@ describe("parameters side by side", () => {
 });
 
 const job = (changes: object = {}) => ({
-  state: "succeeded", progress: 1, step: 100, total_steps: 100, times: { queueing_s: 60, launching_s: 5, running_s: 50 }, slowdown: null, rescales: 2, resumed_from: null,
+  state: "succeeded", progress: 1, step: 100, total_steps: 100, times: { queueing_s: 60, launching_s: 5, running_s: 50 }, slowdown: null, resizes: 2, resumed_from: null,
   cost: { so_far: "1.00", currency: "USD" }, ...changes,
 }) as unknown as JobDetail;
 
 describe("figures side by side", () => {
   it("are written with their units, and marked where they differ", () => {
-    const found = figures([job(), job({ rescales: 0, step: 50, resumed_from: { job: 1, step: 40 }, allocation: { type: "k1", count: 1, share_percent: 50 } })], [undefined, undefined]);
+    const found = figures([job(), job({ resizes: 0, step: 50, resumed_from: { job: 1, step: 40 }, allocation: { type: "k1", count: 1, share_percent: 50 } })], [undefined, undefined]);
     const line = (name: string) => found.find((one) => one.name === name);
     expect(line("Rescales")).toEqual({ name: "Rescales", values: ["2", "0"], differs: true });
     expect(line("Waited")?.differs).toBe(false);
-    expect(line("GPUs held now")?.values).toEqual(["–", "50\u2009% of 1\u2009×\u2009K1"]);
+    expect(line("GPUs allocated now")?.values).toEqual(["–", "50\u2009% of 1\u2009×\u2009K1"]);
     expect(line("GPU-hours")?.values).toEqual(["–", "–"]);
     expect(line("Mean throughput")?.values[0]).toMatch(/^2\.00.steps\/s$/);
   });

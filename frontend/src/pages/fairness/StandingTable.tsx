@@ -38,9 +38,9 @@ function Standing({ row, span }: { row: Row; span: Span }) {
   return (
     <tr data-row>
       <td className="wide" title={row.user?.email ?? row.project.key}>{row.user ? <><Name>{row.user.name}</Name><span className="sub">in <Name>{row.project.name}</Name></span></> : <b><Name>{row.project.name}</Name></b>}</td>
-      <td className="ra" data-l="Running">{row.now ? integer(row.now.holding) : "0"}</td>
+      <td className="ra" data-l="Running">{row.now ? integer(row.now.running) : "0"}</td>
       <td className="ra" data-l="Waiting">{row.now ? integer(row.now.waiting) : "0"}</td>
-      <td className="ra whole" data-l="Relative throughput now">{row.now && row.now.holding > 0 ? spreadWords(row.now.relative_throughput) : "–"}</td>
+      <td className="ra whole" data-l="Relative throughput now">{row.now && row.now.running > 0 ? spreadWords(row.now.relative_throughput) : "–"}</td>
       <td className="ra whole" data-l="Slowdown now">{row.now?.slowdown ? times(row.now.slowdown.mean) : "–"}</td>
       <td className="ra whole" data-l={`${span.short}: relative throughput`}>{then ? <Before figures={then} /> : "–"}</td>
       <td className="ra" data-l="Lowest">{then?.relative_throughput ? relative(then.relative_throughput.lowest) : "–"}</td>
@@ -52,5 +52,5 @@ function Standing({ row, span }: { row: Row; span: Span }) {
 /** Over so many jobs on average, which says how much it weighs. */
 function Before({ figures }: { figures: FairnessSeries["figures"] }) {
   if (!figures.relative_throughput) return <span className="sub">not known</span>;
-  return <span title={`${number(figures.holding)} jobs with GPUs on average, over ${integer(figures.samples)} minutes`}>{relative(figures.relative_throughput.mean)}</span>;
+  return <span title={`${number(figures.running)} jobs with GPUs on average, over ${integer(figures.samples)} minutes`}>{relative(figures.relative_throughput.mean)}</span>;
 }

@@ -33,7 +33,7 @@ export function WorstTable({ rows, waiting }: { rows: SlowedJob[]; waiting: bool
                 </>
               )}
               <td className="ra" data-l="Waited">{duration(job.waited_s)}</td>
-              <td className="wide sub" style={{ whiteSpace: "normal" }} title={job.reason.token}>{sentenceOf(job.reason.text)}</td>
+              <td className="wide sub" style={{ whiteSpace: "normal" }} title={job.reason.code}>{sentenceOf(job.reason.text)}</td>
             </tr>
           ))}
         </tbody>

@@ -3,11 +3,11 @@ import type { Fairness, FairnessPoint, FairnessSeries, FairnessStanding } from "
 import { columnsOf, fairnessParts, pointAt, rowsOf, spanNamed, spreadWords } from "./fairness";
 
 const SPREAD = { lowest: 0.12, median: 0.5, mean: 0.46, highest: 0.63 };
-const STANDING = { holding: 12, known: 12, waiting: 3, relative_throughput: SPREAD, slowdown: { mean: 2.6, highest: 8.3 }, variance: 0.0124 };
+const STANDING = { running: 12, known: 12, waiting: 3, relative_throughput: SPREAD, slowdown: { mean: 2.6, highest: 8.3 }, variance: 0.0124 };
 const VISION = { key: "vision", name: "Vision" };
 const JOB = {
   number: 2431, name: "night", array: null, project: { key: "speech", name: "Speech" }, owner: null, state: "running" as const, gpus: 1,
-  relative_throughput: 0.12, slowdown: 8.3, waited_s: 60, reason: { token: "held", text: "It runs.", slurm: null }, emulated: false,
+  relative_throughput: 0.12, slowdown: 8.3, waited_s: 60, reason: { code: "held", text: "It runs.", slurm: null }, emulated: false,
 };
 
 function fairness(changes: Partial<Fairness> = {}): Fairness {
@@ -37,17 +37,17 @@ test("of a worse job that the reader may not see it says no more than its figure
 
 test("what is not known is said to be so", () => {
   expect(said(fairness({ cluster: { ...STANDING, known: 10 } }))).toMatch(/: of 12 jobs the 10 that are known run at 0\.12/);
-  const unknown = { ...STANDING, holding: 1, known: 0, relative_throughput: null, slowdown: null, variance: null };
+  const unknown = { ...STANDING, running: 1, known: 0, relative_throughput: null, slowdown: null, variance: null };
   expect(said(fairness({ cluster: unknown, within_bound: null }))).toBe("How evenly jobs are slowed: of 1 job with GPUs it is not known yet how fast it would be alone.");
 });
 
 test("where nothing runs it says who waits", () => {
-  const idle = { ...STANDING, holding: 0, known: 0, relative_throughput: null, slowdown: null, variance: null };
+  const idle = { ...STANDING, running: 0, known: 0, relative_throughput: null, slowdown: null, variance: null };
   expect(said(fairness({ cluster: { ...idle, waiting: 1 } }))).toBe("Nothing runs yet. 1 job waits.");
   expect(said(fairness({ cluster: { ...idle, waiting: 0 } }))).toBe("All is calm. No job has GPUs, and none waits.");
 });
 
-const FIGURES = { samples: 5, holding: 2, waiting: 0, relative_throughput: SPREAD, slowdown: null, variance: null, v_bound: null };
+const FIGURES = { samples: 5, running: 2, waiting: 0, relative_throughput: SPREAD, slowdown: null, variance: null, v_bound: null };
 const standing = (project: Fairness["projects"][number]["project"], user: FairnessStanding["user"] = null): FairnessStanding => ({ ...STANDING, project, user });
 const series = (project: FairnessSeries["project"], user: FairnessSeries["user"] = null): FairnessSeries => ({ project, user, figures: FIGURES, points: [] });
 

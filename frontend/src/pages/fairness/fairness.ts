@@ -20,16 +20,16 @@ const strong = (text: string): Part => ({ text, strong: true });
 const plain = (text: string): Part => ({ text });
 
 function headline(found: Fairness): string {
-  if (found.cluster.holding === 0) return found.cluster.waiting > 0 ? "Nothing runs yet" : "All is calm";
+  if (found.cluster.running === 0) return found.cluster.waiting > 0 ? "Nothing runs yet" : "All is calm";
   if (found.within_bound === null) return "How evenly jobs are slowed";
   return found.within_bound ? "On an even keel" : "Listing";
 }
 
 function speeds({ cluster }: Fairness): string {
   const spread = cluster.relative_throughput;
-  if (!spread) return `of ${count(cluster.holding, "job")} with GPUs it is not known yet how fast ${cluster.holding === 1 ? "it" : "they"} would be alone`;
+  if (!spread) return `of ${count(cluster.running, "job")} with GPUs it is not known yet how fast ${cluster.running === 1 ? "it" : "they"} would be alone`;
   const [low, high] = [relative(spread.lowest), relative(spread.highest)];
-  const who = cluster.known < cluster.holding ? `of ${integer(cluster.holding)} jobs the ${integer(cluster.known)} that are known run` : `${count(cluster.holding, "job")} ${cluster.holding === 1 ? "runs" : "run"}`;
+  const who = cluster.known < cluster.running ? `of ${integer(cluster.running)} jobs the ${integer(cluster.known)} that are known run` : `${count(cluster.running, "job")} ${cluster.running === 1 ? "runs" : "run"}`;
   return `${who} at ${low === high ? low : `${low} to ${high}`} of the speed that ${cluster.known === 1 ? "it" : "they"} would have alone`;
 }
 
@@ -53,9 +53,9 @@ function worst({ cluster, worst_off: jobs }: Fairness): Part[] {
 
 /** The answer in words. */
 export function fairnessParts(found: Fairness): Part[] {
-  const { holding, waiting } = found.cluster;
-  const lead = strong(`${headline(found)}${holding === 0 ? "." : ": "}`);
-  if (holding === 0) return waiting > 0 ? [lead, plain(` ${count(waiting, "job")} ${waiting === 1 ? "waits" : "wait"}.`)] : [lead, plain(" No job has GPUs, and none waits.")];
+  const { running, waiting } = found.cluster;
+  const lead = strong(`${headline(found)}${running === 0 ? "." : ": "}`);
+  if (running === 0) return waiting > 0 ? [lead, plain(` ${count(waiting, "job")} ${waiting === 1 ? "waits" : "wait"}.`)] : [lead, plain(" No job has GPUs, and none waits.")];
   return [lead, plain(`${speeds(found)}${evenness(found)}.`), ...worst(found)];
 }
 

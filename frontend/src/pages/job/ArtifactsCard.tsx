@@ -10,10 +10,10 @@ const SHOWN = 200;
 export function ArtifactsCard({ job }: { job: JobDetail }) {
   const query = useArtifacts(String(job.number), hasEnded(job.state));
   const found = query.data;
-  if (query.error && !found) return <Panel title="Artefacts"><Fault what="The list of artefacts" query={query} /></Panel>;
+  if (query.error && !found) return <Panel title="Artifacts"><Fault what="The list of artifacts" query={query} /></Panel>;
   if (!found || (found.results.length === 0 && found.left_out === 0)) return null;
   return (
-    <Panel title="Artefacts" meta={found.next ? `the first ${SHOWN}` : count(found.results.length, "file")} right={found.collecting && hasEnded(job.state) && <span className="sub">more may follow</span>}>
+    <Panel title="Artifacts" meta={found.next ? `the first ${SHOWN}` : count(found.results.length, "file")} right={found.collecting && hasEnded(job.state) && <span className="sub">more may follow</span>}>
       <div className="tw" tabIndex={0} style={{ maxHeight: 280, overflowY: "auto" }}>
         <table className="t">
           <tbody>

@@ -72,7 +72,7 @@ interface DrawnProps {
 function Drawn({ metrics, name, job, timeline, predicted, onReadout, title }: DrawnProps) {
   const points = metrics.series[name];
   const data: ChartData | null = useMemo(
-    () => (points && points.length > 0 ? alignSeries(points, predicted ? metrics.predicted_steps_per_s : [], timeline?.rescales ?? []) : null),
+    () => (points && points.length > 0 ? alignSeries(points, predicted ? metrics.predicted_steps_per_s : [], timeline?.resizes ?? []) : null),
     [points, predicted, metrics, timeline],
   );
   if (!data) return <p className="empty" style={{ minHeight: 190 }}>{job.state === "queued" ? "It has not started yet." : hasEnded(job.state) ? "It reported none." : "Nothing reported yet."}</p>;

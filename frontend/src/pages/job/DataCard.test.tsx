@@ -24,7 +24,7 @@ it("says what a job reads and whence, and nothing of a job without", async () =>
 
 it("says how far it is in the job's one sentence, before why it was started", async () => {
   await show({});
-  const job = { state: "starting", exit: null, reason: { token: "started", text: "It fits." } } as Job;
+  const job = { state: "starting", exit: null, reason: { code: "started", text: "It fits." } } as Job;
   expect(reasonSentence({ ...job, fetching: "fetching data images: 1.2 of 4.0 GiB" }, new Date())).toBe("Fetching data images: 1.2 of 4.0 GiB.");
   expect(reasonSentence({ ...job, fetching: null }, new Date())).toBe("It fits.");
 });

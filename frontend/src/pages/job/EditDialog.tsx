@@ -19,7 +19,7 @@ const ALWAYS: Entry[] = [{ key: "name", label: "Name" }, { key: "labels", label:
 const LIVE: Entry[] = [
   { key: "total_steps", label: "Total steps", hint: "It may only grow." },
   { key: "nice", label: "Nice", hint: "Larger waits longer; only administrators lower it." },
-  { key: "max_cost", label: "Maximum cost", hint: "At it the job is parked with a checkpoint. Empty: none." },
+  { key: "max_cost", label: "Maximum cost", hint: "At this cost the job is suspended with a checkpoint. Empty: no maximum." },
   { key: "max_duration", label: "Maximum duration", hint: "Time in training, in seconds or as 6h30m. Empty: none." },
   { key: "deadline", label: "Deadline", hint: `In your time zone, ${timeZone(new Date())}.`, type: "datetime-local" },
 ];

@@ -8,14 +8,14 @@ import { useCluster } from "../../lib/live/liveContext";
 /** Of a job that has ended: it holds none now. */
 function heldFigure(job: JobDetail, cost: JobCost | undefined): Figure {
   const held_s = job.times.launching_s + job.times.running_s;
-  if (!cost || held_s <= 0) return { label: "GPUs", value: "–", detail: held_s > 0 ? "" : "it held none" };
+  if (!cost || held_s <= 0) return { label: "GPUs", value: "–", detail: held_s > 0 ? "" : "no GPUs" };
   return { label: "GPUs", value: number((cost.gpu_hours * 3600) / held_s, 2), unit: "in the mean", detail: `${withUnit(number(cost.gpu_hours), "GPU-hours")} held` };
 }
 
 /** The number large, the rest as its unit. */
 function gpuFigure(job: JobDetail): Figure {
   const { allocation } = job;
-  if (!allocation) return { label: "GPUs", value: "0", detail: job.queue_position ? `position ${job.queue_position} in the queue` : "none held" };
+  if (!allocation) return { label: "GPUs", value: "0", detail: job.queue_position ? `position ${job.queue_position} in the queue` : "no GPUs" };
   const words = gangWords(allocation);
   const end = words.indexOf(THIN);
   return { label: "GPUs", value: words.slice(0, end), unit: words.slice(end + 1), detail: whereOf(job).long };
@@ -29,7 +29,7 @@ function figures(job: JobDetail, now: Date, mean: number | null, cost: JobCost |
     endFigure(job, now),
     job.finished_at ? heldFigure(job, cost) : gpuFigure(job),
     throughputFigure(job),
-    { label: "Relative throughput", value: share === null ? "–" : number(share, 2), detail: job.finished_at ? "of jobs that hold GPUs" : detail || "1 is as fast as alone" },
+    { label: "Relative throughput", value: share === null ? "–" : number(share, 2), detail: job.finished_at ? "of jobs with GPUs" : detail || "1 is as fast as alone" },
     waitedFigure(job),
   ];
 }

@@ -8,7 +8,7 @@ export function HoldDialog({ job, opened, onClose }: { job: JobDetail; opened: b
   return (
     <Modal opened={opened} onClose={onClose} title={`Hold ${job.number} ${isolated(job.name)}?`} size={420} closeButtonProps={{ "aria-label": "Close" }}>
       <div style={{ display: "grid", gap: 14 }}>
-        <p style={{ color: "var(--ink-2)" }}>It writes a checkpoint, gives back its GPUs and waits until it is released. Then it queues again and goes on from there.</p>
+        <p style={{ color: "var(--ink-2)" }}>The job writes a checkpoint, frees its GPUs and waits until it is released. Then it queues again and resumes from that checkpoint.</p>
         {hold.error && <div className="fault" role="alert" style={{ margin: 0 }}>{hold.error.message}</div>}
         <div style={{ display: "flex", gap: 8, justifyContent: "flex-end" }}>
           <button type="button" className="btn" onClick={onClose} data-autofocus>Let it run</button>

@@ -14,7 +14,7 @@ export function IdleNote({ job, idle, now }: { job: JobDetail; idle: NonNullable
     <div role="status" aria-label="Idle" style={{ display: "flex", gap: 8, alignItems: "center", flexWrap: "wrap", padding: "6px 10px", borderRadius: 6, background: "var(--warn-soft)", color: "var(--warn)", fontSize: 12, lineHeight: "18px" }}>
       <span className="grow" style={{ minWidth: 220 }} title={idle.text}>
         <b>{idle.kind === "no_step" ? `No step for ${since}` : `GPUs next to unused for ${since}`}</b>
-        {release === null ? ". Nothing parks it: cancel or hold it if it is stuck." : `. It is parked with its checkpoint ${relative(release, now)} (${moment(release, now)}) unless it goes on.`}
+        {release === null ? ". It is not suspended for this: cancel it or put it on hold if it is stuck." : `. It is suspended with a checkpoint ${relative(release, now)} (${moment(release, now)}) unless it uses its GPUs again.`}
         {idle.extended_until_at && idle.extended_until_at !== idle.release_at && ` It was given time until ${moment(new Date(idle.extended_until_at), now)}.`}
         {extend.error && ` ${extend.error.message}`}
       </span>

@@ -25,7 +25,7 @@ export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
           <Name>{job.name}</Name>
           <StateChip state={job.state} />
           {job.emulated && <Emulated />}
-          {job.hold && <span className="chip warn" title={sentenceOf(job.hold.text)}>{job.hold.kind === "cost" || job.hold.kind === "idle" ? "parked" : "held"}</span>}
+          {job.hold && <span className="chip warn" title={sentenceOf(job.hold.text)}>{job.hold.kind === "cost" || job.hold.kind === "idle" ? "suspended" : "on hold"}</span>}
           {job.idle && <span className="chip warn" title={job.idle.text}>idle</span>}
           <RetryChip job={job} now={now} />
           {job.ending && <span className="chip warn">ending</span>}
@@ -33,7 +33,7 @@ export function JobHeader({ job, now }: { job: JobDetail; now: Date }) {
         </h1>
         <JobActions job={job} session={session} />
       </div>
-      {reason && <p className={css.reason} title={job.reason?.token}>{sentenceOf(reason)}</p>}
+      {reason && <p className={css.reason} title={job.reason?.code}>{sentenceOf(reason)}</p>}
       {job.warnings.map((text) => <p key={text} className="fault warn" role="note" style={{ margin: 0 }}>{sentenceOf(text)}</p>)}
       {job.idle && <IdleNote job={job} idle={job.idle} now={now} />}
       <Facts job={job} now={now} />

@@ -80,7 +80,7 @@ function Body({ job: fetched, fetchedAt }: { job: JobDetail; fetchedAt: number }
   const ended = hasEnded(fetched.state);
   const now = useNow();
   const job = { ...fetched, times: timesAfter(fetched, (now.getTime() - fetchedAt) / 1000) };
-  useFreshParts(number, `${job.state}/${job.allocation?.epoch ?? ""}/${job.rescales}`);
+  useFreshParts(number, `${job.state}/${job.allocation?.epoch ?? ""}/${job.resizes}`);
   const timeline = useJobTimeline(number, ended);
   const explanation = useExplanation(number, ended);
   const priority = useJobPriority(number, job.state === "queued");

@@ -103,7 +103,7 @@ function Steps({ allocation, share, timeline, x, y, end }: StepsProps) {
 function Captions({ job, timeline, x, right, end }: { job: JobDetail; timeline: JobTimeline; x: (at: number) => number; right: number; end: (at: string | null) => number }) {
   const captions: { at: number; text: string; colour: string; anchor: "start" | "middle" }[] = [];
   if (job.times.queueing_s >= 1) captions.push({ at: LEFT, text: `Queued ${duration(job.times.queueing_s)}`, colour: "var(--s-queued)", anchor: "start" });
-  for (const rescale of timeline.rescales) {
+  for (const rescale of timeline.resizes) {
     const at = Date.parse(rescale.at);
     const running = timeline.states.find((state) => state.coarse === "running" && Date.parse(state.from_at) > at);
     const took = running && rescale.after > 0 ? `, ${preciseDuration((Date.parse(running.from_at) - at) / 1000)}` : "";

@@ -19,7 +19,7 @@ export function LifePanel({ job, timeline, now }: Props) {
   const legend = (["starting", "running", "rescaling"] as const).filter((state) => seen.has(state));
   return (
     <Panel
-      title="Life of this job" meta={<span className="only-wide">states above, GPUs held below</span>}
+      title="Life of this job" meta={<span className="only-wide">states above, allocated GPUs below</span>}
       right={
         <div className="legend">
           {legend.map((state) => <span key={state} style={{ color: JOB_STATES[state].colour }}><StateGlyph glyph={JOB_STATES[state].glyph} size={12} />{JOB_STATES[state].word}</span>)}

@@ -35,7 +35,7 @@ function drawBands(plot: uPlot, timeline: JobTimeline | undefined, scheme: Schem
   ctx.save();
   ctx.fillStyle = TOKENS[scheme]["s-rescaling"] ?? "#6c3fb4";
   ctx.globalAlpha = 0.16;
-  for (const rescale of timeline?.rescales ?? []) {
+  for (const rescale of timeline?.resizes ?? []) {
     const at = Date.parse(rescale.at);
     const running = timeline?.states.find((state) => state.coarse === "running" && Date.parse(state.from_at) > at);
     const from = plot.valToPos(at / 1000, "x", true);

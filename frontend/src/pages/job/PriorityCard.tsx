@@ -15,7 +15,7 @@ export function PriorityCard({ found }: { found: JobPriority | undefined }) {
   return (
     <Panel title="Priority" right={<span className="sub">place {integer(found.rank)} of {count(found.waiting, "job")}</span>}>
       <div className={`pb ${css.prose}`}>
-        <p><b style={{ fontWeight: 600 }}>{integer(found.priority)}</b> points.{last && last.priority > found.priority && <> If it goes on waiting, {integer(last.priority)} by {moment(new Date(last.at), new Date())}.</>}</p>
+        <p><b style={{ fontWeight: 600 }}>{integer(found.priority)}</b> points.{last && last.priority > found.priority && <> If it keeps waiting, {integer(last.priority)} by {moment(new Date(last.at), new Date())}.</>}</p>
         <PriorityBar made={found} most={Math.max(heapOf(found), 1)} />
         <PriorityParts made={found} />
         <Suspense fallback={<Skeleton height={150} />}><CourseChart course={found.course} site={found.site} nice={found.nice} /></Suspense>

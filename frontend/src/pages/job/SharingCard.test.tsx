@@ -40,7 +40,7 @@ it("says what was measured beside such a neighbour", async () => {
 it("says what is not known yet, and that it is alone", async () => {
   await show({ sharing: { ...sharing, memory_mib: null, whole_steps_per_s: null, expected_slowdown: null, measured_slowdown: null, neighbours: [] }, allocation });
   expect(said()).toEqual({ Share: "50\u2009% of one GPU", "GPU memory": "its share of the GPU's", "Expected slowdown": "not known", "Measured slowdown": "not measured yet" });
-  expect(page.text).toContain("Nobody else is on this GPU now.");
+  expect(page.text).toContain("No other job is on this GPU now.");
 });
 
 it("says nothing of neighbours while it has no GPU, and nothing at all of a job with whole ones", async () => {

@@ -52,7 +52,7 @@ function Slowdown({ label, value, unknown, says }: { label: string; value: numbe
 
 function Beside({ neighbours }: { neighbours: Sharing["neighbours"] }) {
   const jobs = useLiveJobs();
-  if (neighbours.length === 0) return <p className={`sub ${css.mates}`}>Nobody else is on this GPU now.</p>;
+  if (neighbours.length === 0) return <p className={`sub ${css.mates}`}>No other job is on this GPU now.</p>;
   return (
     <div className={css.mates}>
       <p className="sub">Also on this GPU:</p>

@@ -82,7 +82,7 @@ export function HeldNow({ job }: { job: JobDetail }) {
   const beside = neighboursOf(job.number, gpus, cluster);
   const names = [...new Set(gpus.map((gpu) => gpu.node))];
   return (
-    <Panel title="Held now" right={<span className="sub ell">{names.length > 2 ? `${names.length} nodes` : names.map((name, i) => <Fragment key={name}>{i > 0 && ", "}<NodeLink name={name} /></Fragment>)}</span>}>
+    <Panel title="Allocated now" right={<span className="sub ell">{names.length > 2 ? `${names.length} nodes` : names.map((name, i) => <Fragment key={name}>{i > 0 && ", "}<NodeLink name={name} /></Fragment>)}</span>}>
       <div className="pb">
         <div className={css.held} style={jobPaint(job.number)}>
           {gpus.slice(0, 32).map((gpu) => {
@@ -92,7 +92,7 @@ export function HeldNow({ job }: { job: JobDetail }) {
         </div>
         {gpus.length > 32 && <p className="sub">and {gpus.length - 32} more</p>}
         <p className={css.beside}>
-          {beside.length === 0 ? <span className="sub">Nobody else is on {names.length === 1 ? "this node" : "these nodes"}.</span> : (
+          {beside.length === 0 ? <span className="sub">No other job is on {names.length === 1 ? "this node" : "these nodes"}.</span> : (
             <>
               <span className="sub">On the same {names.length === 1 ? "node" : "nodes"}:</span>
               {beside.slice(0, 8).map((one) => (

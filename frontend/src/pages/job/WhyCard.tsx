@@ -34,7 +34,7 @@ export function WhyCard({ job, query, now }: { job: JobDetail; query: UseQueryRe
       <Loadable query={query} what="The explanation" skeleton={<Skeleton height={14} count={4} />}>
         {(why) => (
           <div className={`pb ${css.prose}`}>
-            {why.displaced && <Displaced displaced={why.displaced} />}
+            {why.preemption && <Displaced displaced={why.preemption} />}
             <p>{sentenceOf(why.text)}</p>
             <Start job={job} now={now} />
             {why.ahead.length > 0 && <Ahead ahead={why.ahead} />}
@@ -42,7 +42,7 @@ export function WhyCard({ job, query, now }: { job: JobDetail; query: UseQueryRe
             {why.weighed.length > 0 && <Weighed weighed={why.weighed} own={job.number} />}
             {why.deadline && <p>{sentenceOf(why.deadline)}</p>}
             {why.would_change && <p className={css.quiet}>{sentenceOf(why.would_change)}</p>}
-            <p className={`mono ${css.token}`}>{why.token}{why.slurm !== null && ` (Slurm: ${why.slurm})`}{why.round !== null && <>, <Round number={why.round} /></>}</p>
+            <p className={`mono ${css.token}`}>{why.code}{why.slurm !== null && ` (Slurm: ${why.slurm})`}{why.round !== null && <>, <Round number={why.round} /></>}</p>
           </div>
         )}
       </Loadable>
@@ -58,7 +58,7 @@ function Round({ number }: { number: number }) {
 }
 
 /** Who took GPUs, at which level, and when they are expected back. The sentence of the decision names the cause. */
-function Displaced({ displaced }: { displaced: NonNullable<Explanation["displaced"]> }) {
+function Displaced({ displaced }: { displaced: NonNullable<Explanation["preemption"]> }) {
   const now = useNow();
   const { by, gpus_before, gpus_now, back_at, back_basis } = displaced;
   return (

@@ -10,7 +10,7 @@ export interface ChartData {
 }
 
 /** Puts measured points and predictions on one time axis; a rescale breaks the line. */
-export function alignSeries(points: [number, number, number][], predictions: Metrics["predicted_steps_per_s"], rescales: JobTimeline["rescales"]): ChartData {
+export function alignSeries(points: [number, number, number][], predictions: Metrics["predicted_steps_per_s"], rescales: JobTimeline["resizes"]): ChartData {
   const rows = new Map<number, { value: number | null; predicted: number | null; step: number | null }>();
   const row = (at: number) => {
     const known = rows.get(at);

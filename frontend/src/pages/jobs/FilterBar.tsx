@@ -14,7 +14,7 @@ interface Props {
 
 /** What the list is narrowed to. The rarer conditions are one press away, and stay open while one of them is set. */
 export function FilterBar({ filters, onChange }: Props) {
-  const rare = [filters.model_type, filters.held, filters.from, filters.to].some(Boolean) || filters.label.length > 0 || filters.ordering !== NEWEST_FIRST;
+  const rare = [filters.model_type, filters.on_hold, filters.from, filters.to].some(Boolean) || filters.label.length > 0 || filters.ordering !== NEWEST_FIRST;
   const [open, setOpen] = useState(rare);
   return (
     <div className={css.filters} role="group" aria-label="Filters">
@@ -23,7 +23,7 @@ export function FilterBar({ filters, onChange }: Props) {
       <Clusters filters={filters} onChange={onChange} />
       <Partitions filters={filters} onChange={onChange} />
       <div className="seg" role="group" aria-label="Whose">
-        <button type="button" aria-pressed={filters.owner === ""} onClick={() => onChange({ owner: "" })}>Everybody's</button>
+        <button type="button" aria-pressed={filters.owner === ""} onClick={() => onChange({ owner: "" })}>All owners</button>
         <button type="button" aria-pressed={filters.owner === "me"} onClick={() => onChange({ owner: "me" })}>Mine</button>
       </div>
       {filters.owner && filters.owner !== "me" && <Condition label={`Owner ${isolated(filters.owner)}`} onRemove={() => onChange({ owner: "" })} />}
@@ -85,10 +85,10 @@ function Rare({ filters, onChange }: Props) {
         <option value="">All programs</option>
         {models.map((one) => <option key={one.name} value={one.name}>{one.name}</option>)}
       </select>
-      <select className="in" aria-label="Held" value={filters.held} onChange={(event) => onChange({ held: event.target.value })}>
-        <option value="">Held or not</option>
-        <option value="true">Held</option>
-        <option value="false">Not held</option>
+      <select className="in" aria-label="On hold" value={filters.on_hold} onChange={(event) => onChange({ on_hold: event.target.value })}>
+        <option value="">On hold or not</option>
+        <option value="true">On hold</option>
+        <option value="false">Not on hold</option>
       </select>
       <form onSubmit={(event) => { event.preventDefault(); if (label.trim()) onChange({ label: [...new Set([...filters.label, label.trim()])] }); setLabel(""); }}>
         <input className={`in ${css.label}`} placeholder="Label key=value, Enter" aria-label="Label, key or key=value" value={label} onChange={(event) => setLabel(event.target.value)} />

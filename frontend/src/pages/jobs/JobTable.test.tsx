@@ -14,7 +14,7 @@ vi.mock("../../lib/highlight", () => ({ jobMark: (number: number) => ({ "data-jo
 
 const session = { user: { is_admin: false }, projects: [{ key: "vision", name: "Vision", role: "member" }] } as unknown as Session;
 const job = (number: number, changes: object = {}) => ({
-  id: `id-${number}`, number, name: `job-${number}`, project: { key: "vision", name: "Vision" }, owner: { name: "Ana", email: "ana@example.org" }, state: "running", reason: { token: "", text: "" },
+  id: `id-${number}`, number, name: `job-${number}`, project: { key: "vision", name: "Vision" }, owner: { name: "Ana", email: "ana@example.org" }, state: "running", reason: { code: "", text: "" },
   progress: 0.5, step: 5, total_steps: 10, gpus: { min: 1, max: 4, types: [] }, allocation: null, array: null, hold: null, labels: { sweep: "7" }, can_cancel: true, restartable: true, emulated: false,
   submitted_at: "2026-11-22T10:00:00Z", started_at: null, finished_at: null, throughput: { steps_per_s: 8.4 }, slowdown: 2, times: { queueing_s: 60, launching_s: 1, running_s: 1 },
   cost: { so_far: "1.50", currency: "USD" }, model_type: "tiny", command: null, partition: null, qos: null, priority: 0, ...changes,

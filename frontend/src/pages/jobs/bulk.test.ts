@@ -37,7 +37,7 @@ describe("what an act does to several jobs", () => {
     expect(words("hold", [job({ number: 3, restartable: false })])).toContain("would begin anew");
     expect(words("hold", [job({ number: 3, restartable: false, state: "queued" })])).toBe("#3 can be held.");
     expect(words("release", [held("user", 1), held("cost", 2), held("admin", 3), job({ number: 4 })])).toBe(
-      "1 of 4 can be released; #2 is parked at its max_cost: raise that; #3 is held by an administrator; #4 is not held.",
+      "1 of 4 can be released; #2 is suspended at its max_cost: raise that; #3 was put on hold by an administrator; #4 is not on hold.",
     );
     expect(outlook("release", [held("admin", 3)], session(true)).cannot).toEqual([]);
   });

@@ -9,7 +9,7 @@ export const MOST_AT_ONCE = 1000;
 
 export const BULK_WORDS: Record<BulkAction, { verb: string; done: string; doing: string }> = {
   cancel: { verb: "Cancel", done: "cancelled", doing: "Cancelling" },
-  hold: { verb: "Hold", done: "held", doing: "Holding" },
+  hold: { verb: "Hold", done: "put on hold", doing: "Putting on hold" },
   release: { verb: "Release", done: "released", doing: "Releasing" },
   resubmit: { verb: "Resubmit", done: "resubmitted", doing: "Resubmitting" },
   label: { verb: "Label", done: "labelled", doing: "Labelling" },
@@ -31,14 +31,14 @@ function whyNot(action: BulkAction, job: Job, session: Session | undefined): Why
   if (action === "label" || action === "resubmit") return null;
   if (hasEnded(job.state)) return ENDED;
   if (action === "hold") {
-    if (job.hold) return ["is held already", "are held already"];
+    if (job.hold) return ["is on hold already", "are on hold already"];
     const others = (session?.user?.is_admin ?? false) && job.owner?.email !== session?.user?.email;
     const rigid = !job.restartable && job.state !== "queued" && !others;
-    return rigid ? ["would begin anew: set restartable to true where it finds its files again", "would begin anew: set restartable to true where they find their files again"] : null;
+    return rigid ? ["would start from the beginning: set restartable to true where it finds its files again", "would start from the beginning: set restartable to true where they find their files again"] : null;
   }
   if (action === "release" && !may.release) {
-    if (!job.hold) return ["is not held", "are not held"];
-    return job.hold.kind === "cost" ? ["is parked at its max_cost: raise that", "are parked at their max_cost: raise that"] : ["is held by an administrator", "are held by administrators"];
+    if (!job.hold) return ["is not on hold", "are not on hold"];
+    return job.hold.kind === "cost" ? ["is suspended at its max_cost: raise that", "are suspended at their max_cost: raise that"] : ["was put on hold by an administrator", "were put on hold by administrators"];
   }
   return null;
 }

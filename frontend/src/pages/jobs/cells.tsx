@@ -37,7 +37,7 @@ function Labels({ job }: { job: Job }) {
 
 /** What a column says of a job. */
 export const JOB_CELLS: Record<JobColumn, (job: Job, now: Date) => ReactNode> = {
-  state: (job, now) => <span style={{ display: "inline-flex", gap: 8 }} title={sentenceOf(job.reason.text)}><StateChip state={job.state} /><RetryChip job={job} now={now} />{job.hold && <span className="chip warn" title={sentenceOf(job.hold.text)}>held</span>}{job.emulated && <Emulated />}</span>,
+  state: (job, now) => <span style={{ display: "inline-flex", gap: 8 }} title={sentenceOf(job.reason.text)}><StateChip state={job.state} /><RetryChip job={job} now={now} />{job.hold && <span className="chip warn" title={sentenceOf(job.hold.text)}>on hold</span>}{job.emulated && <Emulated />}</span>,
   project: (job) => <span title={job.project.key}><Name>{job.project.name}</Name></span>,
   owner: (job) => (job.owner ? <span title={job.owner.email}><Name>{job.owner.name || job.owner.email}</Name></span> : <span className="sub" style={{ margin: 0 }}>no longer here</span>),
   program: (job) => <span title={job.model_type ?? job.command ?? ""} className={job.model_type ? undefined : "mono"}>{job.model_type ?? job.command ?? NONE}</span>,

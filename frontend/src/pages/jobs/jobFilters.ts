@@ -1,6 +1,7 @@
 import type { JobColumn, SavedView } from "../../api/types";
 import { columnsOf } from "../../lib/job/jobColumns";
 import { JOB_STATES, STATE_ORDER, type JobState } from "../../lib/job/jobState";
+import { withNewNames } from "../../lib/renamed";
 
 /** What the list of jobs is narrowed to, as the address has it. Days are the browser's own. */
 export interface JobFilters {
@@ -12,7 +13,7 @@ export interface JobFilters {
   cluster: string;
   partition: string;
   model_type: string;
-  held: string;
+  on_hold: string;
   label: string[];
   array: string;
   from: string;
@@ -20,7 +21,7 @@ export interface JobFilters {
   ordering: string;
 }
 
-const WORDS = ["state", "search", "project", "owner", "cluster", "partition", "model_type", "held", "array", "from", "to", "ordering"] as const;
+const WORDS = ["state", "search", "project", "owner", "cluster", "partition", "model_type", "on_hold", "array", "from", "to", "ordering"] as const;
 export const NEWEST_FIRST = "-number";
 
 export const GROUPS: { key: string; label: string; states: JobState[] }[] = [
@@ -29,7 +30,8 @@ export const GROUPS: { key: string; label: string; states: JobState[] }[] = [
   ...(["queued", "running", "succeeded", "failed", "cancelled"] as const).map((state) => ({ key: state, label: JOB_STATES[state].word, states: [state] as JobState[] })),
 ];
 
-export function readFilters(params: URLSearchParams): JobFilters {
+export function readFilters(given: URLSearchParams): JobFilters {
+  const params = withNewNames(given);
   const words = Object.fromEntries(WORDS.map((key) => [key, params.get(key) ?? ""])) as Omit<JobFilters, "label">;
   return { ...words, label: params.getAll("label").filter(Boolean), ordering: words.ordering || NEWEST_FIRST };
 }
@@ -73,25 +75,25 @@ export interface ListQuery {
 
 /** What GET jobs is asked; what is empty is left out by the client. */
 export function queryOf(filters: JobFilters): ListQuery {
-  const { search, project, owner, cluster, partition, model_type, held, array } = filters;
+  const { search, project, owner, cluster, partition, model_type, on_hold, array } = filters;
   return {
     state: statesOf(filters.state), label: filters.label, search: search.trim(), project, owner, cluster, partition, model_type, array,
-    held: held === "true" || held === "false" ? held : "",
+    on_hold: on_hold === "true" || on_hold === "false" ? on_hold : "",
     submitted_from_at: dayStart(filters.from), submitted_to_at: dayStart(filters.to, 1), ordering: filters.ordering,
   };
 }
 
 /** Whether it is about single jobs: then arrays are not folded. */
 export function isNarrowed(filters: JobFilters): boolean {
-  const { state, search, owner, cluster, partition, model_type, held, label, array, from, to } = filters;
-  return [state, search, owner, cluster, partition, model_type, held, array, from, to].some(Boolean) || label.length > 0;
+  const { state, search, owner, cluster, partition, model_type, on_hold, label, array, from, to } = filters;
+  return [state, search, owner, cluster, partition, model_type, on_hold, array, from, to].some(Boolean) || label.length > 0;
 }
 
 /** What a saved view keeps: the list's parameters that are set. */
 export function viewBody(name: string, filters: JobFilters, columns: JobColumn[] | null) {
-  const { ordering, held, array, ...rest } = queryOf(filters);
+  const { ordering, on_hold, array, ...rest } = queryOf(filters);
   const set = Object.fromEntries(Object.entries(rest).filter(([, value]) => value.length > 0));
-  const more = { ...(held ? { held: held === "true" } : {}), ...(array ? { array: Number(array) } : {}) };
+  const more = { ...(on_hold ? { on_hold: on_hold === "true" } : {}), ...(array ? { array: Number(array) } : {}) };
   return { name, filters: { ...set, ...more }, ordering: String(ordering), columns: columns ?? [] };
 }
 
@@ -105,7 +107,7 @@ export function paramsOfView(view: Pick<SavedView, "filters" | "ordering" | "col
   const group = GROUPS.find((entry) => entry.states.length === states.length && states.length > 0 && entry.states.every((state) => states.includes(state)));
   const filters: JobFilters = {
     state: group ? group.key : states.join(","), label: texts(given.label), search: text(given.search), project: text(given.project), owner: text(given.owner),
-    cluster: text(given.cluster), partition: text(given.partition), model_type: text(given.model_type), held: text(given.held), array: text(given.array),
+    cluster: text(given.cluster), partition: text(given.partition), model_type: text(given.model_type), on_hold: text(given.on_hold), array: text(given.array),
     from: given.submitted_from_at ? dayOf(given.submitted_from_at) : "", to: given.submitted_to_at ? dayOf(given.submitted_to_at, 1) : "", ordering: view.ordering,
   };
   return paramsOf(filters, columnsOf(view.columns));

@@ -34,7 +34,7 @@ export function Board({ nodes, labels, before }: Props) {
 function Cells({ gpus }: { gpus: number[][] }) {
   const held = gpus.filter((jobs) => jobs.length > 0).length;
   const jobs = [...new Set(gpus.flat())];
-  const said = `${held} of ${count(gpus.length, "GPU")} held${jobs.length > 0 ? ` by ${jobs.slice(0, 8).map((job) => `#${job}`).join(", ")}${jobs.length > 8 ? " and others" : ""}` : ""}`;
+  const said = `${held} of ${count(gpus.length, "GPU")} allocated${jobs.length > 0 ? ` by ${jobs.slice(0, 8).map((job) => `#${job}`).join(", ")}${jobs.length > 8 ? " and others" : ""}` : ""}`;
   return (
     <span className={css.cells} role="img" aria-label={said} title={said}>
       {gpus.map((jobs, i) => <i key={i} style={{ background: jobs[0] === undefined ? "var(--cell-free)" : jobColour(jobs[0]) }} />)}

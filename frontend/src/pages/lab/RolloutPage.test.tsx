@@ -7,7 +7,7 @@ import RolloutPage from "./RolloutPage";
 vi.mock("../../shell/TopBar", () => ({ TopBar: () => null }));
 
 const seen = { wait_p95_s: 600, slowdown_variance: null, utilisation: 0.5, waits: 12, ended: 0, samples: 9 };
-const side = { gpus: 3, variance: 0.01, starting: 2, put_out: 0 };
+const side = { gpus: 3, variance: 0.01, starting: 2, preempted: 0 };
 const shadow = { rounds: 4, same: 1, skipped: 2, failed: 1, error: "Round 7: no plan after 20 s.", last_round: 9, different_jobs: 1.5, seconds: 0.02, live: side, candidate: { ...side, gpus: 2 } };
 const ROLLOUT = {
   id: "r", number: 3, phase: "shadow", policy: "fifo_gang", parameters: { gang: "max" }, label: "fifo_gang (gang=max)", simulation: null, created_by: "root@example.org", created_at: "2026-11-24T10:00:00Z",
@@ -15,7 +15,7 @@ const ROLLOUT = {
   ended_by: null, ended_at: null, outcome: "", shadow, steps: [{ at: "2026-11-24T10:00:00Z", action: "rollout.shadow", by: "root@example.org", why: null }],
 };
 const LIVE = { ...ROLLOUT, phase: "live", promoted_at: "2026-11-24T11:00:00Z", guard_until: "2026-11-24T12:00:00Z", previous: { policy: "f_scheduling", parameters: { v_bound: 0.2 } }, limits: { wait_p95_s: 900, slowdown_variance: null, utilisation: 0.3 } };
-const figures = { gpus: 3, holding: 2, starting: 2, rescaled: 0, put_out: 0, variance: null, relative_throughput: null };
+const figures = { gpus: 3, running: 2, starting: 2, resized: 0, preempted: 0, variance: null, relative_throughput: null };
 const decision = {
   id: 1, round: 5, at: "2026-11-24T10:01:00Z", last_round: 6, last_at: "2026-11-24T10:02:00Z", rounds: 2, seconds: 0.1, different: 1, elsewhere: 0, live: figures, candidate: { ...figures, starting: 1 }, moves: [],
   jobs: [{ number: 12, name: "late", project: "vision", now: null, live: { type: "k1", count: 2 }, candidate: null, moved_by_live: true, moved_by_candidate: false, later_s: null, why: "#11 is ahead." }],

@@ -65,7 +65,7 @@ function Sentence({ rollout }: { rollout: RolloutDetail }) {
 const QUESTIONS: Record<Step, { title: string; action: string; mild: boolean; text: (rollout: RolloutDetail) => string }> = {
   keep: { title: "Keep it now?", action: "Keep it", mild: true, text: (rollout) => `${isolated(rollout.label)} stays in force and is watched no longer.` },
   "roll-back": { title: "Roll back now?", action: "Roll back", mild: false, text: (rollout) => `From the next round on ${rollout.previous?.policy} decides again, with the parameters that it had. Running jobs keep their GPUs until then.` },
-  cancel: { title: "Take it out of the shadow?", action: "Take it out", mild: true, text: () => "It looks on no longer. What it would have done stays here." },
+  cancel: { title: "Take it out of the shadow?", action: "Take it out", mild: true, text: () => "The shadow evaluation has ended. Its decisions stay here." },
 };
 
 function Actions({ rollout }: { rollout: RolloutDetail }) {

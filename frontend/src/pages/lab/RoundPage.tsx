@@ -38,7 +38,7 @@ function Known({ round }: { round: RoundDetail }) {
     <>
       <div style={{ display: "flex", gap: 12, alignItems: "flex-start", flexWrap: "wrap" }}>
         <h1 className="say grow">
-          <b>Round {integer(round.round)}: {movesWords(round.moves)}</b>, by <span className="mono">{round.policy}</span> on {dateTime(new Date(round.at))}. It saw {count(counts.jobs, "job")}, of which {counts.waiting} waited, and {counts.gpus_held} of {count(counts.gpus, "GPU")} held.
+          <b>Round {integer(round.round)}: {movesWords(round.moves)}</b>, by <span className="mono">{round.policy}</span> on {dateTime(new Date(round.at))}. It saw {count(counts.jobs, "job")}, of which {counts.waiting} waited, and {counts.gpus_allocated} of {count(counts.gpus, "GPU")} held.
         </h1>
         <div className={css.line} style={{ padding: 0 }}>
           {round.before !== null && <Link className="btn" to={`/lab/rounds/${round.before}`}>Before</Link>}
@@ -86,7 +86,7 @@ function Jobs({ jobs }: { jobs: RoundJob[] }) {
               <td data-l="Steps left" className="ra">{integer(Math.round(job.remaining_steps))}</td>
               <td data-l="Before" className="ra">{gangText(job.before)}</td>
               <td data-l="After" className="ra">{gangText(job.after)}</td>
-              <td data-l="Why" className={`wide ${css.why}`} style={{ whiteSpace: "normal", fontWeight: 400 }} title={job.reason?.token}>{job.reason ? sentenceOf(job.reason.text) : "–"}</td>
+              <td data-l="Why" className={`wide ${css.why}`} style={{ whiteSpace: "normal", fontWeight: 400 }} title={job.reason?.code}>{job.reason ? sentenceOf(job.reason.text) : "–"}</td>
             </tr>
           ))}
         </tbody>

@@ -29,7 +29,7 @@ export default function RoundsPage() {
           <div className={css.line} style={{ paddingTop: 12 }}>
             <Text label="From" type="datetime-local" value={span.from} onChange={(value) => setSpan({ ...span, from: value })} />
             <Text label="To" type="datetime-local" value={span.to} onChange={(value) => setSpan({ ...span, to: value })} />
-            <label style={{ display: "flex", gap: 6, alignItems: "center", height: 32 }}><input type="checkbox" checked={moved} onChange={(event) => setMoved(event.target.checked)} />Only those that moved something</label>
+            <label style={{ display: "flex", gap: 6, alignItems: "center", height: 32 }}><input type="checkbox" checked={moved} onChange={(event) => setMoved(event.target.checked)} />Only rounds with moves</label>
           </div>
           <Loadable query={query} what="The list of rounds" skeleton={<Skeleton height={30} count={4} />}>
             {(data) => {

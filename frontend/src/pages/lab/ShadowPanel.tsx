@@ -44,7 +44,7 @@ function Totals({ rollout: { shadow } }: { rollout: RolloutDetail }) {
     ["GPUs in use after a round, mean", (side) => (side.gpus === null ? "–" : number(side.gpus))],
     ["Variance of relative throughputs, mean", (side) => (side.variance === null ? "–" : variance(side.variance))],
     ["Starts, all rounds", (side) => integer(side.starting)],
-    ["Jobs put out, all rounds", (side) => integer(side.put_out)],
+    ["Jobs preempted, all rounds", (side) => integer(side.preempted)],
   ];
   return (
     <div className="tw" tabIndex={0}>
@@ -52,7 +52,7 @@ function Totals({ rollout: { shadow } }: { rollout: RolloutDetail }) {
         <thead><tr><th scope="col">Figure</th><th scope="col" className="ra">Live policy</th><th scope="col" className="ra">In the shadow</th></tr></thead>
         <tbody>{rows.map(([label, say]) => <tr key={label}><td style={{ whiteSpace: "normal" }}>{label}</td><td className="ra">{say(shadow.live)}</td><td className="ra">{say(shadow.candidate)}</td></tr>)}</tbody>
       </table>
-      <p className="pb sub" style={{ whiteSpace: "normal" }}>What it would start or put out it would again in the next round, as nothing of it was done: sums count the same wish several times.</p>
+      <p className="pb sub" style={{ whiteSpace: "normal" }}>Its starts and preemptions have no effect, so it repeats them in the next round: sums count the same move several times.</p>
     </div>
   );
 }

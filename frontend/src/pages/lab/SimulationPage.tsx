@@ -80,7 +80,7 @@ function Actions({ simulation, open }: { simulation: Simulation; open: boolean }
       {fault && <div className="fault" role="alert" style={{ margin: 0 }}>{fault.message}</div>}
       {asking && (
         <AskDialog title="Delete this simulation?" keep="Keep it" action="Delete" error={remove.error} busy={remove.isPending} onClose={() => setAsking(false)} onDo={() => remove.mutate(simulation.id, { onSuccess: () => void go("/lab") })}>
-          Its results go with it. This cannot be taken back.
+          Its results go with it. This cannot be undone.
         </AskDialog>
       )}
     </div>

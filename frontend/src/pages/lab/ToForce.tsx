@@ -22,7 +22,7 @@ export function ToForce({ trials }: { trials: SimulationTrial[] }) {
   if (trials.length === 0) return null;
   const close = () => { setAsking(null); shadow.reset(); };
   return (
-    <Panel title="Into force" meta="first in the shadow, where nothing of it is done; promoted under guard, and rolled back by itself where a bound is broken">
+    <Panel title="Apply" meta="first in the shadow, where nothing of it is done; promoted under guard, and rolled back by itself where a bound is broken">
       {open.data && <p className="empty">While <Link to={`/lab/rollouts/${open.data.id}`}><Name>{open.data.label}</Name></Link> is under way no other can be tried.</p>}
       <div className="tw" tabIndex={0}>
         <table className="t">

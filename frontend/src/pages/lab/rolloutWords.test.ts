@@ -22,7 +22,7 @@ it("says what a bound is, and what is not known", () => {
 });
 
 it("says what the shadow would have done", () => {
-  const figures = { gpus: 4, holding: 1, starting: 1, rescaled: 0, put_out: 0, variance: null, relative_throughput: null };
+  const figures = { gpus: 4, running: 1, starting: 1, resized: 0, preempted: 0, variance: null, relative_throughput: null };
   const one = { round: 4, last_round: 6, different: 2, elsewhere: 0, live: { ...figures, starting: 2 }, candidate: figures } as ShadowDecision;
   expect(roundsWords(one)).toBe("Rounds 4 to 6");
   expect(decisionWords(one)).toBe("2 jobs would have other GPUs; 1 start and 0 jobs put out, against 2 and 0.");

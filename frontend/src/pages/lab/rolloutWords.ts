@@ -55,8 +55,8 @@ export const roundsWords = (one: Pick<ShadowDecision, "round" | "last_round">) =
 
 export function decisionWords(one: ShadowDecision): string {
   if (one.different === 0) return one.elsewhere === 0 ? "The same for every job." : `As many GPUs for every job, but other ones for ${count(one.elsewhere, "job")}.`;
-  const { starting, put_out: out } = one.candidate;
-  return `${count(one.different, "job")} would have other GPUs; ${count(starting, "start")} and ${count(out, "job")} put out, against ${integer(one.live.starting)} and ${integer(one.live.put_out)}.`;
+  const { starting, preempted: out } = one.candidate;
+  return `${count(one.different, "job")} would have other GPUs; ${count(starting, "start")} and ${count(out, "job")} preempted, against ${integer(one.live.starting)} and ${integer(one.live.preempted)}.`;
 }
 
 /** On how much an indicator rests. */

@@ -10,7 +10,7 @@ export function movesWords(moves: KeptRound["moves"]): string {
   const parts = [
     moves.start > 0 ? `${count(moves.start, "start")}` : "",
     moves.rescale > 0 ? `${count(moves.rescale, "rescale")}` : "",
-    moves.preempt > 0 ? `${moves.preempt} put out` : "",
+    moves.preempt > 0 ? `${moves.preempt} preempted` : "",
   ].filter(Boolean);
   return parts.length > 0 ? parts.join(", ") : "nothing moved";
 }

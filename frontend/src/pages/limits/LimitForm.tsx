@@ -61,9 +61,9 @@ export function LimitForm({ limit, projects, isAdmin, currency, project, onClose
         {periodic(kind) && <Choice label="Per" value={period} disabled={fixed} onChange={(value) => setPeriod(value as typeof period)} options={[["day", "day"], ["week", "week"], ["month", "month"]]} />}
         <Text label="At most" value={amount} onChange={setAmount} number={!periodic(kind)} decimal={periodic(kind)} required />
         <Choice label="Of project" value={where} disabled={fixed} onChange={setWhere} options={places} />
-        <Text label="Of one person" value={user} disabled={fixed} onChange={setUser} placeholder={oneOnly ? "ada@example.org" : "everybody there together"} required={oneOnly} />
+        <Text label="Of one person" value={user} disabled={fixed} onChange={setUser} placeholder={oneOnly ? "ada@example.org" : "all users there together"} required={oneOnly} />
         <label style={{ display: "flex", gap: 6, alignItems: "center", flexBasis: "100%" }}>
-          <input type="checkbox" checked={hard} onChange={() => setHard(!hard)} />Hard: {periodic(kind) ? "jobs are refused, and those that run are parked" : "jobs are refused"} when it is reached
+          <input type="checkbox" checked={hard} onChange={() => setHard(!hard)} />Hard: {periodic(kind) ? "jobs are refused, and running jobs are suspended" : "jobs are refused"} when it is reached
         </label>
         <p className="sub" style={{ flexBasis: "100%" }}>{hard ? "" : "Jobs wait, and say for which limit. "}{where === "" ? "" : "Projects below count too. "}The tightest of all limits binds.</p>
         {error && <div className="fault" role="alert" style={{ margin: 0, flexBasis: "100%" }}>{error.message}</div>}

@@ -42,7 +42,7 @@ export default function LimitsPage({ session }: { session: Session }) {
         {project !== "" && (
           <Panel title="What binds your jobs" right={<Choice session={session} project={project} onChange={(key) => setParams({ project: key }, { replace: true })} />}>
             <Loadable query={limits} what="The list of limits" skeleton={<Skeleton height={26} count={4} />}>
-              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <LimitsTable rows={found.results} more={found.more && "evenkeel quota show"} currency={session.currency} />}
+              {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <LimitsTable rows={found.results} more={found.more && "evenkeel limit show"} currency={session.currency} />}
             </Loadable>
           </Panel>
         )}
@@ -50,7 +50,7 @@ export default function LimitsPage({ session }: { session: Session }) {
           {manages && (
             <Panel title="Limits that you may change" meta={changeable.data && !changeable.data.next && count(changeable.data.results.length, "limit")} right={<New label="New limit" onClick={() => setLimit("new")} />}>
               <Loadable query={changeable} what="The list of limits that you may change" skeleton={<Skeleton height={26} count={2} />}>
-                {(found) => found.results.length === 0 ? <p className="empty">There are none.</p> : <LimitsTable rows={found.results} more={found.next !== null && "evenkeel quota ls"} currency={session.currency} onEdit={setLimit} />}
+                {(found) => found.results.length === 0 ? <p className="empty">There are none.</p> : <LimitsTable rows={found.results} more={found.next !== null && "evenkeel limit ls"} currency={session.currency} onEdit={setLimit} />}
               </Loadable>
             </Panel>
           )}
@@ -98,7 +98,7 @@ function Guarantees({ rows, may, onEdit }: { rows: Guarantee[]; may: (project: s
   return (
     <div className="tw" tabIndex={0}>
       <table className="t cards">
-        <thead><tr><th scope="col">Project</th><th scope="col" className="ra">Guaranteed</th><th scope="col">Of these</th><th scope="col" className="ra">Held</th><th scope="col" className="ra">Borrowed</th><th scope="col" className="ra">Not used</th><th scope="col" className="ra">Back within</th>{some && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
+        <thead><tr><th scope="col">Project</th><th scope="col" className="ra">Guaranteed</th><th scope="col">Of these</th><th scope="col" className="ra">Allocated</th><th scope="col" className="ra">Borrowed</th><th scope="col" className="ra">Not used</th><th scope="col" className="ra">Back within</th>{some && <th scope="col"><span className="vh">Action</span></th>}</tr></thead>
         <tbody>
           {rows.map((row) => (
             <tr key={row.project}>

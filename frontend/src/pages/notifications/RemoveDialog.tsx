@@ -8,7 +8,7 @@ export function RemoveDialog({ row, onClose }: { row: Destination | null; onClos
   return (
     <Modal opened={row !== null} onClose={onClose} title={`Remove ${isolated(row?.name ?? "")}?`} size={400} closeButtonProps={{ "aria-label": "Close" }}>
       <div style={{ display: "grid", gap: 14 }}>
-        <p style={{ color: "var(--ink-2)" }}>Its log goes too, and what still waits is not sent. This cannot be taken back.</p>
+        <p style={{ color: "var(--ink-2)" }}>Its log is deleted too, and pending notices are not sent. This cannot be undone.</p>
         {remove.error && <div className="fault" role="alert" style={{ margin: 0 }}>{remove.error.message}</div>}
         <div style={{ display: "flex", gap: 8, justifyContent: "flex-end" }}>
           <button type="button" className="btn" onClick={onClose} data-autofocus>Keep it</button>

@@ -14,8 +14,8 @@ test("the page opens with what does not work", () => {
   const failing = row({ name: "ci", failing_since: "2026-11-22T10:00:00Z" });
   expect(said([row(), failing, off])).toContain("chat was turned off");
   expect(said([row(), failing])).toContain("ci does not answer");
-  expect(said([row(), row({ enabled: false })])).toBe("You are told in 1 place of what happens to your jobs: ends.");
-  expect(said([])).toContain("You are told of nothing yet");
+  expect(said([row(), row({ enabled: false })])).toBe("You get notices in 1 place of what happens to your jobs: ends.");
+  expect(said([])).toContain("You get no notices yet");
 });
 
 test("the state of a destination has a word and says why", () => {

@@ -10,8 +10,8 @@ export const NOTICE_KINDS: Record<NoticeKind, string> = {
   "job.cancelled": "it is cancelled",
   "job.retried": "it fails and is tried again",
   "job.preempted": "it gives up GPUs",
-  "job.held": "it is held or parked",
-  "job.idle": "it holds GPUs idle",
+  "job.held": "it is put on hold or suspended",
+  "job.idle": "its GPUs are idle",
   "job.waiting": "it waits for long",
   "budget.reached": "80 % or 100 % of a budget are used",
   "node.lost": "a node is lost",
@@ -48,8 +48,8 @@ export function noticeSentence(rows: Destination[], email: boolean): Part[] {
   const on = rows.filter((row) => row.enabled);
   if (stopped.length > 0) return [{ text: `${named(stopped)} ${stopped.length === 1 ? "was" : "were"} turned off`, strong: true }, { text: ", because nothing got through. Test, then turn on again." }];
   if (failing.length > 0) return [{ text: `${named(failing)} ${failing.length === 1 ? "does" : "do"} not answer`, strong: true }, { text: ". What is to be sent is tried again for about a day." }];
-  if (on.length > 0) return [{ text: `You are told in ${count(on.length, "place")}`, strong: true }, { text: ` of what happens to your jobs: ${named(on)}.` }];
-  return [{ text: "You are told of nothing yet", strong: true }, { text: `. Add ${email ? "a webhook, a chat or your e-mail address" : "a webhook or a chat"}, and choose what you want to know.${email ? "" : " Mail would need a server that an administrator sets up."}` }];
+  if (on.length > 0) return [{ text: `You get notices in ${count(on.length, "place")}`, strong: true }, { text: ` of what happens to your jobs: ${named(on)}.` }];
+  return [{ text: "You get no notices yet", strong: true }, { text: `. Add ${email ? "a webhook, a chat or your e-mail address" : "a webhook or a chat"}, and choose what you want to know.${email ? "" : " Mail would need a server that an administrator sets up."}` }];
 }
 
 const named = (rows: Destination[]) => rows.slice(0, 3).map((row) => row.name).join(", ") + (rows.length > 3 ? ` and ${rows.length - 3} more` : "");

@@ -53,7 +53,7 @@ function QueueRow({ position, number, job, now }: { position: number; number: nu
         <JobRef number={number} name={job?.name ?? null} project={job?.project ?? ""} array={job?.full?.array} />
         <span className="sub nowrap">{wants(job)}</span>
       </span>
-      <span className="why" title={full?.reason?.token}>{full?.reason ? sentenceOf(full.reason.text) : (full ? "" : "A job of another project.")}</span>
+      <span className="why" title={full?.reason?.code}>{full?.reason ? sentenceOf(full.reason.text) : (full ? "" : "A job of another project.")}</span>
       {full && start && (
         <span className="e" title={`Expected to start ${start.at}, ${start.basis}; submitted ${relative(new Date(since), now)}`}>
           <b>~{THIN}{start.likely}</b>

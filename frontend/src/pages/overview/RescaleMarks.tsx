@@ -3,7 +3,7 @@ import type { Bar, Lane } from "../../lib/charts/bars";
 import { clock } from "../../lib/format";
 
 interface Props {
-  rescales: ClusterTimeline["rescales"];
+  rescales: ClusterTimeline["resizes"];
   bars: Bar[];
   lanes: Map<string, Lane>;
   x: (at: number) => number;

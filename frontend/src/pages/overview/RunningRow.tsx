@@ -51,7 +51,7 @@ function Figures({ job, now, mean }: { job: Job; now: Date; mean: number | null 
       <td className="only-wide" style={{ width: 52 }}><span className="bar" style={{ width: 48 }}><i style={{ width: percent(job.progress).replace(/\s/g, "") }} /></span></td>
       <td className="ra" data-l="Progress" title={`${job.step.toLocaleString("en-US")} of ${job.total_steps.toLocaleString("en-US")} steps`}>{percent(job.progress)}</td>
       <td data-l="GPUs" title={where.long}>
-        {job.allocation ? <span>{gangWords(job.allocation)} <span className="sub"><Name>{where.short}</Name></span></span> : <span className="sub">none held</span>}
+        {job.allocation ? <span>{gangWords(job.allocation)} <span className="sub"><Name>{where.short}</Name></span></span> : <span className="sub">no GPUs</span>}
       </td>
       <td className="ra" data-l="Steps/s" title={speedTitle(job)}>{paused || speed === null ? <span className="sub">{paused ? "paused" : "–"}</span> : number(speed)}</td>
       <td className="ra" data-l="Relative throughput">{job.relative_throughput === null ? "–" : number(job.relative_throughput, 2)}</td>

@@ -42,7 +42,7 @@ export function Tiles({ cluster, jobs, now }: { cluster: ClusterState; jobs: Map
     <div className={`cols ${css.tiles}`}>
       <Tile
         label="Utilisation" value={tiles.utilisation === null ? "–" : fixed(tiles.utilisation * 100, 0)} unit="%"
-        detail={`${integer(tiles.gpus_busy)} of ${integer(tiles.gpus_total)} GPUs hold a job${tiles.gpus_others > 0 ? `, ${integer(tiles.gpus_others)} more by others` : ""}`}
+        detail={`${integer(tiles.gpus_busy)} of ${integer(tiles.gpus_total)} GPUs have a job${tiles.gpus_others > 0 ? `, ${integer(tiles.gpus_others)} more by others` : ""}`}
         spark={<Sparkline values={[...points.map((p) => p.utilisation), tiles.utilisation]} />}
       />
       <Tile
@@ -58,7 +58,7 @@ export function Tiles({ cluster, jobs, now }: { cluster: ClusterState; jobs: Map
       </Tile>
       <Tile
         label="Spend" value={tiles.spend_per_hour === null ? "–" : money(tiles.spend_per_hour, currency)} unit={withUnit("", "/h").trim()}
-        detail={spend + budget || "no rates set"}
+        detail={spend + budget || "no prices set"}
         spark={<Sparkline values={[...points.map((p) => (p.spend_per_hour === null ? null : Number(p.spend_per_hour))), Number(tiles.spend_per_hour ?? NaN)]} />}
       />
     </div>

@@ -30,7 +30,7 @@ export function Timeline({ timeline, from, now, width }: DrawingProps) {
   const lane = new Map(lanes.map((entry) => [entry.name, entry]));
   const seen = bars.filter((bar) => (bar.end ?? now) > from && bar.start < now && lane.has(bar.node));
   return (
-    <svg width={width} height={height + FOOT} role="img" aria-label={`Which job held which GPU since ${clock(new Date(from))}`}>
+    <svg width={width} height={height + FOOT} role="img" aria-label={`Which job had which GPU since ${clock(new Date(from))}`}>
       <Hatches />
       {lanes.map((entry) => <LaneHead key={entry.name} lane={entry} left={left} right={right} />)}
       {timeTicks(from, now, width < 500 ? 4 : 9).map((at) => (
@@ -41,7 +41,7 @@ export function Timeline({ timeline, from, now, width }: DrawingProps) {
       ))}
       {seen.map((bar, i) => <BarShape key={i} bar={bar} lane={lane.get(bar.node)} x={x} now={now} ended={!stillHeld(bar, bars)} />)}
       {labelsOf(seen).map((label, i) => <BarLabel key={i} bar={label.bar} lane={lane.get(label.bar.node)} x0={x(label.start)} x1={x(label.end ?? now)} faded={!stillHeld(label.bar, bars)} />)}
-      <RescaleMarks rescales={timeline.rescales} bars={seen} lanes={lane} x={x} from={from} now={now} />
+      <RescaleMarks rescales={timeline.resizes} bars={seen} lanes={lane} x={x} from={from} now={now} />
       <path d={`M${right} 2V${height}`} stroke="var(--accent)" strokeWidth="1.6" />
       <circle cx={right} cy={3} r={3} fill="var(--accent)" />
     </svg>

@@ -92,7 +92,7 @@ export function TimelineCanvas({ timeline, from, now, width }: DrawingProps) {
   };
   return (
     <canvas
-      ref={ref} style={{ width, height: height + FOOT, display: "block" }} role="img" aria-label={`Which job held which GPU since ${clock(new Date(from))}`}
+      ref={ref} style={{ width, height: height + FOOT, display: "block" }} role="img" aria-label={`Which job had which GPU since ${clock(new Date(from))}`}
       onPointerMove={onMove} onPointerLeave={() => lightJob(null)}
     />
   );

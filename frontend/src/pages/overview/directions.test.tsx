@@ -16,7 +16,7 @@ const [FROM, NOW] = [Date.parse("2026-05-04T10:00:00Z"), Date.parse("2026-05-04T
 const timeline = {
   nodes: [{ name: HEBREW, type: "titan_xp", emulated: false, gpus: 2 }],
   holds: [{ node: HEBREW, index: 0, job: { number: 12, name: HEBREW, project: "Vision" }, epoch: 1, kind: "running", from_at: new Date(FROM).toISOString(), to_at: null, share_percent: 100 }],
-  rescales: [],
+  resizes: [],
 } as unknown as ClusterTimeline;
 
 let page: TestPage;

@@ -21,7 +21,7 @@ export function InviteForm({ onInvited, onClose }: { onInvited: (invitation: New
     onClose();
   };
   return (
-    <FormDialog title="Invite somebody" action="Invite" fault={rest} busy={invite.isPending || project === ""} onSubmit={() => invite.mutate({ project, email: email.trim(), role }, { onSuccess: done })} onClose={onClose}>
+    <FormDialog title="Invite a person" action="Invite" fault={rest} busy={invite.isPending || project === ""} onSubmit={() => invite.mutate({ project, email: email.trim(), role }, { onSuccess: done })} onClose={onClose}>
       <Text label="E-mail" type="email" value={email} onChange={setEmail} required placeholder="ada@example.org" error={at.email} />
       <Choice label="To project" value={project} onChange={setChosen} options={projects.map((one) => [one.key, one.name])} />
       <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />

@@ -56,7 +56,7 @@ export default function PeoplePage({ session }: { session: Session }) {
             </div>
           </div>
           <Loadable query={query} what="The list of people" skeleton={<Skeleton height={26} count={6} />}>
-            {(data) => rowsOf(data).length === 0 ? <p className="empty">{search ? `Nobody here has “${isolated(search)}” in their name or e-mail.` : "There is nobody."}</p> : <Table rows={rowsOf(data)} me={session.user?.email ?? ""} onAct={setAct} onName={session.runs_as_person ? setNamed : null} />}
+            {(data) => rowsOf(data).length === 0 ? <p className="empty">{search ? `No one here has “${isolated(search)}” in their name or e-mail.` : "There are no accounts."}</p> : <Table rows={rowsOf(data)} me={session.user?.email ?? ""} onAct={setAct} onName={session.runs_as_person ? setNamed : null} />}
           </Loadable>
           <More query={query} label="More people" />
         </Panel>
@@ -70,7 +70,7 @@ export default function PeoplePage({ session }: { session: Session }) {
 
 function Sentence({ rows, more }: { rows: Account[]; more: boolean }) {
   const many = more ? `More than ${integer(rows.length)} people administer` : `${count(rows.length, "person", "people")} ${rows.length === 1 ? "administers" : "administer"}`;
-  return <h1 className="say"><b>{many} this cluster</b>{rows.length <= 3 && `: ${rows.map((one) => isolated(one.name)).join(", ")}`}. {rows.length === 1 && !more ? "If they leave nobody can: make somebody else one too." : "Deactivate people who leave; their jobs stay with their projects."}</h1>;
+  return <h1 className="say"><b>{many} this cluster</b>{rows.length <= 3 && `: ${rows.map((one) => isolated(one.name)).join(", ")}`}. {rows.length === 1 && !more ? "Make another person administrator too, in case they leave." : "Deactivate people who leave; their jobs stay with their projects."}</h1>;
 }
 
 /** `onName`: sets somebody's UNIX account; null where jobs run as nobody's. */

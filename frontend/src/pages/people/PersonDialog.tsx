@@ -19,9 +19,9 @@ function wordsOf({ kind, person }: Act): Words {
   switch (kind) {
     case "make": return { title: `Make ${isolated(person.name)} an administrator?`, action: "Make administrator", what: `${person.provenance === null ? "" : `${person.provenance} Ask them whether the account is theirs. `}They can then see and change everything in this cluster: all projects and jobs, the policy, prices and people.` };
     case "unmake": return { title: `Unmake ${isolated(person.name)} an administrator?`, action: "Unmake administrator", what: "They keep the roles that they were given in projects, and nothing else." };
-    case "end": return { title: `End all sessions of ${isolated(person.name)}?`, action: "End sessions", what: "They are signed out in every browser, at once. Their tokens go on working, and they can sign in again." };
-    case "deactivate": return { title: `Deactivate ${isolated(person.name)}?`, action: "Deactivate", what: "Their tokens are revoked and their sessions end, at once. Their jobs stay with their projects and go on. Reactivated, they sign in again and make new tokens." };
-    case "reactivate": return { title: `Reactivate ${isolated(person.name)}?`, action: "Reactivate", what: "They can sign in again, with the roles that they had. Tokens are made anew." };
+    case "end": return { title: `End all sessions of ${isolated(person.name)}?`, action: "End sessions", what: "They are signed out in every browser, at once. Their tokens keep working, and they can sign in again." };
+    case "deactivate": return { title: `Deactivate ${isolated(person.name)}?`, action: "Deactivate", what: "Their tokens are revoked and their sessions end, at once. Their jobs stay with their projects and keep running. Once reactivated, they sign in again and make new tokens." };
+    case "reactivate": return { title: `Reactivate ${isolated(person.name)}?`, action: "Reactivate", what: "They can sign in again, with the roles that they had. They need new tokens." };
   }
 }
 

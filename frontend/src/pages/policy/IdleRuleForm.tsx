@@ -13,7 +13,7 @@ type Field = Exclude<keyof Form, "enabled">;
 const FIELDS: { name: Field; label: string; hint: string; factor: number }[] = [
   { name: "utilisation_below", label: "Idle below, %", hint: "Mean of its GPUs. 0: only steps count.", factor: 0.01 },
   { name: "warn_after_s", label: "Warn after, min", hint: "Without a step, or below the threshold.", factor: 60 },
-  { name: "release_after_s", label: "Park after, min", hint: "Checkpointed and held. Empty: never.", factor: 60 },
+  { name: "release_after_s", label: "Suspend after, min", hint: "With a checkpoint. Empty: never.", factor: 60 },
   { name: "extension_s", label: "Extension, min", hint: "What asking for more time gives.", factor: 60 },
   { name: "extensions_max", label: "Extensions", hint: "How often, until it is released.", factor: 1 },
 ];
@@ -31,14 +31,14 @@ const ruleOf = (form: Form) => ({
 
 /** What the switch does as it stands. */
 export const switchHint = (form: Pick<Form, "enabled" | "release_after_s">) => {
-  if (!form.enabled) return "Off: nobody is warned, and nobody is parked.";
-  return form.release_after_s.trim() === "" ? "On: idle jobs are warned, and none is parked." : "On: idle jobs are warned, and parked later.";
+  if (!form.enabled) return "Off: idle jobs are neither warned nor suspended.";
+  return form.release_after_s.trim() === "" ? "On: idle jobs are warned, and none is suspended." : "On: idle jobs are warned, and suspended later.";
 };
 
 export function IdleRulePanel() {
   const query = useIdleRule();
   return (
-    <Panel title="Idle GPUs" meta="jobs that hold GPUs and do nothing with them">
+    <Panel title="Idle GPUs" meta="jobs with GPUs that do not use them">
       <Loadable query={query} what="The rule" skeleton={<Skeleton height={52} count={3} />}>{(rule) => <RuleForm key={JSON.stringify(rule)} rule={rule} />}</Loadable>
     </Panel>
   );

@@ -87,7 +87,7 @@ function Changes() {
   return (
     <Panel title="Changes" meta="newest first">
       <Loadable query={query} what="The history" skeleton={<Skeleton height={24} count={3} />}>
-        {(changes) => changes.length === 0 ? <p className="empty">Nobody has changed the policy yet.</p> : (
+        {(changes) => changes.length === 0 ? <p className="empty">The policy has not been changed yet.</p> : (
           <div className="tw" tabIndex={0}>
             <table className="t">
               <thead><tr><th scope="col">When</th><th scope="col">Policy</th><th scope="col">Parameters</th><th scope="col">By</th></tr></thead>

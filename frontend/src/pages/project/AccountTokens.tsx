@@ -111,7 +111,7 @@ function RevokeDialog({ token, onClose }: { token: ApiToken; onClose: () => void
       title={`Revoke ${isolated(token.name)}?`} keep="Keep it" action="Revoke the token" error={revoke.error} busy={revoke.isPending}
       onDo={() => revoke.mutate(token.id, { onSuccess: onClose })} onClose={onClose}
     >
-      Programs that use it are refused at once. This cannot be taken back.
+      Programs that use it are refused at once. This cannot be undone.
     </AskDialog>
   );
 }

@@ -110,7 +110,7 @@ function StopDialog({ project, account, onClose }: { project: ProjectDetail; acc
       title={`Deactivate ${isolated(account.name)}?`} keep="Keep it" action="Deactivate" error={change.error} busy={change.isPending}
       onDo={() => change.mutate({ id: account.id, is_active: false }, { onSuccess: onClose })} onClose={onClose}
     >
-      Its {account.tokens === 1 ? "token stops" : `${integer(account.tokens)} tokens stop`} working at once, for good. Its jobs stay with <Name>{project.name}</Name> and go on.
+      Its {account.tokens === 1 ? "token stops" : `${integer(account.tokens)} tokens stop`} working at once, for good. Its jobs stay with <Name>{project.name}</Name> and keep running.
     </AskDialog>
   );
 }

@@ -20,7 +20,7 @@ export function InvitationsPanel({ project, manages }: { project: ProjectDetail;
       {made && <InvitationLink invitation={made} onDone={() => setMade(null)} />}
       <Panel title="Invitations" meta="newest first">
         <Loadable query={query} what="The list of invitations" skeleton={<Skeleton height={26} count={2} />}>
-          {(data) => rowsOf(data).length === 0 ? <p className="empty">Nobody is invited. Adding somebody without an account invites them.</p> : <Table rows={rowsOf(data)} project={project} manages={manages} onMade={setMade} />}
+          {(data) => rowsOf(data).length === 0 ? <p className="empty">No open invitations. Adding a person without an account invites them.</p> : <Table rows={rowsOf(data)} project={project} manages={manages} onMade={setMade} />}
         </Loadable>
         <More query={query} label="Older invitations" />
       </Panel>

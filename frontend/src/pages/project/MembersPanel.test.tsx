@@ -21,7 +21,7 @@ it("invites whoever has no account, and shows the link once", async () => {
     if (sent.method !== "POST") return undefined;
     return sent.path.endsWith("members") ? refusal("email", "has no account here: send an invitation") : { status: 201, body: invitation };
   });
-  await page.press("Add somebody");
+  await page.press("Add a member");
   await page.fill("E-mail", "new@example.org");
   await page.fill("Role", "viewer");
   await page.press("Add");
@@ -35,7 +35,7 @@ it("invites whoever has no account, and shows the link once", async () => {
 
 it("says at the field what is wrong with an address", async () => {
   await show((sent) => (sent.method === "POST" ? refusal("email", "must be an address") : undefined));
-  await page.press("Add somebody");
+  await page.press("Add a member");
   await page.fill("E-mail", "nobody@x");
   await page.press("Add");
   expect(page.wrong("E-mail")).toBe("must be an address");
@@ -71,7 +71,7 @@ it("asks before somebody with an unproved address is added, and again for anothe
     asked += 1;
     return (sent.body as { confirm_unproved?: true }).confirm_unproved ? { status: 201, body: member(3, "Ceo") } : refusal("confirm_unproved", MADE, 409);
   });
-  await page.press("Add somebody");
+  await page.press("Add a member");
   await page.fill("E-mail", "ceo@bolt.example");
   await page.press("Add");
   expect(page.text).toContain(MADE);
@@ -100,7 +100,7 @@ it("shows no link where it was mailed", async () => {
     if (sent.method !== "POST") return undefined;
     return sent.path.endsWith("members") ? refusal("email", "has no account here: send an invitation") : { status: 201, body: { ...invitation, link: null, mailed: true } };
   });
-  await page.press("Add somebody");
+  await page.press("Add a member");
   await page.fill("E-mail", "new@example.org");
   await page.press("Add");
   expect(page.text).toContain("only they have it");

@@ -27,9 +27,9 @@ export function MembersPanel({ project, manages, email }: { project: ProjectDeta
   return (
     <>
       {invited && <InvitationLink invitation={invited} onDone={() => setInvited(null)} />}
-      <Panel title="Members" right={manages && <button type="button" className="btn sm" onClick={() => setOpen({ kind: "add" })}><Icon name="plus" size={12} />Add somebody</button>}>
+      <Panel title="Members" right={manages && <button type="button" className="btn sm" onClick={() => setOpen({ kind: "add" })}><Icon name="plus" size={12} />Add a member</button>}>
         <Loadable query={query} what="The list of members" skeleton={<Skeleton height={26} count={3} />}>
-          {(data) => rowsOf(data).length === 0 ? <p className="empty">Nobody has a role here but administrators of the cluster.</p> : <Table rows={rowsOf(data)} manages={manages} email={email} onOpen={setOpen} />}
+          {(data) => rowsOf(data).length === 0 ? <p className="empty">Only administrators of the cluster have a role here.</p> : <Table rows={rowsOf(data)} manages={manages} email={email} onOpen={setOpen} />}
         </Loadable>
         <More query={query} label="More members" />
       </Panel>
@@ -96,7 +96,7 @@ function AddForm({ project, onInvited, onClose }: { project: ProjectDetail; onIn
     onClose();
   };
   return (
-    <FormDialog title={`Add somebody to ${isolated(project.name)}`} action="Add" fault={rest} busy={add.isPending} onSubmit={submit} onClose={onClose}>
+    <FormDialog title={`Add a member to ${isolated(project.name)}`} action="Add" fault={rest} busy={add.isPending} onSubmit={submit} onClose={onClose}>
       <Text label="E-mail" type="email" value={email} onChange={changeEmail} required placeholder="ada@example.org" error={at.email} />
       <Choice label="Role" value={role} onChange={(value) => setRole(value as Role)} options={ROLES} error={at.role} />
       <p className="sub" style={{ flexBasis: "100%" }}>A person with an account is a member at once, here and in all projects below. Others get an invitation: a link that works once.</p>
@@ -127,7 +127,7 @@ function RemoveDialog({ project, member, onClose }: { project: ProjectDetail; me
       title={`Remove ${isolated(member.user.name)}?`} keep="Keep them" action="Remove from the project" error={remove.error} busy={remove.isPending}
       onDo={() => remove.mutate(member.user.id, { onSuccess: onClose })} onClose={onClose}
     >
-      They can no longer see or change anything in <Name>{project.name}</Name> and below, unless another role reaches there. Jobs that they submitted stay and go on.
+      They can no longer see or change anything in <Name>{project.name}</Name> and below, unless another role reaches there. Jobs that they submitted stay and keep running.
     </AskDialog>
   );
 }

@@ -89,11 +89,11 @@ function Header({ project, isAdmin }: { project: ProjectDetail; isAdmin: boolean
 function Sentence({ project, currency }: { project: ProjectDetail; currency: string }) {
   const all = project.with_below;
   const budget = Number(project.budget_month ?? 0);
-  const gpus = project.gpu_quota === null ? count(all.gpus_held, "GPU") : `${integer(all.gpus_held)} of ${count(project.gpu_quota, "GPU")}`;
+  const gpus = project.gpu_limit === null ? count(all.gpus_allocated, "GPU") : `${integer(all.gpus_allocated)} of ${count(project.gpu_limit, "GPU")}`;
   if (project.archived_at !== null) return <h1 className="say"><b><Name>{project.name}</Name> is archived</b>: what was in it can be read, nothing new is taken in. It spent {money(all.spend_month, currency)} this month.</h1>;
   return (
     <h1 className="say">
-      <b><Name>{project.name}</Name> holds {gpus}</b>; {count(all.jobs_running, "job")} {all.jobs_running === 1 ? "runs" : "run"} and {integer(all.jobs_queued)} {all.jobs_queued === 1 ? "waits" : "wait"}.
+      <b><Name>{project.name}</Name> has {gpus}</b>; {count(all.jobs_running, "job")} {all.jobs_running === 1 ? "runs" : "run"} and {integer(all.jobs_queued)} {all.jobs_queued === 1 ? "waits" : "wait"}.
       {" "}It spent {money(all.spend_month, currency)} this month{budget > 0 && <>, <b>{percent(Number(all.spend_month) / budget)}</b> of its budget of {money(budget, currency)}</>}.
     </h1>
   );
@@ -104,7 +104,7 @@ function LimitsPanel({ project, currency }: { project: ProjectDetail; currency: 
   return (
     <Panel title="Limits" meta="that bind your jobs here, those from above too" right={<Link className="btn sm" to={`/limits?project=${encodeURIComponent(project.key)}`}>Limits and guarantees</Link>}>
       <Loadable query={limits} what="The list of limits" skeleton={<Skeleton height={26} count={2} />}>
-        {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <LimitsTable rows={found.results} more={found.more && "evenkeel quota show"} currency={currency} />}
+        {(found) => found.results.length === 0 ? <p className="empty">Nothing limits your jobs in this project.</p> : <LimitsTable rows={found.results} more={found.more && "evenkeel limit show"} currency={currency} />}
       </Loadable>
     </Panel>
   );

@@ -21,7 +21,7 @@ export function SecretsPanel({ project, manages }: { project: ProjectDetail; man
   const now = useNow(30_000);
   return (
     <>
-      <Panel title="Secrets" meta="names only; nobody is shown a value" right={manages && <button type="button" className="btn sm" onClick={() => setSetting("new")}><Icon name="plus" size={12} />New secret</button>}>
+      <Panel title="Secrets" meta="names only; values are never shown" right={manages && <button type="button" className="btn sm" onClick={() => setSetting("new")}><Icon name="plus" size={12} />New secret</button>}>
         <Loadable query={query} what="The list of secrets" skeleton={<Skeleton height={26} count={2} />}>
           {(data) => rowsOf(data).length === 0 ? <p className="empty">There are none.</p> : (
             <div className="tw" tabIndex={0}>
@@ -34,7 +34,7 @@ export function SecretsPanel({ project, manages }: { project: ProjectDetail; man
                       <td className="wide">{secret.description || <span className="sub" style={{ margin: 0 }}>not said</span>}</td>
                       <td data-l="Jobs that use it">{secret.used_by.length === 0 ? <span className="sub" style={{ margin: 0 }}>none</span> : secret.used_by.map((job, i) => <span key={job}>{i > 0 && ", "}<Link className="link" to={`/jobs/${job}`}>{job}</Link></span>)}</td>
                       <td className="ra" data-l="Changed" title={secret.changed_by ?? undefined}>{moment(new Date(secret.changed_at), now)}</td>
-                      {manages && <td className="ra acts"><button type="button" className="btn sm" aria-label={`Set anew: ${secret.name}`} onClick={() => setSetting(secret)}>Set anew</button>{" "}<button type="button" className="btn sm bad" aria-label={`Remove ${secret.name}`} onClick={() => setRemoving(secret)}>Remove</button></td>}
+                      {manages && <td className="ra acts"><button type="button" className="btn sm" aria-label={`Replace ${secret.name}`} onClick={() => setSetting(secret)}>Replace</button>{" "}<button type="button" className="btn sm bad" aria-label={`Remove ${secret.name}`} onClick={() => setRemoving(secret)}>Remove</button></td>}
                     </tr>
                   ))}
                 </tbody>
@@ -58,7 +58,7 @@ function SecretForm({ project, secret, onClose }: { project: ProjectDetail; secr
   const { at, rest } = problemsOf(set.error, ["secret", "value", "description"]);
   const submit = () => set.mutate({ name: name.trim(), value, description: description.trim() }, { onSuccess: onClose });
   return (
-    <FormDialog title={secret ? `Set ${secret.name} anew` : "New secret"} fault={rest} busy={set.isPending} onSubmit={submit} onClose={onClose}>
+    <FormDialog title={secret ? `Replace ${secret.name}` : "New secret"} fault={rest} busy={set.isPending} onSubmit={submit} onClose={onClose}>
       <Text label="Name" value={name} onChange={setName} required disabled={secret !== null} placeholder="HF_TOKEN" error={at.secret} />
       <Text label="Value" type="password" value={value} onChange={setValue} required error={at.value} />
       <Text label="What it is" value={description} onChange={setDescription} error={at.description} />

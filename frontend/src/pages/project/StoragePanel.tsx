@@ -31,7 +31,7 @@ interface Kept {
 
 const rowsOf = (found: Storage): Kept[] => [
   { what: "Checkpoints", stored: found.checkpoints.bytes, most: found.checkpoints.hard_bytes },
-  { what: "Artefacts", stored: found.artifacts.bytes, most: found.artifacts.quota_bytes },
+  { what: "Artifacts", stored: found.artifacts.bytes, most: found.artifacts.quota_bytes },
   { what: "Bundles of code", stored: found.bundles.bytes, most: found.bundles.quota_bytes },
   { what: "Environments", stored: found.environments.bytes, most: found.environments.quota_bytes },
 ];

@@ -12,7 +12,7 @@ export function ProjectTable({ rows, currency }: { rows: Project[]; currency: st
       <table className="t cards">
         <thead>
           <tr>
-            <th scope="col">Project</th><th scope="col">Your role</th><th scope="col" className="ra">Members</th><th scope="col" className="ra">GPUs held</th>
+            <th scope="col">Project</th><th scope="col">Your role</th><th scope="col" className="ra">Members</th><th scope="col" className="ra">GPUs allocated</th>
             <th scope="col" className="ra">Running</th><th scope="col" className="ra">Waiting</th><th scope="col" className="ra">Spent this month</th><th scope="col" style={{ width: 150 }}>Of the budget</th>
           </tr>
         </thead>
@@ -24,7 +24,7 @@ export function ProjectTable({ rows, currency }: { rows: Project[]; currency: st
 
 function Row({ project, level, currency }: { project: Project; level: number; currency: string }) {
   const all = project.with_below;
-  const own = all.gpus_held === project.gpus_held && all.spend_month === project.spend_month ? undefined : `${integer(project.gpus_held)} GPUs and ${money(project.spend_month, currency)} without those below it`;
+  const own = all.gpus_allocated === project.gpus_allocated && all.spend_month === project.spend_month ? undefined : `${integer(project.gpus_allocated)} GPUs and ${money(project.spend_month, currency)} without those below it`;
   return (
     <tr data-row title={own}>
       <td className="wide" style={{ fontWeight: 500 }}>
@@ -35,7 +35,7 @@ function Row({ project, level, currency }: { project: Project; level: number; cu
       </td>
       <td data-l="Your role">{project.role}</td>
       <td className="ra" data-l="Members">{integer(project.members)}</td>
-      <td className="ra" data-l="GPUs held">{integer(all.gpus_held)}{project.gpu_quota !== null && <span className="sub">of {integer(project.gpu_quota)}</span>}</td>
+      <td className="ra" data-l="GPUs allocated">{integer(all.gpus_allocated)}{project.gpu_limit !== null && <span className="sub">of {integer(project.gpu_limit)}</span>}</td>
       <td className="ra" data-l="Running">{integer(all.jobs_running)}</td>
       <td className="ra" data-l="Waiting">{integer(all.jobs_queued)}</td>
       <td className="ra whole" data-l="Spent this month">{money(all.spend_month, currency)}{project.budget_month !== null && <span className="sub">of {money(project.budget_month, currency)}</span>}</td>

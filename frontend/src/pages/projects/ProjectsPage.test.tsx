@@ -8,10 +8,10 @@ vi.mock("../../shell/TopBar", () => ({ TopBar: () => null }));
 
 const session = { user: { email: "ana@example.org", is_admin: false }, cluster: { gpus: 32 }, currency: "USD" } as unknown as Session;
 const project = (key: string, name: string, changes: object = {}) => ({
-  key, name, role: "member", parent: null, archived_at: null, members: 3, gpu_quota: null, budget_month: null, gpus_held: 2, jobs_running: 1, jobs_queued: 0, spend_month: "40.00",
-  with_below: { gpus_held: 2, jobs_running: 1, jobs_queued: 0, spend_month: "40.00" }, ...changes,
+  key, name, role: "member", parent: null, archived_at: null, members: 3, gpu_limit: null, budget_month: null, gpus_allocated: 2, jobs_running: 1, jobs_queued: 0, spend_month: "40.00",
+  with_below: { gpus_allocated: 2, jobs_running: 1, jobs_queued: 0, spend_month: "40.00" }, ...changes,
 }) as Project;
-const vision = project("vision", "Vision", { role: "manager", budget_month: "200", with_below: { gpus_held: 4, jobs_running: 2, jobs_queued: 0, spend_month: "80.00" } });
+const vision = project("vision", "Vision", { role: "manager", budget_month: "200", with_below: { gpus_allocated: 4, jobs_running: 2, jobs_queued: 0, spend_month: "80.00" } });
 
 let page: TestPage;
 afterEach(() => page.end());
@@ -24,7 +24,7 @@ const lists = (sent: Sent) => {
 it("opens with what the projects hold and spend together", async () => {
   page = new TestPage(lists);
   await page.show(<ProjectsPage session={session} />);
-  expect(document.querySelector("h1")?.textContent).toBe("You are in 2 projects; together they hold 4 of 32 GPUs and spent $80.00 this month, 40\u2009% of their budgets.");
+  expect(document.querySelector("h1")?.textContent).toBe("You are in 2 projects; together they have 4 of 32 GPUs and spent $80.00 this month, 40\u2009% of their budgets.");
   expect([...document.querySelectorAll("tbody tr a")].map((link) => link.textContent)).toEqual(["Vision", "Faces"]);
 });
 

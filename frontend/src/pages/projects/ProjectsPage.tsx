@@ -40,7 +40,7 @@ export default function ProjectsPage({ session }: { session: Session }) {
           }
         >
           <Loadable query={found} what="The list of projects" skeleton={<Skeleton height={26} count={6} />}>
-            {(data) => <Found rows={rowsOf(data)} search={search} currency={session.currency} none={isAdmin ? "There are no projects yet." : "You are in no project yet: somebody who manages one can invite you."} />}
+            {(data) => <Found rows={rowsOf(data)} search={search} currency={session.currency} none={isAdmin ? "There are no projects yet." : "You are in no project yet: a manager of a project can invite you."} />}
           </Loadable>
           <More query={found} label="More projects" />
         </Panel>
@@ -77,11 +77,11 @@ interface SentenceProps {
 
 /** What they hold and spend together, against what they may. */
 function Sentence({ rows, more, gpus, currency, isAdmin }: SentenceProps) {
-  if (rows.length === 0) return <h1 className="say"><b>{isAdmin ? "There is no project yet" : "You are in no project yet"}</b>, so nobody can submit a job.</h1>;
+  if (rows.length === 0) return <h1 className="say"><b>{isAdmin ? "There is no project yet" : "You are in no project yet"}</b>, so no job can be submitted.</h1>;
   const totals = totalsOf(rows);
   const many = more ? `more than ${integer(rows.length)} projects` : count(rows.length, "project");
   const lead = isAdmin ? `There ${rows.length === 1 ? "is" : "are"} ${many}` : `You are in ${many}`;
-  const together = rows.length === 1 ? "it holds" : more ? `the first ${integer(rows.length)} hold` : "together they hold";
+  const together = rows.length === 1 ? "it has" : more ? `the first ${integer(rows.length)} have` : "together they have";
   return (
     <h1 className="say">
       <b>{lead}</b>; {together} {integer(totals.gpus)} of {count(gpus, "GPU")} and spent {money(totals.spent, currency)} this month

@@ -13,8 +13,8 @@ test("a project whose parent is not shown is outermost", () => {
 });
 
 const held = (key: string, parent: string | null, spend: string, below: string, budget: string | null) => ({
-  ...place(key, parent), gpus_held: 2, spend_month: spend, budget_month: budget,
-  with_below: { gpus_held: 0, jobs_running: 0, jobs_queued: 0, spend_month: below },
+  ...place(key, parent), gpus_allocated: 2, spend_month: spend, budget_month: budget,
+  with_below: { gpus_allocated: 0, jobs_running: 0, jobs_queued: 0, spend_month: below },
 });
 
 test("nothing is counted twice, neither use nor a budget within a budget", () => {

@@ -27,7 +27,7 @@ export function treeOf<P extends Place>(projects: P[]): Placed<P>[] {
   return placed;
 }
 
-type Held = Place & Pick<Project, "gpus_held" | "spend_month" | "budget_month" | "with_below">;
+type Held = Place & Pick<Project, "gpus_allocated" | "spend_month" | "budget_month" | "with_below">;
 
 export interface Totals {
   gpus: number;
@@ -47,7 +47,7 @@ export function totalsOf(projects: Held[]): Totals {
   const outermost = projects.filter((one) => budgeted(one) && !above(one));
   const budget = outermost.reduce((sum, one) => sum + Number(one.budget_month), 0);
   return {
-    gpus: projects.reduce((sum, one) => sum + one.gpus_held, 0),
+    gpus: projects.reduce((sum, one) => sum + one.gpus_allocated, 0),
     spent: projects.reduce((sum, one) => sum + Number(one.spend_month), 0),
     share: budget === 0 ? null : outermost.reduce((sum, one) => sum + Number(one.with_below.spend_month), 0) / budget,
   };

@@ -69,7 +69,7 @@ function Tree({ rows, form, more }: { rows: Share[]; form: Shares["form"]; more:
 }
 
 function Row({ row, ranked }: { row: Share; ranked: boolean }) {
-  const name = row.is_user ? (row.user?.name ?? "nobody any more") : row.project.name;
+  const name = row.is_user ? (row.user?.name ?? "no project any more") : row.project.name;
   return (
     <tr>
       <td className="wide" style={{ fontWeight: row.is_user ? 400 : 500 }} title={row.user?.email ?? row.project.key}>
@@ -108,7 +108,7 @@ function Queue({ found }: { found: Priorities }) {
               <td className="ra" data-l="Place">{integer(row.rank)}</td>
               <td className="wide"><JobRef number={row.number} name={row.name} array={row.array} /></td>
               <td data-l="Project"><Name>{row.project.name}</Name></td>
-              <td data-l="Owner">{row.owner ? <Name>{row.owner.name}</Name> : <span className="sub">nobody</span>}</td>
+              <td data-l="Owner">{row.owner ? <Name>{row.owner.name}</Name> : <span className="sub">no project</span>}</td>
               <td className="ra" data-l="Priority">{integer(row.priority)}</td>
               <td data-l="Made of"><PriorityBar made={row} most={most} /></td>
             </tr>

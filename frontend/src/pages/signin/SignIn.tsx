@@ -11,7 +11,7 @@ import { Name } from "../../components/Name";
 /** Why the directory's sign-in came back without one. */
 const REFUSED: Record<string, string> = {
   directory: "Single sign-on did not work. Try again, or sign in with a password.",
-  unverified: "The directory does not vouch for your email address, so nobody can be signed in by it.",
+  unverified: "The directory has not confirmed your email address, so you cannot sign in with it.",
   inactive: "This account is deactivated. Ask an administrator of the cluster.",
 };
 

@@ -16,7 +16,7 @@ export function EffectPanel({ preview, forecast, old }: { preview: JobPreview; f
   return (
     <Panel title="Effect on others" meta={affected === 0 ? undefined : `${count(affected, "job")} with other GPUs`}>
       {affected === 0 && delayed.length === 0 ? (
-        <p className="empty">Nobody else would have other GPUs{forecast ? ", and nobody would start noticeably later" : ""}.</p>
+        <p className="empty">The GPUs of other jobs would not change{forecast ? ", and no job would start noticeably later" : ""}.</p>
       ) : (
         <div className={`tw ${old ? css.old : ""}`} tabIndex={0}>
           <table className={`t cards ${css.options}`}>

@@ -55,7 +55,7 @@ function ProjectField({ draft, errors }: Props) {
   const projects = useProjects().data ?? [];
   const currency = useCluster()?.cluster.currency ?? "USD";
   const chosen = projects.find((project) => project.key === draft.get("project"));
-  const quota = chosen && (chosen.gpu_quota === null ? `${count(chosen.gpus_held, "GPU")} held` : `${chosen.gpus_held} of ${chosen.gpu_quota} GPUs held`);
+  const quota = chosen && (chosen.gpu_limit === null ? `${count(chosen.gpus_allocated, "GPU")} allocated` : `${chosen.gpus_allocated} of ${chosen.gpu_limit} GPUs allocated`);
   const hint = chosen ? [quota, chosen.spend_month === null ? "" : `${money(chosen.spend_month, currency)} this month`].filter(Boolean).join(", ") : undefined;
   return (
     <Field label="Project" path="project" errors={errors} hint={hint}>
@@ -101,7 +101,7 @@ function Program({ draft, errors }: Props) {
       </div>
       {error && <div className="h bad">{error}</div>}
       {own && chosen === undefined && (
-        <Field label="Command, run once per GPU" path="command" errors={errors} hint="Import the evenkeel SDK in it, so that it can be rescaled and resumed.">
+        <Field label="Command, run once per GPU" path="command" errors={errors} hint="Import the evenkeel SDK in it, so that it can be resized and resumed.">
           {(props) => <textarea {...props} name="command" className="in mono" rows={2} style={{ fontSize: 12 }} placeholder="python train.py --lr 0.1" value={String(command ?? "")} onChange={(event) => draft.set("command", event.target.value)} />}
         </Field>
       )}

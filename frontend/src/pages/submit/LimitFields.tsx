@@ -84,7 +84,7 @@ function LevelField({ draft, errors }: Props) {
   const chosen = draft.get("qos");
   const names = new Set([...offered.map((level) => level.name), ...(chosen === undefined ? [] : [String(chosen)])]);
   return (
-    <Field label="Level of service" path="qos" errors={errors}>
+    <Field label="QoS" path="qos" errors={errors}>
       {(props) => (
         <select {...props} name="qos" className="in" value={String(chosen ?? "")} onChange={(event) => draft.set("qos", event.target.value || undefined)}>
           <option value="">{standard ? `${standard.name}, the default` : "none"}</option>

@@ -11,10 +11,10 @@ import { Preview } from "./Preview";
 // jsdom has no adopted style sheets, which swatches are painted with.
 vi.mock("../../lib/highlight", () => ({ jobPaint: () => ({}) }));
 
-const OPTION = { type: "k1", gpus: 1, steps_per_s: 10, source: "user", age_s: null, samples: 0, duration_s: 3600, price: {}, rate_per_hour: "1", amount: "0.80", low: "0.7", high: "0.9", basis: "so" };
+const OPTION = { type: "k1", gpus: 1, steps_per_s: 10, source: "user", age_s: null, samples: 0, duration_s: 3600, price: {}, price_per_hour: "1", amount: "0.80", low: "0.7", high: "0.9", basis: "so" };
 const ESTIMATE = { currency: "USD", project: "vision", options: [OPTION], low: "0.7", high: "0.9", basis: "", discount: { percent: "20", project: "vision", name: "Vision" }, jobs: 1, refused_by: [] as string[], waits_for: [] as string[] };
 const PREVIEW = {
-  verdict: "later", reason: { token: "no_room", text: "No room for it." }, would_change: "It starts when 1 is free.", as_of: "2026-11-21T14:32:00Z", allocation: null, jobs: 1, starting: 0, position: 2, prepares: false, warnings: [] as string[],
+  verdict: "later", reason: { code: "no_room", text: "No room for it." }, would_change: "It starts when 1 is free.", as_of: "2026-11-21T14:32:00Z", allocation: null, jobs: 1, starting: 0, position: 2, prepares: false, warnings: [] as string[],
   effects: [] as unknown[], affected: 0, variance: { before: null, after: null, bound: null }, estimate: ESTIMATE, throughput: {}, forecast: "f" as string | null, cluster: { name: "local", choice: null as string | null },
 };
 const START = { p10_at: "2026-11-21T14:42:00Z", p50_at: "2026-11-21T14:52:00Z", p90_at: "2026-11-21T15:12:00Z", as_of: "2026-11-21T14:32:00Z", basis: "simulated", run_time: "steps", outcomes: 0, reason: null };
@@ -127,7 +127,7 @@ it("says whose GPUs and slowdown change", async () => {
 });
 
 it("says the limit that refuses the job, with no effect and no forecast", async () => {
-  answer = () => json({ ...PREVIEW, verdict: "never", reason: { token: "refused", text: LIMIT }, would_change: null, estimate: { ...ESTIMATE, refused_by: [LIMIT] }, forecast: null });
+  answer = () => json({ ...PREVIEW, verdict: "never", reason: { code: "refused", text: LIMIT }, would_change: null, estimate: { ...ESTIMATE, refused_by: [LIMIT] }, forecast: null });
   await show({ total_steps: 1 }, client());
   await later(50);
   expect(document.querySelector("h2")?.textContent).toBe("A limit refuses it now");

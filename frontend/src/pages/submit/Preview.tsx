@@ -49,7 +49,7 @@ export function Preview({ file }: { file: JobFile }) {
       <section className={`panel ${old ? css.old : ""}`} aria-label="What it would do" aria-busy={old || (!blank && query.isPending)}>
         {preview && <Said preview={preview} share={ask.sharePercent} forecast={forecast} pending={preview.forecast !== null && forecast === null && asked.error === null} />}
         {!preview && !blank && query.isPending && <div className="pb"><Skeleton height={28} count={4} /></div>}
-        {blank && <p className="empty">Choose a program, and what it would do stands here.</p>}
+        {blank && <p className="empty">Choose a program to see what the job would do.</p>}
         {!blank && query.error && <NoPreview query={query} />}
       </section>
       <After until={[query]}>

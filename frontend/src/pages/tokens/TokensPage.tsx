@@ -116,7 +116,7 @@ function RevokeDialog({ token, onClose }: { token: ApiToken | null; onClose: () 
   return (
     <Modal opened={token !== null} onClose={onClose} title={`Revoke ${isolated(token?.name ?? "")}?`} size={400} closeButtonProps={{ "aria-label": "Close" }}>
       <div style={{ display: "grid", gap: 14 }}>
-        <p style={{ color: "var(--ink-2)" }}>Programs that use it are refused at once. This cannot be taken back.</p>
+        <p style={{ color: "var(--ink-2)" }}>Programs that use it are refused at once. This cannot be undone.</p>
         {revoke.error && <div className="fault" role="alert" style={{ margin: 0 }}>{revoke.error.message}</div>}
         <div style={{ display: "flex", gap: 8, justifyContent: "flex-end" }}>
           <button type="button" className="btn" onClick={onClose} data-autofocus>Keep it</button>

@@ -19,7 +19,7 @@ it("says of each budget how long it lasts, the fullest first", async () => {
   expect(page.sent[0]?.path).toBe("budgets?project=vision&limit=200");
   const rows = [...document.querySelectorAll("tbody tr")].map((row) => row.textContent ?? "");
   expect(rows.map((row) => /P\d/.exec(row)?.[0])).toEqual(["P4", "P2", "P1", "P3"]);
-  expect(rows[0]).toContain("used up, jobs parked");
+  expect(rows[0]).toContain("used up, jobs suspended");
   expect(rows[1]).toMatch(/over 80 %.*used up /);
   expect(rows[2]).toContain("60\u2009% at its end");
   expect(rows[3]).toContain("too early to say");

@@ -49,7 +49,7 @@ function Table({ rows, currency }: { rows: Limit[]; currency: string }) {
 }
 
 function State({ row }: { row: Limit }) {
-  if (row.reached) return <span className="chip bad">used up, {row.hard ? "jobs parked" : "jobs wait"}</span>;
+  if (row.reached) return <span className="chip bad">used up, {row.hard ? "jobs suspended" : "jobs wait"}</span>;
   return row.used_percent >= 80 ? <span className="chip warn">over 80 %</span> : <span className="chip good">in order</span>;
 }
 

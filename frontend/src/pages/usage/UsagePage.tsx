@@ -137,7 +137,7 @@ function Choice({ asked }: { asked: Asked }) {
         {projects.map((project) => <option key={project.key} value={project.key}>{project.name}</option>)}
       </select>
       <div className="seg" role="group" aria-label="Whose">
-        <button type="button" aria-pressed={!asked.mine} onClick={() => asked.set({ user: "" })}>Everybody's</button>
+        <button type="button" aria-pressed={!asked.mine} onClick={() => asked.set({ user: "" })}>All users'</button>
         <button type="button" aria-pressed={asked.mine} onClick={() => asked.set({ user: "me" })}>Mine</button>
       </div>
     </div>

@@ -97,9 +97,9 @@ def spend(world: World, hours: float) -> None:
 def test_gpu_hours_are_kept_in_whole_seconds(world: World, written: str, kept: int) -> None:
     boss = Api(User.objects.create_superuser("root@example.org", "x"))
     wish = {"user": "ana@example.org", "kind": "gpu_hours", "period": "week", "limit": written}
-    assert boss.post("quotas", wish).status == 201
+    assert boss.post("limits", wish).status == 201
     assert Quota.objects.get(kind="gpu_hours").limit == kept
-    little = boss.post("quotas", wish | {"period": "day", "limit": "0.0001"})
+    little = boss.post("limits", wish | {"period": "day", "limit": "0.0001"})
     assert little.status == 400
     assert "at least a second of a GPU, 1/3600 h; 0.0001 h is less" in little.text
 
@@ -244,7 +244,7 @@ def test_everybody_reads_what_binds_them(world: World, api: Api, monkeypatch: py
     Quota.objects.create(project=world.project, user=world.user, kind="money", period="month", limit=2_500_000)
     Quota.objects.create(user=other, limit=1)
     world.train(world.submit())
-    answer = api.get("projects/vision/quotas").json
+    answer = api.get("projects/vision/limits").json
     rows = answer["results"]
     assert answer["more"] is False
     assert [(row["level"], row["limit"], row["used"]) for row in rows] == [
@@ -254,10 +254,10 @@ def test_everybody_reads_what_binds_them(world: World, api: Api, monkeypatch: py
     ]
     assert rows[1]["period_ends_at"]
     monkeypatch.setattr(quotas, "MOST", 2)
-    answer = api.get("projects/vision/quotas").json
+    answer = api.get("projects/vision/limits").json
     assert ([row["level"] for row in answer["results"]], answer["more"]) == ([row["level"] for row in rows[:2]], True)
-    assert Api(person("eve")).get("projects/vision/quotas").status == 404
-    assert Api(person("eve2")).get("quotas").json["results"] == []
+    assert Api(person("eve")).get("projects/vision/limits").status == 404
+    assert Api(person("eve2")).get("limits").json["results"] == []
 
 
 WISH = {"kind": "gpus", "limit": "3"}
@@ -284,7 +284,7 @@ def test_managers_set_limits_below_their_projects(world: World, role: str, where
     Project.objects.create(key="hidden", name="Hidden")
     person("stranger")
     api = Api(person("boss", top, role))
-    made = api.post("quotas", WISH | where)
+    made = api.post("limits", WISH | where)
     assert made.status == status
     assert Quota.objects.count() == (status == 201)
     assert AuditEntry.objects.filter(action="quota.create").count() == (status == 201)
@@ -292,11 +292,11 @@ def test_managers_set_limits_below_their_projects(world: World, role: str, where
 
 def test_administrators_set_limits_anywhere_and_change_and_remove_them(world: World, api: Api) -> None:
     boss = Api(User.objects.create_superuser("root@example.org", "x"))
-    made = boss.post("quotas", {"user": "ana@example.org", "kind": "gpu_hours", "period": "week", "limit": "1.5"})
+    made = boss.post("limits", {"user": "ana@example.org", "kind": "gpu_hours", "period": "week", "limit": "1.5"})
     assert (made.status, made.json["limit"], made.json["used"]) == (201, "1.5", "0")
     again = {"user": "ana@example.org", "kind": "gpu_hours", "period": "week", "limit": "2"}
-    assert boss.post("quotas", again).status == 409
-    address = f"quotas/{made.json['id']}"
+    assert boss.post("limits", again).status == 409
+    address = f"limits/{made.json['id']}"
     tag = boss.get(address).headers["ETag"]
     changed = boss.request("PUT", address, {"limit": "2", "hard": True}, If_Match=tag)
     assert (changed.status, changed.json["limit"], changed.json["hard"]) == (200, "2", True)
@@ -323,7 +323,7 @@ def test_administrators_set_limits_anywhere_and_change_and_remove_them(world: Wo
     ],
 )
 def test_a_wrong_limit_is_refused(world: World, wish: dict[str, str], field: str) -> None:
-    refused = Api(User.objects.create_superuser("root@example.org", "x")).post("quotas", wish)
+    refused = Api(User.objects.create_superuser("root@example.org", "x")).post("limits", wish)
     assert refused.status == 400
     assert refused.fields
     assert not Quota.objects.exists()
@@ -351,8 +351,8 @@ def test_people_are_told_once_at_each_share_of_a_budget(world: World, monkeypatc
 def test_what_is_shown_sent_back_is_the_same_limit(world: World) -> None:
     boss = Api(User.objects.create_superuser("root@example.org", "x"))
     row = Quota.objects.create(project=world.project, kind="gpu_hours", period="day", limit=1000)
-    shown = boss.get(f"quotas/{row.pk}").json["limit"]
+    shown = boss.get(f"limits/{row.pk}").json["limit"]
     assert shown == "0.277777"
-    assert boss.request("PUT", f"quotas/{row.pk}", {"limit": shown, "hard": True}).status == 200
+    assert boss.request("PUT", f"limits/{row.pk}", {"limit": shown, "hard": True}).status == 200
     row.refresh_from_db()
     assert (row.limit, row.hard) == (1000, True)

@@ -1,9 +1,8 @@
-"""`evenkeel why`."""
+"""`evenkeel explain`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy
 
 import click
 
@@ -19,28 +18,23 @@ ARRAY_HEADS = {"REASON": "word", "JOBS": "jobs", "FIRST": "first", "WHY THE FIRS
 @click.command()
 @click.argument("job")
 @as_json
-def why(job: str, output: str) -> None:
-    """Say why a job waits or has what it has, who took its GPUs, and what would change it.
+def explain(job: str, output: str) -> None:
+    """Explain why a job waits or has the GPUs that it has, which jobs took its GPUs, and what would change it.
 
     Of an array: the reasons of its waiting jobs, each with how many there are.
 
     \b
     Examples:
-      evenkeel why 12
-      evenkeel why 57      # an array
-      evenkeel why 57_3    # its job of index 3
-      evenkeel why 12 --output json | jq .displaced
+      evenkeel explain 12
+      evenkeel explain 57      # an array
+      evenkeel explain 57_3    # its job of index 3
+      evenkeel explain 12 --output json | jq .preemption
     """
     client = connect()
-    job_or_array(job, lambda: _why(client, job, output), lambda number: _array_why(client, number, output))
+    job_or_array(job, lambda: _explain(client, job, output), lambda number: _explain_array(client, number, output))
 
 
-#: The same by its other name.
-explain = copy(why)
-explain.name = "explain"
-
-
-def _why(client: Client, job: str, output: str) -> None:
+def _explain(client: Client, job: str, output: str) -> None:
     found = client.explain(job)
     if output == "json":
         print_json(found)
@@ -49,14 +43,14 @@ def _why(client: Client, job: str, output: str) -> None:
     rows: list[tuple[str, object]] = [
         ("Job", job_name(found["number"], found["array"])),
         ("Reason", clean(found["text"])),
-        ("Token", f"{found['token']}{slurm}"),
+        ("Code", f"{found['code']}{slurm}"),
         ("Ahead", _ahead(found)),
         ("Next", clean(found["would_change"] or "")),
         ("Checked", moment(found["checked_at"])),
         ("Late", clean(found["deadline"] or "")),
         *asked_rows(client.job(job)),
     ]
-    click.echo(pairs(rows + (_lost(found["displaced"]) if found["displaced"] else [])))
+    click.echo(pairs(rows + (_lost(found["preemption"]) if found["preemption"] else [])))
 
 
 def _ahead(found: schemas.Explanation) -> str:
@@ -67,7 +61,7 @@ def _ahead(found: schemas.Explanation) -> str:
     return f"{competing} ({others})" if competing else f"none ({others})"
 
 
-def _array_why(client: Client, number: int, output: str) -> None:
+def _explain_array(client: Client, number: int, output: str) -> None:
     array = client.arrays.get(number)
     waiting = client.jobs(array=str(number), state="queued", ordering="number", limit="200")
     print_rows(_by_reason(waiting), ARRAY_HEADS, output, none=f"No job of array {array['number']} waits.")
@@ -77,7 +71,7 @@ def _by_reason(jobs: Iterable[schemas.Job]) -> list[dict[str, object]]:
     """Jobs that wait for the same, the first of them for all; most first."""
     alike: dict[str, list[schemas.Job]] = {}
     for job in jobs:
-        alike.setdefault(job["reason"]["slurm"] or job["reason"]["token"], []).append(job)
+        alike.setdefault(job["reason"]["slurm"] or job["reason"]["code"], []).append(job)
     groups = sorted(alike.items(), key=lambda group: -len(group[1]))
     return [
         {
@@ -91,14 +85,14 @@ def _by_reason(jobs: Iterable[schemas.Job]) -> list[dict[str, object]]:
     ]
 
 
-def _lost(displaced: schemas.Displaced) -> list[tuple[str, object]]:
-    takers = [f"#{job['number']} of {clean(job['project'])} ({clean(job['within'])})" for job in displaced["by"]]
-    left = f"{displaced['gpus_now']} of {displaced['gpus_before']} GPUs left, since {moment(displaced['at'])}"
-    basis = f", {clean(displaced['back_basis'])}" if displaced["back_basis"] else ""
+def _lost(preemption: schemas.Displaced) -> list[tuple[str, object]]:
+    takers = [f"#{job['number']} of {clean(job['project'])} ({clean(job['within'])})" for job in preemption["by"]]
+    left = f"{preemption['gpus_now']} of {preemption['gpus_before']} GPUs left, since {moment(preemption['at'])}"
+    basis = f", {clean(preemption['back_basis'])}" if preemption["back_basis"] else ""
     return [
-        (displaced["kind"].capitalize(), left),
-        ("Because", clean(displaced["text"])),
-        ("Level", clean(displaced["level"])),
+        (preemption["kind"].capitalize(), left),
+        ("Because", clean(preemption["text"])),
+        ("Level", clean(preemption["level"])),
         ("Taken by", ", ".join(takers)),
-        ("Back", f"{moment(displaced['back_at'])}{basis}" if displaced["back_at"] else "not foreseen"),
+        ("Back", f"{moment(preemption['back_at'])}{basis}" if preemption["back_at"] else "not foreseen"),
     ]

@@ -16,12 +16,12 @@ from tests.client.test_cli_resources import run as run
 EXPLANATION: dict[str, Any] = {
     "number": 12,
     "array": None,
-    "token": "resources",
+    "code": "resources",
     "text": "It is next: 4 more a100 have to become free.",
     "at": None,
     "round": 7,
     "checked_at": "2026-11-21T14:32:10.123Z",
-    "displaced": None,
+    "preemption": None,
     "ahead": [{"number": 9, "name": None, "project": "Speech", "array": None, "gpus": 2, "state": "queued"}],
     "apart": 0,
     "slurm": "Resources",
@@ -34,7 +34,7 @@ EXPLANATION: dict[str, Any] = {
 DISPLACED = {
     "at": "2026-11-21T14:30:00.000Z",
     "kind": "preempted",
-    "token": "reclaimed",
+    "code": "reclaimed",
     "text": "Preempted: project Speech reclaimed 4 of its 8 guaranteed GPUs.",
     "level": "guarantee of project Speech",
     "gpus_before": 8,
@@ -52,17 +52,17 @@ def _the_job(portal: Scripted) -> None:
 
 def test_why_says_the_reason_and_what_would_change_it(run: Run, portal: Scripted) -> None:
     portal["GET jobs/12/explanation"] = EXPLANATION
-    said = run("why", "12").output
+    said = run("explain", "12").output
     for part in ("4 more a100", "resources (Slurm: Resources)", "#9", "It starts when 8 × a100 are free."):
         assert part in said
     assert "Taken by" not in said
-    assert json.loads(run("why", "12", "--output", "json").output)["token"] == "resources"
+    assert json.loads(run("explain", "12", "--output", "json").output)["code"] == "resources"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("why", "99"), "There is no job 99 that you may see."),
+        (("explain", "99"), "There is no job 99 that you may see."),
         (("nodes", "gpu1.lab"), "There is no node gpu1.lab that you may see."),
         (("ls", "--project", "far", "--csv"), "Not found: project is none that you may see"),
     ],
@@ -80,7 +80,7 @@ def test_why_says_what_the_job_may_take_and_until_when(run: Run, portal: Scripte
     portal["GET jobs/12/explanation"] = EXPLANATION | {"deadline": "It is expected to end after its deadline."}
     bounds = {"deadline_at": "2030-01-02T12:00:00Z", "nice": 7, "max_cost": "5", "max_duration_s": 5_400.0}
     portal["GET jobs/12"] = make_job(12, labels={"team": "x", "run": "2"}, **bounds)
-    said = run("why", "12").output
+    said = run("explain", "12").output
     for part in ("2030-01-02", "after its deadline", "5 USD", "1h 30m", "run=2, team=x"):
         assert part in said
     assert re.search(r"^Nice +7$", said, re.MULTILINE)
@@ -88,18 +88,18 @@ def test_why_says_what_the_job_may_take_and_until_when(run: Run, portal: Scripte
 
 def test_why_counts_those_before_it_that_compete_for_nothing(run: Run, portal: Scripted) -> None:
     portal["GET jobs/12/explanation"] = EXPLANATION | {"apart": 2}
-    assert "#9 (2 before it wait for something else, or elsewhere)" in run("why", "12").output
+    assert "#9 (2 before it wait for something else, or elsewhere)" in run("explain", "12").output
     portal["GET jobs/12/explanation"] = EXPLANATION | {"ahead": [], "apart": 1}
-    assert "none (1 before it waits for something else, or elsewhere)" in run("why", "12").output
+    assert "none (1 before it waits for something else, or elsewhere)" in run("explain", "12").output
 
 
 def test_why_says_who_took_its_gpus_and_when_they_are_back(run: Run, portal: Scripted) -> None:
-    portal["GET jobs/12/explanation"] = EXPLANATION | {"displaced": DISPLACED}
-    said = run("why", "12").output
+    portal["GET jobs/12/explanation"] = EXPLANATION | {"preemption": DISPLACED}
+    said = run("explain", "12").output
     for part in ("0 of 8 GPUs left", "guarantee of project Speech", "#12 of Speech (project Lab, above both)"):
         assert part in said
-    portal["GET jobs/12/explanation"] = EXPLANATION | {"displaced": DISPLACED | {"back_at": None, "back_basis": None}}
-    assert "not foreseen" in run("why", "12").output
+    portal["GET jobs/12/explanation"] = EXPLANATION | {"preemption": DISPLACED | {"back_at": None, "back_basis": None}}
+    assert "not foreseen" in run("explain", "12").output
 
 
 def test_guarantees_are_set_shown_and_removed(run: Run, portal: Scripted) -> None:
@@ -119,4 +119,4 @@ def test_guarantees_are_set_shown_and_removed(run: Run, portal: Scripted) -> Non
     portal["GET guarantees"] = PAGE | {"results": [row]}
     assert run("guarantee", "ls").output.splitlines()[1].split() == ["speech", "8", "4", "0", "4", "120"]
     portal["DELETE projects/speech/guarantee"] = (204, b"")
-    assert "guaranteed nothing any more" in run("guarantee", "rm", "speech").output
+    assert "The guarantee of project speech is removed." in run("guarantee", "rm", "speech").output

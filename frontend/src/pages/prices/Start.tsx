@@ -5,7 +5,7 @@ export function Start({ value, onChange, error }: { value: string; onChange: (va
   return (
     <>
       <Text label="From (empty: now)" type="datetime-local" value={value} onChange={onChange} error={error} />
-      <p className="sub" style={{ flexBasis: "100%" }}>The one in force ends then, and any that would have begun later is withdrawn. What was held until then is billed as it was.</p>
+      <p className="sub" style={{ flexBasis: "100%" }}>The price in force ends then, and later ones are withdrawn. Occupancy until then is billed at the price in force.</p>
     </>
   );
 }

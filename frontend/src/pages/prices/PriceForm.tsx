@@ -13,7 +13,7 @@ const RESOURCES: [Rate["resource"], string][] = [["gpu", "GPU"], ["cpu", "CPU"],
 const OTHER = "";
 
 /** A new price, or another one of what has a price. It never begins in the past. */
-export function RateForm({ rate, onClose }: { rate: Rate | null; onClose: () => void }) {
+export function PriceForm({ rate, onClose }: { rate: Rate | null; onClose: () => void }) {
   const save = useSetRate();
   const types = useAcceleratorTypes().data ?? [];
   const clusters = useSession().data?.clusters ?? [];

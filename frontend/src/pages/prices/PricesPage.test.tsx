@@ -2,7 +2,7 @@
 import { afterEach, expect, it, vi } from "vitest";
 import type { Session } from "../../api/types";
 import { pageOf, refusal, TestPage } from "../../testing/page";
-import RatesPage from "./RatesPage";
+import PricesPage from "./PricesPage";
 
 vi.mock("../../shell/TopBar", () => ({ TopBar: () => null }));
 
@@ -15,10 +15,10 @@ afterEach(() => page.end());
 async function show(): Promise<void> {
   page = new TestPage((sent) => {
     if (sent.method === "POST") return refusal("valid_from_at", "begins in the past", 409);
-    if (sent.path.startsWith("rates?ended=true")) return pageOf(rate(3, "k1", "9", "2020-01-01T00:00:00Z", "2020-02-01T00:00:00Z"));
-    return sent.path.startsWith("rates?") ? pageOf(rate(2, "k1", "2.125000", "2100-01-01T00:00:00Z"), rate(1, "k1", "0.600000", "2020-02-01T00:00:00Z", "2100-01-01T00:00:00Z"), rate(4, "h200", "4", "2020-02-01T00:00:00Z")) : undefined;
+    if (sent.path.startsWith("prices?ended=true")) return pageOf(rate(3, "k1", "9", "2020-01-01T00:00:00Z", "2020-02-01T00:00:00Z"));
+    return sent.path.startsWith("prices?") ? pageOf(rate(2, "k1", "2.125000", "2100-01-01T00:00:00Z"), rate(1, "k1", "0.600000", "2020-02-01T00:00:00Z", "2100-01-01T00:00:00Z"), rate(4, "h200", "4", "2020-02-01T00:00:00Z")) : undefined;
   });
-  await page.show(<RatesPage session={session} />);
+  await page.show(<PricesPage session={session} />);
 }
 
 it("shows what is in force, then what is to come, and what was only when asked", async () => {
@@ -39,6 +39,6 @@ it("sets another price, and says at its field that it would begin in the past", 
   await page.fill("From (empty: now)", "2020-05-01T12:00");
   await page.press("Save");
   const at = new Date(2020, 4, 1, 12).toISOString();
-  expect(page.changes).toEqual([{ path: "rates", method: "POST", body: { resource: "gpu", accelerator_type: "k1", price_per_hour: "0.75", valid_from_at: at } }]);
+  expect(page.changes).toEqual([{ path: "prices", method: "POST", body: { resource: "gpu", accelerator_type: "k1", price_per_hour: "0.75", valid_from_at: at } }]);
   expect(page.wrong("From (empty: now)")).toBe("begins in the past");
 });

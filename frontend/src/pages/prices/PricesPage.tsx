@@ -11,15 +11,15 @@ import { TopBar } from "../../shell/TopBar";
 import { byWhat, inForce, pricedName } from "./prices";
 import { DiscountForm } from "./DiscountForm";
 import { DiscountTable, RateTable } from "./PriceTables";
-import { RateForm } from "./RateForm";
+import { PriceForm } from "./PriceForm";
 
 /** What an hour costs, and who pays less. */
-export default function RatesPage({ session }: { session: Session }) {
+export default function PricesPage({ session }: { session: Session }) {
   const query = useRates(false);
   const discounts = useDiscounts(false);
   return (
     <>
-      <TopBar title="Rates" />
+      <TopBar title="Prices" />
       <div className="page">
         {query.data ? <Sentence rows={rowsOf(query.data)} currency={session.currency} /> : <SentenceWaits />}
         <Prices />
@@ -35,7 +35,7 @@ function Sentence({ rows, currency }: { rows: Rate[]; currency: string }) {
   const [low, high] = [gpus[0], gpus.at(-1)];
   const next = later[0];
   const coming = next ? ` The next price, ${money(next.price_per_hour, currency)} for a ${pricedName(next)}, begins ${moment(new Date(next.valid_from_at), new Date())}.` : " No other price is set for later.";
-  if (!low || !high) return <h1 className="say"><b>No GPU has a price</b>, so what jobs hold costs nothing.{coming}</h1>;
+  if (!low || !high) return <h1 className="say"><b>No GPU has a price</b>, so jobs cost nothing.{coming}</h1>;
   if (low.price_per_hour === high.price_per_hour) return <h1 className="say"><b>A GPU-hour costs {money(low.price_per_hour, currency)}</b>.{coming}</h1>;
   return <h1 className="say"><b>A GPU-hour costs {money(low.price_per_hour, currency)} to {money(high.price_per_hour, currency)}</b>, from {pricedName(low)} to {pricedName(high)}.{coming}</h1>;
 }
@@ -64,7 +64,7 @@ function Prices() {
         )}
         {old && <More query={past} label="Older prices" />}
       </Panel>
-      {setting !== null && <RateForm rate={setting === "new" ? null : setting} onClose={() => setSetting(null)} />}
+      {setting !== null && <PriceForm rate={setting === "new" ? null : setting} onClose={() => setSetting(null)} />}
     </>
   );
 }
@@ -79,7 +79,7 @@ function Discounts() {
     <>
       <Panel title="Discounts" meta="of a project and all below that have none of their own" right={<button type="button" className="btn sm" onClick={() => setSetting(true)}><Icon name="plus" size={12} />New discount</button>}>
         <Loadable query={query} what="The list of discounts" skeleton={<Skeleton height={26} count={2} />}>
-          {(data) => rowsOf(data).length === 0 ? <p className="empty">Nobody pays less.</p> : <DiscountTable rows={rowsOf(data)} now={now} />}
+          {(data) => rowsOf(data).length === 0 ? <p className="empty">No project has a discount.</p> : <DiscountTable rows={rowsOf(data)} now={now} />}
         </Loadable>
         <More query={query} label="More discounts" />
         <After until={[query]}><Earlier open={old} onToggle={() => setOld(!old)} label="earlier discounts" /></After>
