@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiParameter
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from rest_framework.request import Request
 
+from accounts.mail_address import normalized
 from accounts.text import shown
 from portal.core.problems import FieldProblem, Problems
 from portal.jobfile.fields import OneLine
@@ -31,6 +32,7 @@ def _split(value: object) -> object:
 
 
 Word = Annotated[str, Field(max_length=200), OneLine]
+Address = Annotated[Word, AfterValidator(lambda text: normalized(text.strip()))]  # a filter, in any spelling
 At = Annotated[AwareDatetime, AfterValidator(known_era)]
 Several = BeforeValidator(_split)
 

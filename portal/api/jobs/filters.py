@@ -9,7 +9,7 @@ from django.db.models.functions import Lower
 from pydantic import AfterValidator, Field
 
 from accounts.models import Project, User
-from portal.api.http.inputs import At, Body, PageQuery, Query, Several, Word
+from portal.api.http.inputs import Address, At, Body, PageQuery, Query, Several, Word
 from portal.api.http.named import check_cluster, named_project
 from portal.api.shapes.base import JobState
 from portal.jobs.access import in_people_states, in_states
@@ -35,7 +35,7 @@ Label = Annotated[Word, AfterValidator(_pair)]
 
 class _Filters(StrictNumbers):
     project: Word | None = Field(None, description="Key of a project.")
-    owner: Word | None = Field(None, description="`me`, or somebody's email.")
+    owner: Address | None = Field(None, description="`me`, or somebody's email.")
     array: int | None = Field(None, ge=1, lt=10**18, description="Number of an array.")
     search: Word | None = Field(None, description="Part of the name or of a label, or the number.")
     model_type: Word | None = Field(None, description="Name of a program of the catalogue.")
@@ -85,8 +85,7 @@ def find_jobs(rows: QuerySet[Job], query: _List | JobsFilter, user: User) -> Que
     if query.state:
         rows = rows.filter(in_people_states(query.state))
     if query.owner:
-        address = User.objects.normalize_email(query.owner)
-        rows = rows.filter(owner=user) if query.owner == "me" else rows.filter(owner__email=address)
+        rows = rows.filter(owner=user) if query.owner == "me" else rows.filter(owner__email=query.owner)
     if query.held is not None:
         held = ~Q(hold_kind="") & Q(run__state__in=LIVE_VALUES)
         rows = rows.filter(held, in_states(LIVE)) if query.held else rows.exclude(held)
