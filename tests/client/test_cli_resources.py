@@ -192,6 +192,17 @@ def test_projects_are_listed_and_their_members_changed_by_email(run: Run, portal
     assert "is not a member" in run("projects", "remove-member", "vision", "eve@example.org").output
 
 
+def test_of_several_rows_for_one_address_none_is_changed(run: Run, portal: Scripted) -> None:
+    """As of a portal, or something before it, that drops the filter."""
+    people = [{"id": n, "email": f"{n}@example.org", "name": "Ada"} for n in (7, 8)]
+    portal["GET people"] = PAGE | {"results": people}
+    portal["GET projects/vision/members"] = PAGE | {"results": [{"user": one, "role": "member"} for one in people]}
+    for command in (("people", "deactivate"), ("projects", "remove-member", "vision")):
+        result = run(*command, "7@example.org")
+        assert (result.exit_code, "nothing is changed" in result.output) == (1, True)
+        assert portal.last[0].startswith("GET ")
+
+
 def test_limits_are_set_shown_and_removed(run: Run, portal: Scripted) -> None:
     limit = {"id": 3, "name": "GPUs", "level": "project Vision", "used": "5", "limit": "8", "hard": True}
     portal["POST limits"] = (201, limit)

@@ -30,7 +30,7 @@ def _members(validator: Any, properties: dict[str, Any], instance: Any, schema: 
             yield ValidationError(f"{old} is not what {found[1]} is")
 
 
-AnswerValidator = extend(Draft202012Validator, {"properties": _members})
+AnswerValidator = extend(Draft202012Validator, {"properties": _members})  # type: ignore[no-untyped-call]
 
 
 @cache

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -18,6 +19,8 @@ from evenkeel.cli.widths import display_width, padded
 from evenkeel.cli.widths import fitted as fitted
 from evenkeel.client import ApiError, ClientError
 from evenkeel.program_output import ShownText
+
+Row = TypeVar("Row")
 
 COLOURS = {
     "queued": "yellow",
@@ -57,6 +60,16 @@ def print_rows(rows: Iterable[Mapping[str, object]], heads: Mapping[str, str], o
         click.echo(table(list(heads), cells))
     else:
         click.echo(none, err=True)
+
+
+def only_row(rows: Iterable[Row], missing: str) -> Row:
+    """The row that a filter names exactly; with more than one the portal did not filter, and nothing may change."""
+    found = list(islice(rows, 2))
+    if not found:
+        raise ClientError(missing)
+    if len(found) > 1:
+        raise ClientError("the portal answered with more than one row where one is asked for, so nothing is changed")
+    return found[0]
 
 
 def _at(row: Mapping[str, object], path: str) -> object:

@@ -6,9 +6,9 @@ import click
 
 from evenkeel import schemas
 from evenkeel.cli.config import connect
-from evenkeel.cli.output import as_json, clean, print_rows, print_value
+from evenkeel.cli.output import as_json, clean, only_row, print_rows, print_value
 from evenkeel.cli.unproved import confirm_option, confirmed
-from evenkeel.client import ClientError, Json
+from evenkeel.client import Json
 
 HEADS = {
     "ID": "id", "EMAIL": "email", "NAME": "name", "KIND": "kind", "ADMIN": "is_admin", "ACTIVE": "is_active",
@@ -82,7 +82,8 @@ def admin(email: str, state: str, confirm_unproved: bool, output: str) -> None:
 
 def _change(email: str, changes: Json, output: str) -> None:
     everybody = connect().people
-    for person in everybody.list(email=email):  # by the portal's one form of addresses
-        print_value(everybody.change(person["id"], changes), output)
-        return
-    raise ClientError(f"there is no account with the address {clean(email)}; accepting an invitation creates one")
+    person = only_row(
+        everybody.list(email=email),  # compared in the portal's one form of addresses
+        f"there is no account with the address {clean(email)}; accepting an invitation creates one",
+    )
+    print_value(everybody.change(person["id"], changes), output)

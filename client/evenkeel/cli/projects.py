@@ -10,10 +10,9 @@ import click
 from evenkeel import schemas
 from evenkeel.cli.config import connect
 from evenkeel.cli.numbers import Number, WholeNumber
-from evenkeel.cli.output import as_json, clean, done, pairs, print_rows, print_value
+from evenkeel.cli.output import as_json, clean, done, only_row, pairs, print_rows, print_value
 from evenkeel.cli.service_accounts import service_accounts
 from evenkeel.cli.unproved import confirm_option, confirmed
-from evenkeel.client import ClientError
 from evenkeel.resources import Role, given
 
 ROLE = click.Choice(get_args(Role))
@@ -255,9 +254,8 @@ def _room(bytes: int, quota_bytes: int | None) -> str:
 
 
 def _person(project: str, email: str) -> int:
-    for member in connect().projects.members(project, email=email):  # by the portal's one form of addresses
-        return int(member["user"]["id"])
-    raise ClientError(f"{clean(email)} is not a member of {clean(project)}")
+    members = connect().projects.members(project, email=email)  # compared in the portal's one form of addresses
+    return int(only_row(members, f"{clean(email)} is not a member of {clean(project)}")["user"]["id"])
 
 
 projects.add_command(service_accounts)

@@ -18,6 +18,7 @@ from pydantic import (
 )
 from rest_framework.request import Request
 
+from accounts.mail_address import normalized
 from accounts.text import shown
 from portal.api.http import deprecated
 from portal.core.problems import FieldProblem, Problems
@@ -41,6 +42,7 @@ def _split(value: object) -> object:
 
 
 Word = Annotated[str, Field(max_length=200), OneLine]
+Address = Annotated[Word, AfterValidator(lambda text: normalized(text.strip()))]  # a filter, in any spelling
 At = Annotated[AwareDatetime, AfterValidator(known_era)]
 Several = BeforeValidator(_split)
 

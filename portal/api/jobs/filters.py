@@ -9,7 +9,7 @@ from django.db.models.functions import Lower
 from pydantic import AfterValidator, Field
 
 from accounts.models import Project, User
-from portal.api.http.inputs import At, Body, PageQuery, Query, Several, Word
+from portal.api.http.inputs import Address, At, Body, PageQuery, Query, Several, Word
 from portal.api.http.named import check_cluster, named_project
 from portal.api.shapes.base import JobState
 from portal.jobs.access import in_people_states, in_states
@@ -35,7 +35,7 @@ Label = Annotated[Word, AfterValidator(_pair)]
 
 class _Filters(StrictNumbers):
     project: Word | None = Field(None, description="Key of a project.")
-    owner: Word | None = Field(None, description="`me`, or the email of a user.")
+    owner: Address | None = Field(None, description="`me`, or the email of a user.")
     array: int | None = Field(None, ge=1, lt=10**18, description="Number of an array.")
     search: Word | None = Field(None, description="Part of the name or of a label, or the number.")
     model_type: Word | None = Field(None, description="Name of a program of the catalogue.")
@@ -85,8 +85,7 @@ def find_jobs(rows: QuerySet[Job], query: _List | JobsFilter, user: User) -> Que
     if query.state:
         rows = rows.filter(in_people_states(query.state))
     if query.owner:
-        address = User.objects.normalize_email(query.owner)
-        rows = rows.filter(owner=user) if query.owner == "me" else rows.filter(owner__email=address)
+        rows = rows.filter(owner=user) if query.owner == "me" else rows.filter(owner__email=query.owner)
     if query.on_hold is not None:
         on_hold = ~Q(hold_kind="") & Q(run__state__in=LIVE_VALUES)
         rows = rows.filter(on_hold, in_states(LIVE)) if query.on_hold else rows.exclude(on_hold)

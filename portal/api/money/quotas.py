@@ -21,7 +21,7 @@ from accounts.selectors import visible_projects
 from portal.accounting.quota_usage import Uses, ends_at
 from portal.api.http.access import Access
 from portal.api.http.errors import Refused
-from portal.api.http.inputs import Body, PageQuery, Query, Word
+from portal.api.http.inputs import Address, Body, PageQuery, Query, Word
 from portal.api.http.named import check_accelerator_type, named_project
 from portal.api.http.operations import operation, signed_in
 from portal.api.http.pagination import take_page
@@ -72,7 +72,7 @@ class Wish(Change):
 
 class QuotasQuery(PageQuery):
     project: Word | None = Field(None, description="Key of a project.")
-    user: Word | None = Field(None, description="Email of a user.")
+    user: Address | None = Field(None, description="Email of a user.")
 
 
 class QuotasView(APIView):
@@ -85,7 +85,7 @@ class QuotasView(APIView):
         if query.project:
             rows = rows.filter(project=named_project(signed_in(request), query.project))
         if query.user:
-            rows = rows.filter(user__email=User.objects.normalize_email(query.user))
+            rows = rows.filter(user__email=query.user)
         found, links = take_page(request, rows, query, key="id")
         return Response({**links, "results": describe(found)})
 

@@ -20,7 +20,7 @@ from accounts.selectors import visible_projects
 from accounts.usage import GroupBy, Question
 from portal.api.http.access import Access
 from portal.api.http.errors import Refused
-from portal.api.http.inputs import PageQuery, Query, Word, known_era
+from portal.api.http.inputs import Address, PageQuery, Query, Word, known_era
 from portal.api.http.named import named_project
 from portal.api.http.operations import operation, signed_in
 from portal.api.http.pagination import offset_links
@@ -44,7 +44,7 @@ class UsageFilters(Query):
     from_day: Day | None = Field(None, description="First day, in the site's time zone; by default of to_day's month.")
     to_day: Day | None = Field(None, description="Last day, itself included; by default today.")
     project: Word | None = Field(None, description="Key of a project: it and all below it.")
-    user: Word | None = Field(None, description="`me`, or the email of a user.")
+    user: Address | None = Field(None, description="`me`, or the email of a user.")
 
 
 class UsageQuery(UsageFilters, PageQuery):
@@ -119,7 +119,7 @@ def _users(user: User, wanted: str | None) -> list[int] | None:
         return None
     if wanted == "me":
         return [user.pk]
-    return list(User.objects.filter(email=User.objects.normalize_email(wanted)).values_list("pk", flat=True))
+    return list(User.objects.filter(email=wanted).values_list("pk", flat=True))
 
 
 async def _stream(question: Question, now: datetime) -> AsyncIterator[str]:

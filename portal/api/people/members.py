@@ -17,7 +17,7 @@ from accounts.selectors import ROLES, access_project, memberships_reaching
 from accounts.services import add_member
 from portal.api.http.access import Access
 from portal.api.http.errors import Refused
-from portal.api.http.inputs import Body, PageQuery, Query, Word
+from portal.api.http.inputs import Address, Body, PageQuery, Query
 from portal.api.http.operations import operation, signed_in
 from portal.api.http.pagination import take_page
 from portal.api.http.parsing import JsonParser
@@ -51,7 +51,7 @@ class MemberWish(Body):
 
 
 class MembersQuery(PageQuery):
-    email: Word | None = Field(None, description="Whose address this is, in any spelling of it.")
+    email: Address | None = Field(None, description="Whose address this is, in any spelling of it.")
 
 
 class RoleWish(Body):
@@ -68,7 +68,7 @@ class MembersView(APIView):
         row, role = access_project(signed_in(request), project)
         everybody = User.objects.filter(pk__in=memberships_reaching(row).order_by().values("user"))
         if query.email is not None:
-            everybody = everybody.filter(email=User.objects.normalize_email(query.email.strip()))
+            everybody = everybody.filter(email=query.email)
         people, links = take_page(request, everybody, query, key="id", newest_first=False)
         highest: dict[int, Membership] = {}
         for membership in memberships_reaching(row).filter(user__in=people):

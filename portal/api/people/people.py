@@ -24,7 +24,7 @@ from accounts.sessions import end_all_sessions
 from accounts.unix_accounts import BadAccount, set_unix_account, suggestion_for
 from portal.api.http.access import Access
 from portal.api.http.errors import Refused
-from portal.api.http.inputs import Body, PageQuery, Query, Word
+from portal.api.http.inputs import Address, Body, PageQuery, Query, Word
 from portal.api.http.operations import operation, signed_in
 from portal.api.http.pagination import take_page
 from portal.api.http.parsing import JsonParser
@@ -40,7 +40,7 @@ MOST_PROJECTS = 20
 
 class PeopleQuery(PageQuery):
     search: Word | None = Field(None, description="Part of a name or of an email.")
-    email: Word | None = Field(None, description="Whose address this is, in any spelling of it.")
+    email: Address | None = Field(None, description="Whose address this is, in any spelling of it.")
     kind: Literal["person", "service"] | None = None
     is_admin: bool | None = None
     is_active: bool | None = None
@@ -73,7 +73,7 @@ class PeopleView(APIView):
                 | Q(last_name__icontains=words)
             )
         if query.email is not None:
-            rows = rows.filter(email=User.objects.normalize_email(query.email.strip()))
+            rows = rows.filter(email=query.email)
         if query.kind is not None:
             rows = rows.filter(kind=query.kind)
         if query.is_admin is not None:
