@@ -57,7 +57,7 @@ EVENKEEL_SPEEDUP = env.number("EVENKEEL_SPEEDUP", 1.0, minimum=0.01, maximum=10_
 EVENKEEL_REPORT_INTERVAL_S = env.number("EVENKEEL_REPORT_INTERVAL_S", 10.0, minimum=0.1, maximum=600)
 EVENKEEL_REPORTS_PER_S = env.number("EVENKEEL_REPORTS_PER_S", 100.0, minimum=0.1, maximum=100_000)
 EVENKEEL_SAMPLE_INTERVAL_S = env.number("EVENKEEL_SAMPLE_INTERVAL_S", 5.0, minimum=0, maximum=3_600)
-#: How long a launch may wait in its engine (for example Slurm's queue) before the job is placed anew.
+#: How long a launch may wait in its engine (for example Slurm's queue) before the job is placed again.
 EVENKEEL_ENGINE_WAIT_S = env.number("EVENKEEL_ENGINE_WAIT_S", 600.0, minimum=30, maximum=604_800)
 #: How long the state of a node without jobs may be unclear to its engine before it counts as lost.
 EVENKEEL_NODE_UNCLEAR_S = env.number("EVENKEEL_NODE_UNCLEAR_S", 900.0, minimum=0, maximum=86_400)

@@ -56,7 +56,7 @@ class Command(BaseCommand):
         except SchedulingError as error:
             raise CommandError(str(error)) from None
         except KeyboardInterrupt:
-            raise CommandError("Interrupted: call it again and it goes on.", returncode=130) from None
+            raise CommandError("Interrupted: call it again to continue.", returncode=130) from None
 
     def _train(self, policy: str, out: Path, numbers: dict[str, Any]) -> None:
         from scheduling.learning.training import Progress, Settings, train  # PyTorch takes seconds to import
