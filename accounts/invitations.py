@@ -24,7 +24,9 @@ class BadInvitation(Exception):
     """Unknown, used, expired or revoked; which of them is not disclosed."""
 
     def __init__(self) -> None:
-        super().__init__("This invitation is unknown, used, expired or revoked. Ask whoever invited you for another.")
+        super().__init__(
+            "This invitation is unknown, used, expired or revoked. Ask the person who invited you for another."
+        )
 
 
 class OtherAccount(Exception):

@@ -36,7 +36,7 @@ def _lock_administrators() -> None:
 def check_another(user: User) -> None:
     """Raises LastAdministrator."""
     if not User.objects.filter(is_superuser=True, is_active=True).exclude(pk=user.pk).exists():
-        raise LastAdministrator(f"{user} is the only active administrator; make somebody else one first.")
+        raise LastAdministrator(f"{user} is the only active administrator; make another person one first.")
 
 
 @transaction.atomic

@@ -22,7 +22,7 @@ def check_start(kind: type[Rate] | type[Discount], valid_from: datetime | None, 
     start = valid_from or now
     if start < now:
         raise NotInThePast(
-            f"begins at {start:%Y-%m-%d %H:%M:%S %Z}, which is past; what was held until now is billed as it was. "
+            f"begins at {start:%Y-%m-%d %H:%M:%S %Z}, which is in the past; past use keeps its price. "
             "Leave it out to begin now."
         )
     newest = kind.objects.filter(**which, valid_from__lte=now).order_by("-valid_from").first()

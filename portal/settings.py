@@ -42,7 +42,7 @@ EVENKEEL_SPEEDUP = env.number("EVENKEEL_SPEEDUP")
 EVENKEEL_REPORT_INTERVAL_S = env.number("EVENKEEL_REPORT_INTERVAL_S")
 EVENKEEL_REPORTS_PER_S = env.number("EVENKEEL_REPORTS_PER_S")
 EVENKEEL_SAMPLE_INTERVAL_S = env.number("EVENKEEL_SAMPLE_INTERVAL_S")
-#: How long a launch may wait in its engine (for example Slurm's queue) before the job is placed anew.
+#: How long a launch may wait in its engine (for example Slurm's queue) before the job is placed again.
 EVENKEEL_ENGINE_WAIT_S = env.number("EVENKEEL_ENGINE_WAIT_S")
 #: How long the state of a node without jobs may be unclear to its engine before it counts as lost.
 EVENKEEL_NODE_UNCLEAR_S = env.number("EVENKEEL_NODE_UNCLEAR_S")

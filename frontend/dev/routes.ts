@@ -73,7 +73,7 @@ function submit(text: string): Answer {
   const now = Date.now();
   const number = Math.max(...jobs.keys()) + 1;
   const model = jobs.get(2418) as MockJob;
-  const job: MockJob = { ...structuredClone(model), number, name: String(given.name), project: String(given.project), step: 0, gpus: [], state: "queued", started: null, finished: null, submitted: now, cost: 0, reason: "Submitted just now; the next round looks at it.", history: [], allocations: [], rescales: [], epoch: 0, states: [{ state: "WAITING_FOR_INITIAL_RESOURCE", coarse: "queued", from: now, to: null }] };
+  const job: MockJob = { ...structuredClone(model), number, name: String(given.name), project: String(given.project), step: 0, gpus: [], state: "queued", started: null, finished: null, submitted: now, cost: 0, reason: "Submitted just now; the next round considers it.", history: [], allocations: [], rescales: [], epoch: 0, states: [{ state: "WAITING_FOR_INITIAL_RESOURCE", coarse: "queued", from: now, to: null }] };
   jobs.set(number, job);
   say(now, "submitted", "submitted by Ana Lindqvist.", job);
   return { status: 201, body: jobJson(job, now) };

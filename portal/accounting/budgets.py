@@ -99,7 +99,7 @@ def _text(quota: Quota, percent: int, used: Fraction, end: datetime) -> str:
     if used * 100 < quota.limit * percent:
         text = f"The {limit} {where} are used up by the time that running jobs can have left: {now} now."
     if percent == quotas.FULL and quota.hard:
-        text += " Running jobs write a checkpoint and are parked, those that cannot go on."
+        text += " Running jobs write a checkpoint and are suspended; those that cannot be checkpointed continue."
     elif percent == quotas.FULL:
-        text += " Running jobs go on and do not grow; others wait."
+        text += " Running jobs continue and do not grow; others wait."
     return f"{text} The {quota.period} ends {end:%Y-%m-%d %H:%M %Z}."

@@ -33,7 +33,7 @@ WORDS = {
     Cause.JOINED: "it joined",
     Cause.RETURNED: "it is back",
     Cause.FAULTS: "runs failed on it",
-    Cause.ASKED: "somebody asked for it",
+    Cause.ASKED: "it was requested",
     Cause.AGAIN: "the last one failed",
 }
 #: Time for a worker to finish a claimed check and store its result, beyond the check's time limit.
@@ -204,7 +204,7 @@ def claim(check: NodeCheck, now: datetime) -> NodeCheck | None:
     """Claim the check; None if another worker was faster, or if it was started too often already: then it has
     failed."""
     if check.attempts >= MAX_ATTEMPTS:
-        text = f"it was begun {check.attempts} times and never came to an end"
+        text = f"it was begun {check.attempts} times and never ended"
         conclude(check, [Finding("examination", False, text, "see the worker's log")], now)
         return None
     same = NodeCheck.objects.filter(pk=check.pk, attempts=check.attempts, ended_at=None)

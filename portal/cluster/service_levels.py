@@ -36,9 +36,7 @@ def set_qos(
         FieldProblem("projects", f"{one!r} is no project", "unknown") for one in projects if one not in allowed
     ]
     if back := _way_back(name, preempts):
-        text = (
-            f"{back!r} may put out jobs of {name!r}, itself or through others: they would put each other out for ever"
-        )
+        text = f"{back!r} may preempt jobs of {name!r}, even indirectly: they would preempt each other endlessly"
         problems.append(FieldProblem("preempts", text, "loop"))
     if problems:
         raise Problems(problems)

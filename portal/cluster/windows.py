@@ -122,14 +122,16 @@ def _for_whom(wish: WindowRequest, projects: dict[str, Project], users: dict[str
         FieldProblem("projects", f"{one!r} is no project", "unknown") for one in wish.projects if one not in projects
     ]
     unknown = [one for one in wish.users if normalized(one) not in users]
-    problems += [FieldProblem("users", f"nobody here has the address {one!r}", "unknown") for one in unknown]
+    problems += [FieldProblem("users", f"no user has the address {one!r}", "unknown") for one in unknown]
     named = bool(wish.projects or wish.users)
     if wish.kind == NodeWindow.Kind.RESERVATION and not named:
         problems.append(
-            FieldProblem("projects", "name projects or users: a window for nobody is maintenance", "required")
+            FieldProblem("projects", "name projects or users; without them it is a maintenance window", "required")
         )
     if wish.kind == NodeWindow.Kind.MAINTENANCE and named:
-        problems.append(FieldProblem("kind", "maintenance is for nobody: leave out projects and users", "invalid"))
+        problems.append(
+            FieldProblem("kind", "maintenance closes the nodes to all: leave out projects and users", "invalid")
+        )
     return problems
 
 

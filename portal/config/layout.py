@@ -130,7 +130,7 @@ class Layout:
     def _own_directory(self, path: Path) -> None:
         path.mkdir(mode=0o711, exist_ok=True)
         if path.is_symlink() or path.stat().st_uid != os.geteuid():
-            raise SetupError(f"{path} belongs to somebody else; remove it or choose a shorter EVENKEEL_DATA.")
+            raise SetupError(f"{path} belongs to another account; remove it or choose a shorter EVENKEEL_DATA.")
 
     def _check_space(self) -> None:
         free = shutil.disk_usage(self.servers).free

@@ -189,7 +189,7 @@ _PACE = Group(
         ),
         number(
             "EVENKEEL_ENGINE_WAIT_S",
-            "so long a launch may wait in Slurm's own queue before the job is placed anew",
+            "so long a launch may wait in Slurm's own queue before the job is placed again",
             600,
             30,
             _WEEK_S,

@@ -83,5 +83,5 @@ def _names(group_by: GroupBy, keys: Sequence[str]) -> dict[str, tuple[str, str]]
         return {str(pk): (key, name) for pk, key, name in rows}
     if group_by == "user":
         users = User.objects.filter(pk__in=[key for key in keys if key])
-        return {str(user.pk): (user.email, str(user)) for user in users} | {"": ("", "nobody any more")}
+        return {str(user.pk): (user.email, str(user)) for user in users} | {"": ("", "deleted user")}
     return {"": ("", "All")}

@@ -74,7 +74,7 @@ def _names(question: Question, keys: list[str]) -> Mapping[str, tuple[str, str]]
             return {str(pk): (key, name) for pk, key, name in rows}
         case "user":
             users = User.objects.filter(pk__in=[key for key in keys if key])
-            return {str(user.pk): (user.email, str(user)) for user in users} | {"": ("", "nobody any more")}
+            return {str(user.pk): (user.email, str(user)) for user in users} | {"": ("", "deleted user")}
         case "job":
             jobs = Job.objects.filter(pk__in=[UUID(key) for key in keys]).values_list("pk", "number", "name")
             return {str(pk): (str(number), name) for pk, number, name in jobs}

@@ -31,7 +31,7 @@ _RESEND_S, _LONGEST_RESEND_S = 2.0, 60.0
 _PUT_OFF_S = 1.0
 _MAX_ATTEMPTS = 30
 
-#: After this many attempts, some eight minutes, a launch that the engine rejects for the moment is placed anew.
+#: After this many attempts, some eight minutes, a launch that the engine rejects for the moment is placed again.
 _ANEW_AFTER = 12
 
 

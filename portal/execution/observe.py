@@ -164,6 +164,6 @@ def _reap_orphans(cluster: Cluster) -> None:
         known = {(str(run_id), epoch) for run_id, epoch in held.values_list("run_id", "epoch")}
         for run_id, epoch in executors.executor_for(cluster).reap_orphans(known):
             about = {"run_id": run_id, "epoch": epoch}
-            logger.warning("ended run %s epoch %s, which nobody knows", run_id, epoch, extra=about)
+            logger.warning("ended unknown run %s epoch %s", run_id, epoch, extra=about)
     except ExecutorError as error:
         logger.warning("orphans of cluster %s: %s", cluster, error)

@@ -49,9 +49,9 @@ def why_not(run: Run, executor: Executor) -> Why | None:
         return None
     material = _material(run)
     if _wants_code(run.job.spec) and not material.code_ready:
-        return Why(ReasonCode.PREPARING, "Its code is being fetched; no GPU is held meanwhile.")
+        return Why(ReasonCode.PREPARING, "Its code is being fetched; no GPU is occupied meanwhile.")
     if material.environment and material.environment.state != Environment.State.READY:
-        return Why(ReasonCode.PREPARING, "Its environment is being built; no GPU is held meanwhile.")
+        return Why(ReasonCode.PREPARING, "Its environment is being built; no GPU is occupied meanwhile.")
     return None
 
 

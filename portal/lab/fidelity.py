@@ -26,7 +26,7 @@ LABELS = {
 def fidelity_of(row: Simulation) -> dict[str, Any]:
     trial = row.trials.filter(role="as_it_was").first()
     if trial is None:
-        return _unavailable("Only the cluster's own history can be held against what was recorded.")
+        return _unavailable("Only the cluster's own history can be compared with what was recorded.")
     if trial.packed is None:
         return _unavailable("The policy that really ran has not been simulated yet.", trial.label)
     inputs = unpack(Simulation.objects.only("inputs").get(pk=row.pk).inputs)

@@ -23,7 +23,7 @@ def new_run(job: Job, *, attempt: int, now: datetime, **columns: Any) -> Run:
         state_since=now,
         state=State.WAITING_FOR_INITIAL_CONTACT,
         reason_token=ReasonCode.NEW,
-        reason_text="Not looked at yet; the next round decides.",
+        reason_text="Not considered yet; the next round decides.",
         **columns,
     )
 

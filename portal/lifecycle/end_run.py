@@ -62,7 +62,7 @@ def settle(run: Run, info: ExitInfo, at: datetime) -> None:
         _stopped(run, at, name, info.message)
     elif info.reason == "stopped" and not run.job.can_restart(run):
         said = info.message or "It was stopped from outside: by its lease, its engine, or a signal"
-        text = f"{said}. Its program cannot go on from a checkpoint"
+        text = f"{said}. Its program cannot resume from a checkpoint"
         fail(run, replace(info, reason="runner_lost", message=text, nodes_fault=False, alleged=False), at)
     elif info.reason == "stopped":
         _stopped(run, at, name, info.message)
@@ -163,10 +163,10 @@ def joined(why: str, text: str) -> str:
 
 
 _AT_ENGINES_LIMIT = (
-    "The engine's time limit ended it (in Slurm the partition's, or EVENKEEL_SLURM_TIME), and its program cannot go on "
-    "from a checkpoint, so it is not started again. Let it write checkpoints (docs/training.md), say restartable: true "
-    "where it continues by itself, make it shorter, or ask for a longer limit. What it saved in EVENKEEL_ARTIFACT_DIR "
-    "can be downloaded."
+    "The engine's time limit ended it (in Slurm the partition's, or EVENKEEL_SLURM_TIME), and its program cannot "
+    "resume from a checkpoint, so it is not started again. Let it write checkpoints (docs/training.md), say "
+    "restartable: true where it continues by itself, make it shorter, or ask for a longer limit. What it saved in "
+    "EVENKEEL_ARTIFACT_DIR can be downloaded."
 )
 
 
@@ -208,7 +208,7 @@ def _out_of_memory(info: ExitInfo, run: Run | None) -> str:
 
 def _after_time_limit(info: ExitInfo, run: Run | None) -> str:
     if run and 0 < run.checkpoint_step < run.job.total_steps:
-        return "Resubmit it with resume_from: latest to go on."
+        return "Resubmit it with resume_from: latest to continue."
     longer = "Resubmit it with a larger max_duration to let it run for longer."
     if run and run.uses_sdk is False:
         return f"What it saved in EVENKEEL_ARTIFACT_DIR can be downloaded. {longer}"

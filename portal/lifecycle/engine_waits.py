@@ -75,13 +75,13 @@ def end_long_waits(*, cluster_id: int, now: datetime) -> None:
 @transaction.atomic
 def note_not_accepted(command: Command, said: str, now: datetime, *, anew: bool) -> None:
     """The engine rejects a launch for the moment: it costs nothing meanwhile, and uses up no attempt. `anew`: it has
-    waited long enough and is placed anew."""
+    waited long enough and is placed again."""
     run = Run.objects.select_for_update(of=("self",)).select_related("job").get(pk=command.run_id)
     if State(run.state) is not State.LAUNCHING or run.epoch != command.epoch:
         return
     _begin_again(run, now)
     if anew:
-        _again(run, f"#{run.job.number} {run.job.name} is placed anew: {said[:300]}", now)
+        _again(run, f"#{run.job.number} {run.job.name} is placed again: {said[:300]}", now)
 
 
 def _begin_again(run: Run, at: datetime) -> None:
@@ -114,12 +114,12 @@ def replace_blocked_launches(*, cluster_id: int, now: datetime) -> None:
 def _place_elsewhere(run: Run, node: str, now: datetime) -> None:
     job = run.job
     others = f"other {engine_name(job.cluster)} jobs"
-    _again(run, f"#{job.number} {job.name}: its GPUs of {node} are used by {others}, so it is placed anew", now)
+    _again(run, f"#{job.number} {job.name}: its GPUs of {node} are used by {others}, so it is placed again", now)
 
 
 def _place_again(run: Run, now: datetime) -> None:
     seconds = settings.EVENKEEL_ENGINE_WAIT_S
-    text = f"#{run.job.number} {run.job.name} has waited {seconds:.0f} s ({run.engine_waits}) and is placed anew"
+    text = f"#{run.job.number} {run.job.name} has waited {seconds:.0f} s ({run.engine_waits}) and is placed again"
     _again(run, text, now)
 
 

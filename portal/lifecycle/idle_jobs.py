@@ -82,7 +82,7 @@ def _suspend(row: RunActivity, rule: IdleRule, now: datetime) -> None:
         found = warned_of(job, run, current, rule) if run.pk == row.pk and not job.hold_kind else None
         if found is None or not _is_due(found, current):
             return
-        goes_on = f"goes on from its checkpoint (step {run.checkpoint_step:,} or later)"
+        goes_on = f"resumes from its checkpoint (step {run.checkpoint_step:,} or later)"
         starts = "is started again, and finds the files that it saved" if run.uses_sdk is False else goes_on
         text = f"Parked as idle: {what_it_does(current, found)}. Release it and it {starts}."
         place_hold(job, run, kind=HoldKind.IDLE, actor=None, text=text, now=now)
@@ -99,7 +99,7 @@ def extend_job(*, actor: User, job: Job, now: datetime) -> Job:
         if row is None or found is None:
             raise JobConflict.of("job", "It is not warned of being idle: there is nothing to put off.", "not_idle")
         if found.release_at is None:
-            raise JobConflict.of("job", "Nothing parks this job for being idle.", "never_parked")
+            raise JobConflict.of("job", "This job will not be suspended for being idle.", "never_parked")
         if row.postponements >= rule.extensions_max:
             message = f"It was given more time {row.postponements} times, which is as often as the rule allows."
             raise JobConflict.of("job", message, "extended_too_often")

@@ -62,7 +62,7 @@ def what_it_does(row: RunActivity, found: Idle) -> str:
     gpus, time = f"{row.gpu_hundredths / 100:g} × {row.accelerator_type}", _minutes(found.for_s)
     if found.no_step:
         return f"no step for {time} while it holds {gpus}"
-    return f"{gpus} held and next to unused for {time} ({row.mean_utilisation or 0.0:.0%} busy now)"
+    return f"{gpus} held and almost unused for {time} ({row.mean_utilisation or 0.0:.0%} busy now)"
 
 
 def _minutes(seconds: float) -> str:
@@ -74,8 +74,10 @@ def sentence(row: RunActivity, found: Idle) -> str:
     said = what_it_does(row, found)
     said = f"{said[0].upper()}{said[1:]}."
     if found.release_at is None:
-        return f"{said} Nothing parks it; cancel or hold it if it is stuck."
-    return f"{said} It is parked with its checkpoint at {found.release_at:%Y-%m-%d %H:%M} UTC unless it goes on."
+        return f"{said} It will not be suspended; cancel it or put it on hold if it is stuck."
+    return (
+        f"{said} It will be suspended with its checkpoint at {found.release_at:%Y-%m-%d %H:%M} UTC unless active again."
+    )
 
 
 def warned_of(job: Job, run: Run, row: RunActivity | None, rule: IdleRule) -> Idle | None:

@@ -35,7 +35,7 @@ def deadline_sentence(job: Job, facts: EndFacts) -> str | None:
     if deadline is None or job.run is None or State(job.run.state) not in LIVE:
         return None
     if deadline <= facts.now:
-        return f"Its deadline passed at {deadline:%Y-%m-%d %H:%M} UTC; it goes on."
+        return f"Its deadline passed at {deadline:%Y-%m-%d %H:%M} UTC; the job continues."
     end = expected_end_of(job, facts)
     if end is None or end <= deadline:
         return None

@@ -46,7 +46,7 @@ def hold_job(*, actor: User, job: Job) -> Job:
 
 
 def _would_lose_all(job: Job) -> str:
-    begins = f"held, #{job.number} would begin anew when it is released"
+    begins = f"held, #{job.number} would start from the beginning when it is released"
     if job.restartable is False:
         return (
             f"Its job file says restartable: false: {begins}. Set restartable to true, cancel it, or wait for its end."
@@ -60,7 +60,9 @@ def _would_lose_all(job: Job) -> str:
 def hold_first(job: Job, run: Run, words: str) -> str:
     """`words` if a hold would help and is allowed."""
     return (
-        words if job.can_restart(run) else "its program would begin anew after a hold, so wait for its end or cancel it"
+        words
+        if job.can_restart(run)
+        else "its program would start from the beginning after a hold, so wait for its end or cancel it"
     )
 
 
@@ -105,7 +107,7 @@ def release_job(*, actor: User, job: Job) -> Job:
         if job.hold_kind == HoldKind.COST and has_cost_its_limit(job, now):
             raise JobConflict.of("max_cost", job.hold_text, "max_cost_reached")
         kind = job.hold_kind
-        lift_hold(job, run, text=f"Released by {actor}; the next round looks at it.", now=now)
+        lift_hold(job, run, text=f"Released by {actor}; the next round considers it.", now=now)
         audit_for_others(actor, job, "job.release", {"kind": kind})
     return job
 

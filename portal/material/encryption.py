@@ -28,7 +28,7 @@ def decrypt(ciphertext: str) -> str:
     try:
         return _cipher().decrypt(ciphertext.encode()).decode()
     except InvalidToken:
-        raise CannotDecrypt("No key of this installation opens the secret; set its value anew.") from None
+        raise CannotDecrypt("No key of this installation opens the secret; set its value again.") from None
 
 
 def reencrypt(ciphertext: str) -> str:

@@ -79,7 +79,7 @@ def _overdue(run: Run, event: Event, limit_s: float, now: datetime) -> None:
                 move(run, event, at=now, text=text)
             else:
                 end_processes(run, now)
-                text = f"{name} wrote no checkpoint in {limit_s:.0f} s and goes on from step {run.checkpoint_step:,}"
+                text = f"{name} wrote no checkpoint in {limit_s:.0f} s and continues from step {run.checkpoint_step:,}"
                 move(run, event, at=now, text=text)
     except (StaleRun, InvalidTransition) as error:
         logger.info("%s is no longer overdue: %s", name, error, extra=job_log.of_run(run))

@@ -97,14 +97,14 @@ def time_warnings(
     allowed = f"{limits.where} lets a launch run for {_words(limits.max_duration_s)}"
     if stands_a_limit(job, run):
         return [
-            f"{allowed}, and it needs about {_words(longest_s)}: it stops there with a checkpoint and goes on later."
+            f"{allowed}, and it needs about {_words(longest_s)}: it stops there with a checkpoint and continues later."
         ]
     if run.uses_sdk is None and job.restartable is not False:
         unless = "unless its program writes checkpoints with the SDK"
     elif job.can_restart(run):
         return [f"{allowed}, and it may need {_words(longest_s)}: its program is ended there and started again."]
     else:
-        unless = "because its program cannot go on from a checkpoint"
+        unless = "because its program cannot resume from a checkpoint"
     advice = "Let it write checkpoints, make it shorter, or ask an administrator for a partition with a longer limit."
     return [f"{allowed}, and it may need {_words(longest_s)}: it fails there as time_limit {unless}. {advice}"]
 

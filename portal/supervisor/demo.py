@@ -154,7 +154,7 @@ def demonstrate(finish: Callable[[int], None] | None, options: Options) -> None:
     finally:
         if finish is None:
             logger.info(
-                "The portal goes on at %s, with the account that was named when it was ready; Ctrl-C stops it.",
+                "The portal keeps running at %s, with the account that was named when it was ready; Ctrl-C stops it.",
                 settings.EVENKEEL_API_URL,
             )
         else:

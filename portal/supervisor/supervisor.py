@@ -83,7 +83,7 @@ class Supervisor:
                 start(self)
                 self._watch()
             except KeyboardInterrupt:
-                logger.info("Stopping the control plane; training goes on.")
+                logger.info("Stopping the control plane; training continues.")
                 self._exit_code = interrupted
             finally:
                 ignore_signals()

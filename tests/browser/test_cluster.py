@@ -138,7 +138,7 @@ def test_a_node_has_a_page_with_its_jobs_its_use_and_what_went_wrong(
     expect(check).to_contain_text(re.compile("(it joined|asked for)"))
     check.get_by_role("button", name="Check now").click()
     expect(check).to_contain_text(re.compile(r"Passed .*\(asked for by "), timeout=30_000)
-    expect(panel(page, "Events")).to_contain_text(f"{name} was checked (somebody asked for it): passed")
+    expect(panel(page, "Events")).to_contain_text(f"{name} was checked (it was requested): passed")
     open_page(page, "/cluster/nodes/nothing", width)
     expect(page.get_by_role("heading", level=1)).to_contain_text("There is no node nothing")
 

@@ -55,7 +55,7 @@ def test_the_overview_marks_it(page: Page, sleeper: dict[str, Any]) -> None:
     open_page(page, "/", 1440)
     row = panel(page, "Running").get_by_role("row").filter(has_text="sleeps")
     expect(row).to_contain_text(re.compile("idle \\d+"))
-    expect(panel(page, "Events").get_by_text(re.compile("next to unused|no step", re.IGNORECASE)).first).to_be_visible()
+    expect(panel(page, "Events").get_by_text(re.compile("almost unused|no step", re.IGNORECASE)).first).to_be_visible()
 
 
 @WIDTHS

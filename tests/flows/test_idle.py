@@ -51,7 +51,7 @@ def test_it_is_warned_extended_parked_and_resumed(live_portal: LivePortal) -> No
     parked = live_portal.wait_for("it to be parked", lambda: live_portal.job(number)["hold"])
     assert parked["kind"] == "idle"
     assert parked["at"] >= extended["idle"]["extended_until_at"]
-    assert "goes on from its checkpoint" in parked["text"]
+    assert "resumes from its checkpoint" in parked["text"]
     queued = live_portal.wait_state(number, "queued", timeout_s=120)
     assert queued["allocation"] is None
     assert "Parked as idle" in queued["reason"]["text"]

@@ -23,7 +23,7 @@ from scheduling.lifecycle import TERMINAL, WAITING, State
 _FORESEEN = "expected_start_at"
 POLICY = "as the policy expects it to start"
 SIMULATED = "the middle of its expected starts"
-ENDS = "when those who got them are expected to end"
+ENDS = "when the jobs that got them are expected to end"
 PERIOD = "when the budget's period ends"
 
 

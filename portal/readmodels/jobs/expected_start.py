@@ -28,11 +28,11 @@ KEPT_S = 600
 #: Changes below this fraction of the wait, or these seconds, are not shown until the entry is this old.
 _SAME_PART, _SAME_S, _STANDS_S = 0.05, 2.0, 60.0
 _TEXTS = {
-    "held": "It is held, so it starts after its release.",
-    "dependency": "It starts after what it depends on, which cannot be foreseen.",
+    "held": "It is on hold, so it starts after its release.",
+    "dependency": "It starts after its dependencies, whose end cannot be predicted.",
     "never": "No accelerators here could ever run it.",
-    "no_profile": "Nothing is known of its throughput on the accelerators that it may use, so it is not started.",
-    "node_unavailable": "Nodes that it needs are drained, lost or being checked; when they are back is not known.",
+    "no_profile": "Its throughput on the accelerators that it may use is unknown, so it does not start.",
+    "node_unavailable": "Nodes that it needs are drained, lost or being checked; it is not known when they return.",
     "period": "Its budget is used up{until}; it starts after that, or when the limit is raised.",
     "limit": "A limit keeps it back, and when that lets it start cannot be foreseen.",
     "unknown": "As things are it does not start.",

@@ -76,13 +76,13 @@ def _decision(job: Job) -> Decision | None:
 
 def _way_out_of(job: Job, run: Run, detail: Mapping[str, Any]) -> str | None:
     text = way_out(job.cluster, obstacle(job, run), detail)
-    return text and (text if run.checkpoint_step else text.replace("goes on from its checkpoint", "starts again"))
+    return text and (text if run.checkpoint_step else text.replace("resumes from its checkpoint", "starts again"))
 
 
 def way_out(cluster: Cluster, obstacle: str, detail: Mapping[str, Any]) -> str | None:
     """What would let a job with this reason token start."""
     if obstacle == ReasonCode.PRIORITY and cluster.policy_parameters.get("backfill") == "none":
-        return "It starts after those ahead of it: the policy lets nobody pass (backfill: none)."
+        return "It starts after those ahead of it: the policy does not backfill (backfill: none)."
     if obstacle == ReasonCode.RESOURCES and "needs" not in detail:
         return (
             "It starts when a job ends and leaves enough of what it is short of; asking for less lets it start sooner."

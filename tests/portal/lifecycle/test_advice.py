@@ -35,7 +35,7 @@ def test_after_a_time_limit_with_a_checkpoint_it_can_go_on_from_it(world: World,
     world.checkpoint(job, 300)
     world.gone(job, "time_limit", message="stopped after its limit of 60 s")
     text = api.get(f"jobs/{job.number}").json["reason"]["text"]
-    assert "Resubmit it with resume_from: latest to go on." in text
+    assert "Resubmit it with resume_from: latest to continue." in text
     assert api.post(f"jobs/{job.number}/resubmit", {"resume_from": "latest"}).status == 201
 
 

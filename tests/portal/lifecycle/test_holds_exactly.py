@@ -87,7 +87,9 @@ def test_a_refused_hold_says_what_would_make_it_possible(
     Job.objects.filter(pk=job.pk).update(restartable=restartable)
     with pytest.raises(JobConflict) as said:
         hold_job(actor=world.user, job=job)
-    assert str(said.value).startswith(f"job: {says}: held, #{job.number} would begin anew when it is released.")
+    assert str(said.value).startswith(
+        f"job: {says}: held, #{job.number} would start from the beginning when it is released."
+    )
     fresh = Job.objects.get(pk=job.pk)
     assert suspend.hold_first(fresh, world.run(job), "hold it first").startswith("its program would begin anew")
     fresh.restartable = True

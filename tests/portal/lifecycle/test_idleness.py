@@ -115,7 +115,7 @@ def test_without_a_rule_of_an_administrators_it_warns_once_and_parks_nobody(
     assert found["kind"] == ("low_utilisation" if busy_ago else "no_step")
     assert found["release_at"] is None
     assert found["extensions_left"] == 0
-    assert "Nothing parks it" in found["text"]
+    assert "It will not be suspended" in found["text"]
     assert world.state(job) is State.RUNNING_PROTECTED or world.state(job) is State.RUNNING
     assert Api(world.user).post(f"jobs/{job.number}/extend").status == 409
 
@@ -139,7 +139,7 @@ def test_it_is_parked_with_its_checkpoint_and_goes_on_from_there(world: World, j
     did(job, step_ago=59 * MINUTE)
     look(world)
     found = idle(world, job)
-    assert "It is parked with its checkpoint at" in found["text"]
+    assert "It will be suspended with its checkpoint at" in found["text"]
     did(job, step_ago=61 * MINUTE)
     look(world)
     assert world.state(job) in (State.RUNNING, State.RUNNING_PROTECTED), "half an hour lies between warning and end"
@@ -152,7 +152,7 @@ def test_it_is_parked_with_its_checkpoint_and_goes_on_from_there(world: World, j
     assert answer["hold"]["kind"] == "idle"
     assert answer["idle"] is None
     assert "no step for 91 min while it holds 2 × k1" in answer["hold"]["text"]
-    assert "goes on from its checkpoint (step 7 or later)" in answer["hold"]["text"]
+    assert "resumes from its checkpoint (step 7 or later)" in answer["hold"]["text"]
     world.checkpoint(job, 9, reason="request")
     world.gone(job, "stopped", step=9)
     world.round()

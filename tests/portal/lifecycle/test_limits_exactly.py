@@ -144,7 +144,7 @@ def test_a_hard_budget_is_closed_before_it_is_crossed_and_says_so(
 
 
 @pytest.mark.parametrize(
-    ("hard", "then"), [(True, "write a checkpoint and are parked"), (False, "go on and do not grow")]
+    ("hard", "then"), [(True, "write a checkpoint and are suspended"), (False, "continue and do not grow")]
 )
 def test_at_its_limit_a_budget_says_what_becomes_of_running_jobs(world: World, hard: bool, then: str) -> None:
     Quota.objects.create(project=world.project, kind="gpu_hours", period="day", limit=3_600, hard=hard)

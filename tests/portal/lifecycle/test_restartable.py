@@ -129,6 +129,6 @@ def test_what_is_stopped_from_outside_and_cannot_resume_has_failed_and_says_why(
     how = first.exit or {}
     assert how.get("reason", "") == reason
     if reason:
-        assert first.reason_text == "Ray's head was started anew. Its program cannot go on from a checkpoint"
+        assert first.reason_text == "Ray's head was started anew. Its program cannot resume from a checkpoint"
         assert (how["nodes_fault"], how["alleged"]) == (False, False)
     check_invariants(world)

@@ -219,7 +219,7 @@ def test_a_shrunk_job_says_so_while_it_runs(world: World) -> None:
     assert (found["gpus_before"], found["gpus_now"]) == (4, 2)
     taker = others[0] if found["by"][0]["number"] == others[0].number else others[1]
     shown = Api(world.user).get(f"jobs/{taker.number}").json["expected_end_at"]
-    assert found["back_basis"] == "when those who got them are expected to end"
+    assert found["back_basis"] == "when the jobs that got them are expected to end"
     assert abs(datetime.fromisoformat(found["back_at"]) - datetime.fromisoformat(shown)) < timedelta(seconds=5)
     assert found["level"] == "policy f_scheduling"
     assert {taker["number"] for taker in found["by"]} <= {job.number for job in others}

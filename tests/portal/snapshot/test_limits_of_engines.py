@@ -57,7 +57,7 @@ def test_a_job_does_not_grow_beyond_the_nodes_that_it_may_have(world: World, api
     ("more", "words"),
     [
         ({}, "it fails there as time_limit unless its program writes checkpoints with the SDK. Let it write"),
-        ({"restartable": False}, "because its program cannot go on from a checkpoint. Let it write"),
+        ({"restartable": False}, "because its program cannot resume from a checkpoint. Let it write"),
         ({"throughput": {}, "max_duration": "3d"}, "may need 3 d: it fails there as time_limit"),
     ],
 )
@@ -74,7 +74,7 @@ def test_what_goes_on_from_a_checkpoint_is_told_so(world: World, api: Api) -> No
     number = api.post("jobs", WISH).json["number"]
     Run.objects.filter(job__number=number).update(uses_sdk=True)
     [said] = api.get(f"jobs/{number}").json["warnings"]
-    assert said.endswith("it stops there with a checkpoint and goes on later.")
+    assert said.endswith("it stops there with a checkpoint and continues later.")
 
 
 @pytest.mark.parametrize("more", [{"total_steps": 1_000}, {"throughput": {}}, {"max_duration": "2h"}])

@@ -50,13 +50,13 @@ def move_of(found: Plan, job: Job) -> Move | None:
 
 
 @each_kind
-def test_nobody_starts_on_it(name: str) -> None:
+def test_no_job_starts_on_it(name: str) -> None:
     job = make_job(gpus=1, remaining_steps=1.0)
     assert plan(name, job, deadline=NOW + 10_000).moves == ()
 
 
 @each_kind
-def test_who_is_through_before_the_deadline_is_left_alone_though_there_is_room(name: str) -> None:
+def test_a_job_that_is_through_before_the_deadline_is_left_alone_though_there_is_room(name: str) -> None:
     job = on_it(500.0)
     found = plan(name, job, deadline=NOW + 600, elsewhere=4)
     assert found.moves == ()
@@ -65,7 +65,7 @@ def test_who_is_through_before_the_deadline_is_left_alone_though_there_is_room(n
 
 
 @each_kind
-def test_who_is_not_moves_when_there_is_room(name: str) -> None:
+def test_a_job_that_is_not_moves_when_there_is_room(name: str) -> None:
     job = on_it(5_000.0)
     found = plan(name, job, deadline=NOW + 600, elsewhere=2)
     move = move_of(found, job)
@@ -111,7 +111,7 @@ def test_who_cannot_write_a_checkpoint_is_warned_and_then_stopped_for_good(name:
 
 
 @each_kind
-def test_without_a_deadline_nobody_is_put_out(name: str) -> None:
+def test_without_a_deadline_no_job_is_preempted(name: str) -> None:
     job, rigid = on_it(holds=(10,), min_gpus=1, max_gpus=1), on_it(holds=(11,), restartable=False)
     found = plan(name, job, rigid, deadline=None)
     assert found.moves == ()
@@ -197,5 +197,5 @@ def check(snapshot: Snapshot, name: str) -> None:
 @every_policy
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32))
-def test_nobody_comes_and_everybody_leaves_in_time(name: str, seed: int) -> None:
+def test_no_job_comes_and_everybody_leaves_in_time(name: str, seed: int) -> None:
     check(busy(seed), name)

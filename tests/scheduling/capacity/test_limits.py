@@ -170,7 +170,7 @@ def cut(
 L5 = {"l": Limit("gpus", 5, level="project Speech")}
 
 
-def test_who_runs_comes_before_who_starts_and_starts_follow_the_queue() -> None:
+def test_a_job_that_runs_comes_before_who_starts_and_starts_follow_the_queue() -> None:
     last, first = bound("l", priority=0), bound("l", priority=9)
     runs = held(0, 1)
     kept, reasons = cut(L5, [(last, Gang("a", 2)), (first, Gang("a", 2)), (runs, Gang("a", 2))])
@@ -191,7 +191,7 @@ def test_who_runs_comes_before_who_starts_and_starts_follow_the_queue() -> None:
         (Gang("b", 1), Gang("b", 1)),
     ],
 )
-def test_who_runs_shrinks_grows_or_moves_within_the_limit(planned: Gang, kept: Gang) -> None:
+def test_a_job_that_runs_shrinks_grows_or_moves_within_the_limit(planned: Gang, kept: Gang) -> None:
     runs = held(0, 1, 2)
     assert cut(L5, [(runs, planned)])[0] == {runs.id: kept}
 
@@ -213,7 +213,7 @@ def test_what_one_gives_up_another_may_have() -> None:
     assert cut(L5, [(shrinks, Gang("a", 1)), (starts, Gang("a", 4))])[0][starts.id] == Gang("a", 4)
 
 
-def test_who_is_left_out_of_the_plan_takes_nothing_of_a_limit() -> None:
+def test_a_job_that_is_left_out_of_the_plan_takes_nothing_of_a_limit() -> None:
     runs, starts = held(0, 1, 2), bound("l", gpus=5)
     kept, _ = cut(L5, [(starts, Gang("a", 5))], runs)
     assert kept == {starts.id: Gang("a", 5)}
@@ -279,7 +279,7 @@ def plans(draw: st.DrawFn) -> tuple[Snapshot, dict[str, Gang]]:
 
 @settings(max_examples=150, deadline=None)
 @given(plans())
-def test_a_plan_cut_down_breaks_no_limit_and_takes_nothing_from_who_runs(
+def test_a_plan_cut_down_breaks_no_limit_and_takes_nothing_from_a_job_that_runs(
     plan: tuple[Snapshot, dict[str, Gang]],
 ) -> None:
     snapshot, counts = plan

@@ -240,7 +240,7 @@ def test_where_nothing_says_how_long_it_runs_a_time_limit_does(name: str) -> Non
 
 
 @each_kind
-def test_who_runs_goes_on_until_the_window_and_leaves_when_it_begins(name: str) -> None:
+def test_a_job_that_runs_goes_on_until_the_window_and_leaves_when_it_begins(name: str) -> None:
     job = make_job(holds=(0, 1), gpus=2, remaining_steps=1e6)
     coming = make_snapshot(job, nodes=make_nodes(4), windows=(window(NOW + 10),))
     assert plan_round(coming, load(name)).moves == ()
@@ -367,7 +367,7 @@ def test_a_higher_level_puts_out_a_job_across_an_edge(edge: dict[str, Any], othe
 
 
 @between
-def test_no_more_are_put_out_than_a_job_across_an_edge_leaves_room_for(edge: dict[str, Any], others: str) -> None:
+def test_no_more_are_preempted_than_a_job_across_an_edge_leaves_room_for(edge: dict[str, Any], others: str) -> None:
     """It gives two GPUs on each node, and four are needed on the one."""
     wide = make_job(number=1, holds=(0, 1, 4, 5), gpus=4, remaining_steps=1e9, qos="low", project="vision")
     here = make_job(number=3, holds=(2, 3), gpus=2, remaining_steps=1e9, qos="low", partition=others)
@@ -398,7 +398,7 @@ def busy(number: int, node: int, **more: Any) -> Job:
 
 
 @each_kind
-def test_a_window_that_nobody_runs_into_changes_nothing(name: str) -> None:
+def test_a_window_that_no_job_runs_into_changes_nothing(name: str) -> None:
     """One node of each half is free, and every job is over long before the window."""
     wide = make_job(number=3, gpus=16, time_limit_s=100.0)
     snapshot = make_snapshot(busy(1, 0), busy(2, 2), wide, nodes=FOUR)
@@ -412,7 +412,7 @@ def test_a_window_that_nobody_runs_into_changes_nothing(name: str) -> None:
 
 
 @each_kind
-def test_a_window_that_nobody_runs_into_lets_nobody_pass_a_wide_job(name: str) -> None:
+def test_a_window_that_no_job_runs_into_lets_no_job_pass_a_wide_job(name: str) -> None:
     """The wide one needs both nodes, and one has the window."""
     wide = make_job(number=1, gpus=8, priority=100, remaining_steps=1e5)
     runs = make_job(number=2, holds=(0,), gpus=1, curve=make_curve(1.0), remaining_steps=DAY)
@@ -475,7 +475,7 @@ def test_it_takes_nothing_from_where_one_ahead_of_it_waits(name: str) -> None:
     assert started(plan_round(replace(snapshot, jobs=(*runs, second)), load(name))) == {second.id: Gang("titan_xp", 16)}
 
 
-def test_a_job_beyond_its_limit_holds_nobody_up() -> None:
+def test_a_job_beyond_its_limit_holds_no_job_up() -> None:
     half = {"half": Partition(FAR.nodes), "all": Partition(frozenset(node.name for node in FOUR))}
     runs = [busy(1, 0, partition="all"), busy(2, 2, partition="all")]
     limit = {"k": Limit("gpus", most=1, level="project Speech")}
@@ -486,7 +486,7 @@ def test_a_job_beyond_its_limit_holds_nobody_up() -> None:
 
 
 @each_kind
-def test_who_waits_for_several_pools_is_told_so(name: str) -> None:
+def test_a_job_that_waits_for_several_pools_is_told_so(name: str) -> None:
     far = replace(FAR, nodes=frozenset({"titan_xp-0"}))
     wide = make_job(number=1, gpus=8, priority=100, time_limit_s=DAY)
     small = make_job(number=2, holds=(0,), gpus=1, time_limit_s=DAY)

@@ -76,7 +76,7 @@ def test_a_plan_is_cut_down_to_the_limit_and_not_below_the_least_gang(most: int,
     assert (job.id in reasons) == (gpus == 0)
 
 
-def test_who_runs_keeps_what_it_has_where_growth_and_starts_are_cut() -> None:
+def test_a_job_that_runs_keeps_what_it_has_where_growth_and_starts_are_cut() -> None:
     runs, waits = make_job(holds=(0, 1, 2)), make_job(gpus=1)
     snapshot = limited_to(3, runs, waits)
     counts = {runs.id: Gang("titan_xp", 5), waits.id: Gang("titan_xp", 1)}
@@ -134,7 +134,7 @@ def test_a_taking_that_fails_leaves_limits_and_gpus_as_they_were() -> None:
 # Placement -------------------------------------------------------------------------------------------------
 
 
-def test_who_runs_on_an_excluded_gpu_may_stay_and_gets_no_other() -> None:
+def test_a_job_that_runs_on_an_excluded_gpu_may_stay_and_gets_no_other() -> None:
     job = make_job(holds=(0, 1), excluded_gpus=frozenset({0, 2}))
     board = Board(make_nodes(4))
     assert board.place(Request(job, Gang("titan_xp", 3), (0, 1))) == (0, 1, 3)
@@ -252,7 +252,9 @@ def test_how_long_a_job_takes(changes: dict[str, Any], seconds: float) -> None:
 
 @in_turn(("short_s", "starts"), [(99.0, True), (100.0, True), (101.0, False)])
 @in_turn("kind", ["easy", "conservative"])
-def test_who_is_behind_starts_where_it_ends_by_the_time_of_the_first(kind: str, short_s: float, starts: bool) -> None:
+def test_a_job_that_is_behind_starts_where_it_ends_by_the_time_of_the_first(
+    kind: str, short_s: float, starts: bool
+) -> None:
     holds = make_job(gpus=2, holds=(0, 1), curve=Curve((0.5, 1.0)), remaining_steps=100.0)
     first = make_job(gpus=3, curve=Curve((0.0, 0.0, 1.0)), remaining_steps=50.0)
     behind = make_job(gpus=1, curve=Curve((1.0,)), remaining_steps=short_s)
@@ -273,7 +275,7 @@ def test_a_type_whose_limit_is_used_up_is_not_started_on() -> None:
 # Time sharing ----------------------------------------------------------------------------------------------
 
 
-def test_who_is_fixed_is_not_counted_twice_when_a_round_ends() -> None:
+def test_a_job_that_is_fixed_is_not_counted_twice_when_a_round_ends() -> None:
     first = make_job(gpus=2, restart_cost_s=1e6)
     cluster = Cluster(first, titan_xp=4)
     cluster.step()
@@ -287,7 +289,7 @@ def test_who_is_fixed_is_not_counted_twice_when_a_round_ends() -> None:
 
 
 @in_turn(("curve", "given"), [(Curve((1.0, 2.0)), True), (Curve((0.0, 2.0)), False)])
-def test_nobody_is_given_a_gang_on_which_it_cannot_train(
+def test_no_job_is_given_a_gang_on_which_it_cannot_train(
     curve: Curve, given: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = replace(make_job(min_gpus=1, max_gpus=2), curves={"titan_xp": curve})

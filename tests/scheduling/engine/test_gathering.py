@@ -47,7 +47,7 @@ def test_larger_gangs_do_not_give_way() -> None:
     assert gathered(running(0, 4), running(1, 2, 3), running(5, 6, 7))[0] == (0, 4)
 
 
-def test_nobody_moves_for_less_than_the_restarts() -> None:
+def test_no_job_moves_for_less_than_the_restarts() -> None:
     assert gathered(running(0, 4, steps=10.0, restart_cost_s=20.0)) == [(0, 4)]
     assert gathered(running(0, 4, steps=20.0, restart_cost_s=20.0)) == [(0, 1)]
 
@@ -56,7 +56,7 @@ def test_a_gang_that_is_as_fast_apart_stays() -> None:
     assert gathered(running(0, 4, spread_factor=1.0))[0] == (0, 4)
 
 
-def test_nobody_gets_an_accelerator_that_is_excluded() -> None:
+def test_no_job_gets_an_accelerator_that_is_excluded() -> None:
     others = [running(n) for n in (1, 2, 3, 5, 6, 7)]
     assert gathered(running(0, 4, excluded_gpus=frozenset({1, 2, 3})), *others)[0] == (4, 5)
 
@@ -77,7 +77,7 @@ def moves_of(policy: str) -> tuple[Move, ...]:
     return plan_round(snapshot, load_policy(policy, {})).moves
 
 
-def test_only_policies_that_preempt_move_who_runs() -> None:
+def test_only_policies_that_preempt_move_a_job_that_runs() -> None:
     (move,) = moves_of("shortest_remaining_time")
     assert move.gpu_ids in {(0, 1), (4, 5)}
     assert moves_of("fifo_gang") == ()

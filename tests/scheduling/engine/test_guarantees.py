@@ -103,7 +103,7 @@ def test_within_a_guarantee_a_policy_may_still_put_a_shorter_job_in_a_longer_one
 
 
 @every_counting_policy
-def test_nobody_is_taken_beyond_the_guarantee(name: str) -> None:
+def test_no_job_is_taken_beyond_the_guarantee(name: str) -> None:
     own = [make_job(gpus=2, holds=(n, n + 1), project="speech") for n in (0, 2)]
     other = make_job(gpus=2, holds=(4, 5), project="vision")
     third = make_job(gpus=2, project="speech")
@@ -150,7 +150,7 @@ def test_processes_on_their_way_out_are_waited_for() -> None:
     assert moved(plan_round(snapshot, load("fifo_gang"))) == {}
 
 
-def test_free_gpus_go_to_an_owner_before_somebody_who_would_borrow() -> None:
+def test_free_gpus_go_to_an_owner_before_a_job_who_would_borrow() -> None:
     first = make_job(gpus=6, project="vision")  # heads the queue and does not fit
     other = make_job(gpus=4, holds=(0, 1, 2, 3), project="vision")
     own = make_job(gpus=2, project="speech")
@@ -263,7 +263,7 @@ def test_borrowers_are_not_looked_at_again_for_each_owner_alike(monkeypatch: pyt
     assert len(asked) == (0 if why == "limit" else len(others))
 
 
-def test_a_level_of_service_puts_nobody_out_who_runs_within_a_guarantee() -> None:
+def test_a_level_of_service_preempts_no_job_that_runs_within_a_guarantee() -> None:
     levels = {"low": Qos(0), "high": Qos(9, ("low",))}
     own = make_job(gpus=4, holds=(0, 1, 2, 3), project="speech", qos="low")
     other = make_job(gpus=2, holds=(4, 5), project="vision", qos="low")
@@ -307,7 +307,7 @@ def guaranteed(draw: st.DrawFn) -> Snapshot:
 @every_counting_policy
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshot=guaranteed(), overdue=st.booleans())
-def test_no_gpu_twice_and_nobody_taken_who_may_not_be(name: str, snapshot: Snapshot, overdue: bool) -> None:
+def test_no_gpu_twice_and_no_job_taken_that_may_not_be(name: str, snapshot: Snapshot, overdue: bool) -> None:
     if overdue:
         memory = {CLAIMS: {job.id: snapshot.now - 10_000 for job in snapshot.jobs}}
         snapshot = replace(snapshot, memory=memory)

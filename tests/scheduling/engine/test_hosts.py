@@ -63,7 +63,7 @@ def test_jobs_that_ask_for_more_processors_than_there_are_do_not_start_together(
 
 
 @in_turn("name", QUICK)
-def test_whoever_fits_no_node_waits_and_holds_up_nobody(name: str) -> None:
+def test_a_job_that_fits_no_node_waits_and_holds_up_no_job(name: str) -> None:
     holder = make_job(gpus=1, holds=[0], memory_mib=40 * GIB)
     large, small = make_job(gpus=1, memory_mib=40 * GIB), make_job(gpus=1, memory_mib=8 * GIB)
     snapshot = make_snapshot(holder, large, small, nodes=hosts(4))
@@ -119,7 +119,7 @@ def test_parts_that_were_to_share_with_who_fits_no_node_are_each_looked_at(name:
     assert [plan.reasons[job.id].token for job in jobs] == ["never"] * 3
 
 
-def test_nodes_of_which_nothing_is_known_bound_nobody() -> None:
+def test_nodes_of_which_nothing_is_known_bound_no_job() -> None:
     jobs = [make_job(gpus=1, cpu_milli=64_000, memory_mib=999 * GIB) for _ in range(3)]
     plan = plan_round(make_snapshot(*jobs, nodes=make_nodes(4)), load_policy("f_scheduling"))
     assert started(plan) == {job.id for job in jobs}

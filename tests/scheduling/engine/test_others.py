@@ -58,7 +58,7 @@ def test_no_policy_gives_away_what_others_have(name: str) -> None:
 
 
 @each_kind
-def test_where_nobody_else_is_plans_are_what_they_were(name: str) -> None:
+def test_where_no_other_job_is_plans_are_what_they_were(name: str) -> None:
     jobs = [make_job(min_gpus=1, max_gpus=4, submitted_at=AT - n) for n in range(6)]
     snapshot = make_snapshot(*jobs, nodes=make_nodes(4, 4, cpu_milli=8_000, memory_mib=1_000), now=AT)
     empty = replace(snapshot, others=Others({}, "Slurm"))
@@ -112,7 +112,7 @@ def test_of_nodes_that_it_may_not_use_nothing_is_said() -> None:
     assert "Slurm" not in plan.reasons[job.id].text
 
 
-def test_who_waits_for_something_else_is_not_told_of_others() -> None:
+def test_a_job_that_waits_for_something_else_is_not_told_of_others() -> None:
     held, later = lasting(4, held=True), lasting(4, not_before=AT + 5)
     plan = plan_round(taken(make_snapshot(held, later, nodes=4, now=AT), 3), FIFO)
     assert not any("Slurm" in plan.reasons[job.id].text for job in (held, later))

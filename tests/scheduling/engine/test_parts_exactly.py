@@ -37,7 +37,7 @@ def test_a_limit_of_jobs_bounds_no_gpus(most: int, gpus: int) -> None:
     assert [reason.token for reason in reasons.values()] == ([] if gpus else ["quota_jobs"])
 
 
-def test_who_is_to_leave_leaves_and_its_room_is_given_to_others() -> None:
+def test_a_job_that_is_to_leave_leaves_and_its_room_is_given_to_others() -> None:
     leaves, comes = make_job(holds=(0, 1, 2)), make_job(min_gpus=1, max_gpus=3)
     snapshot = limited_to(3, leaves, comes)
     kept, reasons = trim_to_quota(view(snapshot), {comes.id: Gang(TYPE, 3)})
@@ -86,7 +86,7 @@ def test_jobs_start_at_their_least_unless_the_most_is_asked_for(sizes: Any, most
 
 
 @pytest.mark.parametrize(("behind", "free", "ahead_s"), [(True, 0, 100.0), (False, 0, None), (True, 2, None)])
-def test_only_who_waits_behind_others_adds_its_work(behind: bool, free: int, ahead_s: float | None) -> None:
+def test_only_a_job_that_waits_behind_others_adds_its_work(behind: bool, free: int, ahead_s: float | None) -> None:
     holds = make_job(gpus=2, holds=(0, 1), curve=Curve((0.5, 1.0)), remaining_steps=100.0)
     job = make_job(gpus=1, curve=Curve((1.0,)), remaining_steps=200.0)
     found = backfill(make_snapshot(holds, job, nodes=2 + free))
@@ -99,7 +99,7 @@ def test_only_who_waits_behind_others_adds_its_work(behind: bool, free: int, ahe
 
 
 @pytest.mark.parametrize(("ahead_s", "kind"), [(0.0, "a"), (9.0, "a"), (11.0, "b")])
-def test_who_waits_goes_where_it_ends_first_after_those_ahead(ahead_s: float, kind: str) -> None:
+def test_a_job_that_waits_goes_where_it_ends_first_after_those_ahead(ahead_s: float, kind: str) -> None:
     nodes = (*make_nodes(1, type="a"), *make_nodes(1, type="b", first_id=1))
     one = Curve((1.0,))
     holds = [
@@ -202,7 +202,7 @@ def test_the_mean_number_of_live_jobs_is_that_of_any_stretch() -> None:
     assert (meter.mean_live(5, 5), meter.mean_live(6, 5)) == (0.0, 0.0)
 
 
-def test_shares_are_forgotten_exactly_when_nobody_trains() -> None:
+def test_shares_are_forgotten_exactly_when_no_job_trains() -> None:
     meter = Meter(0.0)
     for share in (0.1, 0.2, 0.7):
         meter.train(WHOLE, share, 1)

@@ -67,7 +67,7 @@ def test_who_vacates_leaves_all_and_who_occupies_has_it_again() -> None:
     assert found.free == [[0]]
 
 
-def test_where_processors_are_nobody_s_concern_gpus_are_all_that_is_left() -> None:
+def test_without_requests_for_processors_only_gpus_count() -> None:
     one = make_job(holds=(0, 1), cpu_milli=3_000)
     found = board(3, taken=(0, 1))
     found.vacate([one])

@@ -71,7 +71,7 @@ def test_where_a_policy_places_parts_of_gpus_nothing_is_taken(policy: str, taken
     assert found(cluster(*jobs), policy=policy).grants  # whole ones are
 
 
-def test_who_is_given_gpus_without_it_claims_nothing_and_uses_up_the_guarantee() -> None:
+def test_a_job_that_is_given_gpus_without_it_claims_nothing_and_uses_up_the_guarantee() -> None:
     holds, given, waits = borrower(0, 1, 2, 3), owner(2), owner(2)
     back = found(cluster(holds, given, waits, rows=[Guarantee("speech", 2)]), names(given))
     assert (back.grants, back.claims) == ([], {})
@@ -132,13 +132,13 @@ def test_who_shares_a_gpu_is_not_taken() -> None:
     assert found(cluster(*beside, owner(1), nodes=1)).grants == []
 
 
-def test_who_is_on_a_node_that_is_not_in_service_is_not_taken() -> None:
+def test_a_job_that_is_on_a_node_that_is_not_in_service_is_not_taken() -> None:
     nodes = (*make_nodes(2), Node("old", GPU, (10, 11), schedulable=False))
     partly, here = borrower(0, 10, resizable=False, held_since=900.0), borrower(1, held_since=1.0)
     assert leaving(found(cluster(partly, here, job := owner(1), nodes=nodes))) == {job.id: names(here)}
 
 
-def test_who_runs_within_a_guarantee_of_its_own_is_spared() -> None:
+def test_a_job_that_runs_within_a_guarantee_of_its_own_is_spared() -> None:
     rows = [Guarantee("speech", 2), Guarantee("vision", 4)]
     within = borrower(0, 1, 2, 3, held_since=1.0)
     beyond = borrower(4, 5, held_since=2.0)
@@ -185,7 +185,7 @@ def test_the_cost_of_a_restart_is_that_of_all_gpus() -> None:
     assert leaving(found(cluster(wide, narrow, job := owner(1), nodes=4))) == {job.id: names(narrow)}
 
 
-def test_nobody_leaves_for_two_owners() -> None:
+def test_no_job_leaves_for_two_owners() -> None:
     one, two = borrower(0, 1, 2, 3), borrower(4, 5)
     first, second = owner(2), owner(2)
     back = found(cluster(one, two, first, second))
@@ -218,7 +218,7 @@ def test_the_first_that_are_enough_are_taken_without_those_that_are_not_needed_t
     sizes=st.lists(st.integers(1, 5), max_size=6),
     missing=st.integers(1, 12),
 )
-def test_nobody_leaves_who_is_not_needed(sizes: list[int], missing: int) -> None:
+def test_no_job_leaves_that_is_not_needed(sizes: list[int], missing: int) -> None:
     pairs = [(borrower(*range(n * 10, n * 10 + size)), SPEECH) for n, size in enumerate(sizes)]
     chosen = [len(job.gpu_ids) for job, _ in _fewest(missing, pairs, lambda job: len(job.gpu_ids))]
     assert bool(chosen) == (sum(sizes) >= missing)
@@ -314,7 +314,7 @@ def test_it_waits_for_the_last_of_those_that_it_needs() -> None:
     assert found(cluster(*jobs, owner(6), rows=[Guarantee("speech", 6)])).wake_at == NOW + 90.0
 
 
-def test_who_is_not_protected_leaves_before_who_is() -> None:
+def test_a_job_that_is_not_protected_leaves_before_who_is() -> None:
     guarded = protected(0, 1, until=NOW + 10.0, held_since=990.0)
     open_ = borrower(2, 3, held_since=1.0)
     assert leaving(found(cluster(guarded, open_, job := owner(), nodes=4))) == {job.id: names(open_)}
@@ -333,7 +333,7 @@ def test_several_that_wait_wake_it_for_the_earliest() -> None:
     assert found(cluster(stays, *early, rows=swapped)).wake_at == NOW + 70.0
 
 
-def test_who_waits_for_protection_to_end_counts_as_served() -> None:
+def test_a_job_that_waits_for_protection_to_end_counts_as_served() -> None:
     """A second one has no claim to what the first is about to get."""
     stays = protected(0, 1, 2, 3, 4, 5, until=NOW + 10.0)
     first, second = owner(4), owner(4)
@@ -361,7 +361,7 @@ def test_processes_on_their_way_out_are_waited_for_where_they_leave_enough(stopp
     assert leaving(found(late)) == {job.id: names(holds)}  # not beyond the guarantee's time
 
 
-def test_nobody_starts_on_gpus_of_processes_that_are_on_their_way_out() -> None:
+def test_no_job_starts_on_gpus_of_processes_that_are_on_their_way_out() -> None:
     holds = borrower(1, 2, 3, 4, 5)
     back = found(cluster(holds, owner(), blocked_gpu_ids=frozenset({0})))
     assert [taking.gpus for taking in back.grants] == [(1, 2)]

@@ -112,7 +112,7 @@ def test_owners_alike_of_whom_one_can_be_served_under_its_own_limit() -> None:
     assert [taking.job.id for taking in back.grants] == [second.id]
 
 
-def test_a_limit_of_one_type_keeps_nobody_else_from_that_type() -> None:
+def test_a_limit_of_one_type_keeps_no_other_job_from_that_type() -> None:
     """The first may have none of the type that would be free, and the other type has no borrowers."""
     nodes = (*make_nodes(2, type="a"), *make_nodes(2, type="b", first_id=10))
     limits = {"one": Limit("gpus", 0, type="a"), "two": Limit("gpus", 9, type="a")}
@@ -190,7 +190,7 @@ def test_all_sides_are_told() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_takings_are_within_guarantees_and_free_of_overlaps(data: st.DataObject) -> None:
+def test_grants_are_within_guarantees_and_free_of_overlaps(data: st.DataObject) -> None:
     """Of borrowers of one to three GPUs on one node: enough leave, nobody beyond need, GPUs are given once."""
     sizes = data.draw(st.lists(st.integers(1, 3), max_size=4))
     holds, at = [], 0

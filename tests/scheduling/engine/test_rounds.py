@@ -197,7 +197,7 @@ def test_a_job_that_nothing_here_can_run_says_which_it_is(name: str) -> None:
     assert (reasons[never.id].token, reasons[never.id].detail["types"]) == ("never", ["h100"])
 
 
-def test_whoever_loses_gpus_says_who_got_them() -> None:
+def test_a_job_that_loses_gpus_says_who_got_them() -> None:
     first = make_job(min_gpus=1, max_gpus=6, holds=range(6))
     second, third = make_job(gpus=3), make_job(gpus=2)
     plan = plan_round(make_snapshot(first, second, third), load_policy("f_scheduling"))

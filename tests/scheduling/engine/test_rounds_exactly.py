@@ -91,7 +91,7 @@ def test_a_gang_that_does_not_fit_is_laid_out_smaller_down_to_what_it_trains_on(
     assert plan_round(make_snapshot(large, nodes=2), Answering(counts([(large, 4)]))).moves == ()
 
 
-def test_gpus_of_those_that_stay_and_of_processes_on_their_way_out_are_nobody_else_s() -> None:
+def test_gpus_of_those_that_stay_and_of_processes_on_their_way_out_are_no_other_job_s() -> None:
     fixed = make_job(holds=(0,), state=State.LAUNCHING)
     keeps, starts = make_job(holds=(1,)), make_job(gpus=1)
     snapshot = make_snapshot(fixed, keeps, starts, nodes=4, blocked_gpu_ids=frozenset({2}))
@@ -103,7 +103,7 @@ def test_gpus_of_those_that_stay_and_of_processes_on_their_way_out_are_nobody_el
     assert plan.reasons[two.id].token == "no_layout"
 
 
-def test_who_is_given_another_type_leaves_all_that_it_has() -> None:
+def test_a_job_that_is_given_another_type_leaves_all_that_it_has() -> None:
     nodes = (*make_nodes(2, type="a"), *make_nodes(2, type="b", first_id=10))
     job = make_job(holds=(0, 1), type="a", curves={"a": make_curve(), "b": make_curve()})
     answer = Allocation(counts={job.id: Gang("b", 2)})
@@ -185,7 +185,7 @@ def test_an_answer_in_fractions_from_a_policy_of_counts_is_a_failed_solver() -> 
 # Who is put out --------------------------------------------------------------------------------------------
 
 
-def test_who_is_put_out_though_it_is_not_resized_is_planned_without() -> None:
+def test_a_job_that_is_preempted_though_it_is_not_resized_is_planned_without() -> None:
     fixed = make_job(holds=(0, 1), resizable=False)
     keeps = make_job(holds=(2,), resizable=False)
     starts = make_job(gpus=2)
@@ -292,7 +292,7 @@ def test_an_emulated_speed_up_raises_an_absolute_least_gain_only(speedup: float,
     assert plan_round(snapshot, relative).moves
 
 
-def test_a_plan_that_starts_somebody_is_always_applied_and_one_that_changes_nothing_is_not_refused() -> None:
+def test_a_plan_that_starts_a_job_is_always_applied_and_one_that_changes_nothing_is_not_refused() -> None:
     job, waits = grows(), make_job(gpus=1)
     dear: dict[str, Any] = {"elastic": True, "min_gain": 99.0}
     plan = plan_round(make_snapshot(job, waits), Answering(counts([(job, 2), (waits, 1)]), **dear))
@@ -351,7 +351,7 @@ def test_those_that_have_no_steps_left_end_at_no_time_that_counts() -> None:
     assert plan_round(make_snapshot(alone), policy).moves == ()
 
 
-def test_where_a_plan_is_refused_everybody_keeps_what_they_have_and_nobody_starts() -> None:
+def test_where_a_plan_is_refused_everybody_keeps_what_they_have_and_no_job_starts() -> None:
     job, fixed, other = grows(), make_job(holds=(3,), held=True), make_job(holds=(4, 5))
     policy = Answering(counts([(job, 2), (other, 2)]), elastic=True, min_gain=9.0)
     plan = plan_round(make_snapshot(job, fixed, other), policy)
@@ -386,7 +386,7 @@ def test_what_a_job_has_on_a_drained_node_counts_of_its_guarantee_until_it_has_l
     assert (moved(plan), plan.memory) == ({leaves.id: (0, 1)}, {})
 
 
-def test_who_is_given_accelerators_by_name_claims_nothing() -> None:
+def test_a_job_that_is_given_accelerators_by_name_claims_nothing() -> None:
     waits = make_job(gpus=2)
     for answer in (placed([(waits, (0, 1))]), counts([(waits, 2)])):
         plan = plan_round(make_snapshot(waits, guarantees=(Guarantee("speech", 2),)), Answering(answer))
@@ -409,7 +409,7 @@ def test_who_starts_on_what_it_is_guaranteed_does_so_though_the_plan_is_refused(
     assert plan.rejected is not None
 
 
-def test_a_level_of_service_that_is_put_out_is_told_which() -> None:
+def test_a_level_of_service_that_is_preempted_is_told_which() -> None:
     levels = {"low": Qos(0), "high": Qos(9, ("low",))}
     low = make_job(gpus=2, holds=(0, 1), qos="low", resizable=False)
     high = make_job(gpus=2, qos="high")
@@ -422,7 +422,7 @@ def test_a_level_of_service_that_is_put_out_is_told_which() -> None:
 
 
 @pytest.mark.parametrize(("most", "refused"), [(1, True), (2, False)])
-def test_a_layout_beyond_a_limit_moves_nobody(most: int, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layout_beyond_a_limit_moves_no_job(most: int, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "enforce_quota", lambda state: state)
     limits = {"l": Limit("gpus", most, level="project Speech")}
     job, other = make_job(gpus=2, limits=("l",)), make_job(gpus=1)

@@ -82,7 +82,7 @@ def test_two_jobs_take_turns_on_one_gpu() -> None:
     assert cluster.restarts[one.id] + cluster.restarts[two.id] == 11  # a start, and five times one leaves, one comes
 
 
-def test_a_job_keeps_its_gpus_from_round_to_round_where_nobody_else_wants_them() -> None:
+def test_a_job_keeps_its_gpus_from_round_to_round_where_no_other_job_wants_them() -> None:
     one, two = jobs_of(2, a=1.0)
     cluster = Cluster(one, two, a=2)
     cluster.rounds(5)
@@ -123,7 +123,7 @@ def test_a_gang_gets_all_of_its_gpus_or_none() -> None:
     assert cluster.had[big.id]["a"] > 0
 
 
-def test_gpus_that_the_fractions_leave_over_go_to_whoever_waits() -> None:
+def test_gpus_that_the_fractions_leave_over_go_to_a_job_that_waits() -> None:
     """Throughput alone gives the fast job both types' best; the slow one still gets what is idle."""
     fast, slow = make_job(number=1, curves={"a": Curve((9.0,))}), make_job(number=2, curves={"b": Curve((1.0,))})
     cluster = Cluster(fast, slow, policy=load_policy("min_cost"), a=1, b=1)
@@ -275,7 +275,7 @@ def test_a_job_that_does_not_train_on_its_minimum_gets_the_least_on_which_it_doe
     assert sorted(len(move.gpu_ids) for move in plan.moves) == [1, 2]
 
 
-def test_who_is_kept_back_by_a_limit_takes_no_time_from_others() -> None:
+def test_a_job_that_is_kept_back_by_a_limit_takes_no_time_from_others() -> None:
     """Its least gang is larger than its minimum, which is looked at only of those that take part."""
     one, other = jobs_of(2, a=1.0)
     barred = make_job(curves={"a": make_curve(0.0, 2.0)}, limits=("budget",))
@@ -309,7 +309,7 @@ def test_leases_go_on_over_a_release_with_other_books() -> None:
     assert plan_round(replace(snapshot, memory={"time_sharing": old}), policy).moves == ()
 
 
-def test_nobody_is_given_fewer_gpus_than_it_trains_on_for_a_promise_that_nodes_were_lost_since() -> None:
+def test_no_job_is_given_fewer_gpus_than_it_trains_on_for_a_promise_that_nodes_were_lost_since() -> None:
     """On one GPU it makes no step. It was promised two, and since then those that have two are gone."""
     needs_two = Curve((0.0, 1.0))
     job = make_job(curves={"a": needs_two, "b": needs_two}, max_gpus=2)

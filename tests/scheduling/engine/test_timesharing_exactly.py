@@ -130,7 +130,7 @@ def test_other_settings_begin_a_round_at_once() -> None:
         ({"holds": (0,), "state": State.LAUNCHING}, True),
     ],
 )
-def test_rounds_go_on_while_somebody_has_turns(changes: dict[str, Any], wakes: bool) -> None:
+def test_rounds_go_on_while_a_job_has_turns(changes: dict[str, Any], wakes: bool) -> None:
     snapshot = make_snapshot(make_job(gpus=1, curve=ONE, **changes), nodes=1)
     at = plan_round(snapshot, policy()).next_wake_at
     assert at == (NOW + ROUND_S if wakes else None)

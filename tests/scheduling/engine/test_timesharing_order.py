@@ -65,7 +65,7 @@ def of(name: str, **changes: Any) -> Job:
         ({"x": {"a": (0.5, 0.0)}, "y": {"a": (0.5, 0.0)}}, ["xa", "ya"]),
     ],
 )
-def test_who_is_ahead(shares: Mapping[str, Mapping[str, tuple[float, float]]], order: list[str]) -> None:
+def test_a_job_that_is_ahead(shares: Mapping[str, Mapping[str, tuple[float, float]]], order: list[str]) -> None:
     assert ranked(shares, [of("x"), of("y")]) == [(name[0], name[1]) for name in order]
 
 
@@ -158,7 +158,7 @@ def test_limits_hold_among_those_that_are_promised_time() -> None:
     assert given_out({**shares, "z": {"a": (0.1, 99.0)}}, *jobs, free, limits=limits, a=3).keys() == {"y", "z"}
 
 
-def test_what_is_idle_goes_to_whoever_waits_each_on_its_fastest_type() -> None:
+def test_what_is_idle_goes_to_a_job_that_waits_each_on_its_fastest_type() -> None:
     curves = {"a": Curve((1.0,)), "b": Curve((2.0,))}
     first, second, third = (replace(of(name), curves=curves) for name in "xyz")
     assert given_out({}, first, second, third, a=1, b=1) == {"x": Gang("b", 1), "y": Gang("a", 1)}

@@ -16,7 +16,7 @@ CHECKED = Node("old", "titan_xp", HERE, schedulable=False, withheld="being check
 
 
 @each_kind
-def test_nobody_starts_there_and_whoever_waits_is_told(name: str) -> None:
+def test_no_job_starts_there_and_a_job_that_waits_is_told(name: str) -> None:
     job = make_job(gpus=1)
     found = plan_round(make_snapshot(job, nodes=(CHECKED,)), load(name))
     assert found.moves == ()

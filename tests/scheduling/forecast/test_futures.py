@@ -61,7 +61,7 @@ def test_a_line_before_one_gpu_moves_up_as_those_ahead_end() -> None:
     assert all(start.p10_s == start.p90_s and start.simulated for start in starts.values())
 
 
-def test_nobody_starts_before_now_however_long_it_has_waited() -> None:
+def test_no_job_starts_before_now_however_long_it_has_waited() -> None:
     one = make_curve(1.0)
     waiting = [make_job(gpus=1, curve=one, remaining_steps=100.0, submitted_at=0.0) for _ in range(3)]
     for name in ("fifo_gang", "f_scheduling"):

@@ -74,7 +74,7 @@ def test_all_start_while_there_is_room_and_the_first_that_has_none_waits() -> No
 
 
 @pytest.mark.parametrize(("kind", "starts"), [("none", False), ("easy", True), ("conservative", True)])
-def test_who_is_behind_starts_only_with_backfill(kind: str, starts: bool) -> None:
+def test_a_job_that_is_behind_starts_only_with_backfill(kind: str, starts: bool) -> None:
     holds, first, behind = trains(0, 1, 2, left_s=100.0), lasting(4, 10.0), lasting(1, 100.0)
     filling = run(holds, first, behind, kind=kind)
     assert started(filling) == (names(behind) if starts else set())
@@ -88,7 +88,7 @@ def test_who_is_behind_starts_only_with_backfill(kind: str, starts: bool) -> Non
 
 
 @pytest.mark.parametrize(("seconds", "starts"), [(99.0, True), (100.0, True), (100.1, False)])
-def test_nobody_is_put_before_a_reservation_that_it_would_delay(seconds: float, starts: bool) -> None:
+def test_no_job_is_put_before_a_reservation_that_it_would_delay(seconds: float, starts: bool) -> None:
     for kind in ("easy", "conservative"):
         holds, first, behind = trains(0, 1, left_s=100.0), lasting(4, 10.0), lasting(2, seconds)
         assert bool(started(run(holds, first, behind, kind=kind))) == starts
@@ -118,7 +118,7 @@ def test_of_partitions_each_has_its_own_first() -> None:
     assert filling.waits_behind[three.id][0] is two
 
 
-def test_who_only_a_limit_keeps_back_holds_up_nobody() -> None:
+def test_who_only_a_limit_keeps_back_holds_up_no_job() -> None:
     limits = {"l": Limit("gpus", 1, level="project Speech")}
     barred, other = lasting(2, 10.0, limits=("l",)), lasting(4, 10.0)
     filling = run(barred, other, limits=limits, kind="none")
@@ -133,13 +133,13 @@ def test_a_limit_that_was_used_up_in_this_round_keeps_the_next_back() -> None:
     assert filling.reasons[jobs[1].id].token == "quota"
 
 
-def test_who_nothing_here_can_run_holds_up_nobody() -> None:
+def test_who_nothing_here_can_run_holds_up_no_job() -> None:
     large, other = lasting(5, 10.0), lasting(1, 10.0)
     filling = run(large, other)
     assert (filling.reasons[large.id].token, started(filling)) == ("no_type", names(other))
 
 
-def test_who_would_need_gpus_of_which_nobody_knows_when_they_are_free_is_told_what_is_free() -> None:
+def test_a_job_that_needs_gpus_without_a_known_end_is_told_what_is_free() -> None:
     """One GPU of b belongs to a gang that is counted on a."""
     wide = trains(0, 10, left_s=50.0, type="a", resizable=False)
     job, other = lasting(2, 10.0, type="b"), lasting(1, 10.0, type="b")
@@ -169,7 +169,7 @@ def test_gpus_of_processes_on_their_way_out_are_there_half_a_minute_later() -> N
     assert at_of(filling, job) == NOW + 90.0
 
 
-def test_who_is_past_its_expected_end_is_gone_half_a_minute_later() -> None:
+def test_a_job_that_is_past_its_expected_end_is_gone_half_a_minute_later() -> None:
     filling = run(trains(0, 1, 2, 3, left_s=0.0), job := lasting(1, 10.0))
     assert at_of(filling, job) == NOW + 30.0
     fixed = trains(0, 1, 2, 3, left_s=70.0, state=State.RUNNING_PROTECTED)
@@ -210,7 +210,7 @@ def test_what_waits_is_told_in_words() -> None:
     assert f"1 more {GPU} has to become free" in one.text
 
 
-def test_who_is_behind_is_told_when_it_can_start() -> None:
+def test_a_job_that_is_behind_is_told_when_it_can_start() -> None:
     holds, first, behind = trains(0, 1, 2, 3, left_s=100.0), lasting(4, 50.0), lasting(1, 20.0)
     for kind, freed in (("easy", None), ("conservative", holds.id)):
         filling = run(holds, first, behind, kind=kind)
@@ -322,7 +322,7 @@ def test_who_leaves_and_when_by_type() -> None:
         assert filling.freed_by(Slot(at, Gang("a", 1), 1.0)) is whose
 
 
-def test_whoever_has_gpus_without_a_gang_is_counted_by_them() -> None:
+def test_a_job_that_has_gpus_without_a_gang_is_counted_by_them() -> None:
     moving = trains(0, 1, left_s=60.0, state=State.CHECKPOINTING, gang=None)
     found = make(make_snapshot(moving, nodes=4)).leaving[GPU]
     assert [(at, count) for at, count, _ in found] == [(NOW + 60.0, 2)]

@@ -105,12 +105,12 @@ def test_members_of_a_pair_take_turns_in_its_time() -> None:
     assert DeficitTable().promising(shares).by_job() == {"x": {"a": 0.5, "b": 0.125}, "y": {"a": 0.25, "b": 0.125}}
 
 
-def test_nobody_is_promised_what_a_later_answer_does_not_say() -> None:
+def test_no_job_is_promised_what_a_later_answer_does_not_say() -> None:
     books = DeficitTable().promising({("x",): {"a": 1.0}, ("y",): {"b": 1.0}}).promising({("y",): {"a": 0.5}})
     assert books.by_job() == {"y": {"a": 0.5}}
 
 
-def test_types_of_which_nobody_has_or_is_owed_anything_are_forgotten() -> None:
+def test_types_of_which_no_job_has_or_is_owed_anything_are_forgotten() -> None:
     books = DeficitTable()
     for n in range(5):  # as windows give pools new names
         books = books.promising({("x",): {f"a of window {n}": 1.0}}).settled(0.0, 100.0)

@@ -113,7 +113,7 @@ def test_hidden_pairs_are_predicted_better_than_by_the_mean() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 2), st.floats(0.1, 2), st.floats(0, 1)), min_size=1, max_size=6))
-def test_nobody_is_faster_beside_others_and_the_gpu_gives_no_more_than_its_time(group: list[Any]) -> None:
+def test_no_job_is_faster_beside_others_and_the_gpu_gives_no_more_than_its_time(group: list[Any]) -> None:
     uses = [use for _, _, use in group]
     found = slowdowns([(Nature(s, p), use) for s, p, use in group])
     assert all(factor >= 1.0 for factor in found)
@@ -147,7 +147,7 @@ def test_jobs_without_histories_do_not_slow_each_other() -> None:
     assert [run.finished_at for run in outcome.runs] == [100.0, 100.0]
 
 
-def test_whoever_asks_for_more_than_is_left_runs_out_of_memory_and_queues_again() -> None:
+def test_a_job_that_asks_for_more_than_is_left_runs_out_of_memory_and_queues_again() -> None:
     grows = history([0.1] * 10, [0.2] * 5 + [0.8] * 5)
     flat = history([0.1] * 10, [0.3] * 10)
     jobs = [trace_job(1, grows), trace_job(2, flat, 10.0)]
@@ -161,7 +161,7 @@ def test_whoever_asks_for_more_than_is_left_runs_out_of_memory_and_queues_again(
     assert outcome.runs[1].finished_at == 110.0
 
 
-def test_whoever_comes_where_no_memory_is_left_runs_out_of_it() -> None:
+def test_a_job_that_comes_where_no_memory_is_left_runs_out_of_it() -> None:
     jobs = [trace_job(1, history([0.1] * 10, [0.8] * 10)), trace_job(2, history([0.1] * 5, [0.3] * 5), 40.0)]
     engine = Engine(jobs, replace(one_gpu(), launch_s=0.0), load_policy("first_fit"))
     outcome = engine.run()
@@ -285,7 +285,7 @@ def test_what_is_asked_for_beyond_the_time_there_is_saves_nothing(samples: int) 
 
 @pytest.mark.parametrize("age_s", [60.0, 86_400.0, 10 * 86_400.0])
 @pytest.mark.parametrize("samples", [1, 20])
-def test_short_jobs_are_crowded_by_whoever_runs_for_long(age_s: float, samples: int) -> None:
+def test_short_jobs_are_crowded_by_a_job_that_runs_for_long(age_s: float, samples: int) -> None:
     running = Placed(constant(0.45, age_s + 7_200.0, samples), age_s)
     assert sighted([running], [Placed(constant(0.45, 60.0, samples))])[1, 1] >= 1.0
 
@@ -310,7 +310,7 @@ def test_what_is_weighed_is_what_is_best_at_once_and_holding(seed: int, running:
         assert at_once <= sorted(earned.values())[-CONSIDERED] + 1e-9
 
 
-def test_who_is_crowded_already_is_not_crowded_anew() -> None:
+def test_a_job_that_is_crowded_already_is_not_crowded_anew() -> None:
     both = [Placed(constant(0.4, 1_000.0), 500.0), Placed(constant(0.4, 1_000.0), 400.0)]
     assert sighted(both, [Placed(constant(0.1, 100.0))])[1, 1] == pytest.approx(1.0)
 

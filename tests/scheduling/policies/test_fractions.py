@@ -196,7 +196,7 @@ def _first_rates(jobs: tuple[Job, ...]) -> np.ndarray[Any, Any]:
     return np.array([weight[job.project] / total * job.weight / inside[job.project] for job in jobs])
 
 
-def test_water_filling_raises_whoever_is_not_at_a_bottleneck() -> None:
+def test_water_filling_raises_a_job_that_is_not_at_a_bottleneck() -> None:
     """Two jobs can only use the slow type; the third has the fast one to itself."""
     slow = [make_job(number=n, curves={"a": Curve((1.0,))}) for n in (1, 2)]
     fast = make_job(number=3, curves={"b": Curve((1.0,))})

@@ -36,7 +36,7 @@ def test_the_series_tells_what_fits_together_where_peaks_do_not(name: str) -> No
 
 
 @pytest.mark.parametrize("name", LEARNED)
-def test_who_is_held_back_is_looked_at_again(name: str) -> None:
+def test_a_job_that_is_held_back_is_looked_at_again(name: str) -> None:
     running = seen(1, [0.9] * 4, holds=(0,), done_steps=10.0, remaining_steps=30.0)
     waiting = seen(2, [0.9] * 4)
     plan = plan_round(make_snapshot(running, waiting, nodes=make_nodes(1)), load_policy(name))
@@ -46,7 +46,7 @@ def test_who_is_held_back_is_looked_at_again(name: str) -> None:
     assert 0 < plan.next_wake_at - make_snapshot().now <= 30.0
 
 
-def test_whoever_is_worth_more_alone_is_left_alone() -> None:
+def test_a_job_that_is_worth_more_alone_is_left_alone() -> None:
     """Two that fit together and would use much of what the other needs."""
     jobs = [seen(1, [0.45] * 8), seen(2, [0.45] * 8)]
     snapshot = make_snapshot(*jobs, nodes=make_nodes(1))
@@ -105,7 +105,7 @@ def test_the_gpu_is_kept_that_who_has_waited_for_long_fits() -> None:
     assert [(move.job_id, move.gpu_ids) for move in plan.moves] == [(new.id, small.gpu_ids)]
 
 
-def test_whoever_has_priority_hides_nobody_who_has_waited_for_long() -> None:
+def test_a_job_that_has_priority_hides_no_job_that_has_waited_for_long() -> None:
     runs = seen(1, [0.5] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
     waits, first = seen(2, [0.9] * 4, submitted_at=-10_000.0), seen(3, [0.9] * 4, priority=5)
     new = seen(4, [0.1] * 4)
@@ -120,7 +120,7 @@ def said(*jobs: Job, nodes: Any = None, **parameters: Any) -> dict[str, Reason]:
     return {job.id: plan.reasons[job.id] for job in jobs if not job.gpu_ids and job.id not in starting}
 
 
-def test_who_waits_is_told_what_there_would_not_be_enough_of_and_when() -> None:
+def test_a_job_that_waits_is_told_what_there_would_not_be_enough_of_and_when() -> None:
     """In 300 s the one that runs takes 90 % of the memory for good."""
     runs = seen(1, [0.1] * 100, [0.2] * 40 + [0.9] * 60, holds=(0,), done_steps=100.0, remaining_steps=900.0)
     waits = seen(2, [0.1] * 100, [0.3] * 100)
@@ -132,7 +132,7 @@ def test_who_waits_is_told_what_there_would_not_be_enough_of_and_when() -> None:
     assert "there would be too little GPU time now beside #1" in said(busy, seen(2, [0.9] * 4))[waits.id].text
 
 
-def test_who_waits_is_told_where_it_would_fit_but_is_left_alone() -> None:
+def test_a_job_that_waits_is_told_where_it_would_fit_but_is_left_alone() -> None:
     jobs = [seen(1, [0.45] * 8), seen(2, [0.45] * 8)]
     [(key, reason)] = said(*jobs, unslowed_worth=0.6).items()
     [other] = [job for job in jobs if job.id != key]
@@ -140,7 +140,7 @@ def test_who_waits_is_told_where_it_would_fit_but_is_left_alone() -> None:
     assert reason.detail == {"node": "titan_xp-0"}
 
 
-def test_who_is_behind_those_that_are_looked_at_is_told_so() -> None:
+def test_a_job_that_is_behind_those_that_are_looked_at_is_told_so() -> None:
     runs = seen(1, [0.99] * 40, holds=(0,), done_steps=10.0, remaining_steps=390.0)
     waiting = [seen(number, [0.5] * 4) for number in range(2, 28)]
     reasons = said(runs, *waiting)
@@ -148,7 +148,7 @@ def test_who_is_behind_those_that_are_looked_at_is_told_so() -> None:
     assert behind == [26, 27]
 
 
-def test_who_waits_for_a_kept_gpu_is_told_for_whom_and_its_owner_until_when() -> None:
+def test_a_job_that_waits_for_a_kept_gpu_is_told_for_whom_and_its_owner_until_when() -> None:
     runs = seen(1, [0.5] * 40, holds=(0,), done_steps=40.0, remaining_steps=360.0)
     waits, new = seen(2, [0.9] * 4, submitted_at=-10_000.0), seen(3, [0.1] * 4)
     reasons = said(runs, waits, new, patience_s=5_000.0)
@@ -210,7 +210,7 @@ def test_nothing_is_kept_for_a_gang_that_no_node_is_large_enough_for() -> None:
     assert [move.job_id for move in moves_of(gang, part, patience_s=5_000.0)] == [part.id]
 
 
-def test_a_stream_of_parts_keeps_no_whole_gpu_from_starting_for_ever() -> None:
+def test_a_stream_of_parts_keeps_no_whole_gpu_from_starting_forever() -> None:
     small = [trace_job(number, history([0.1] * 10), 10.0 * number) for number in range(3, 63)]
     alone = replace(trace_job(2, history([0.1] * 10), 20.0), gpu_milli=1_000, history=None)
     first = trace_job(1, history([0.1] * 10))
@@ -289,7 +289,7 @@ def test_time_on_gpus_is_no_waiting() -> None:
     assert [m.job_id for m in planned(runs, overdue(2, ran_s=8_000.0), new, nodes=make_nodes(1)).moves] == [new.id]
 
 
-def test_nothing_is_kept_where_a_window_will_bar_who_waits() -> None:
+def test_nothing_is_kept_where_a_window_will_bar_a_job_that_waits() -> None:
     """The first node is free sooner, but a window begins before the job would be done there."""
     runs = [
         seen(n, [0.5] * 40, holds=(n - 1,), done_steps=0.0, remaining_steps=left)
@@ -302,20 +302,20 @@ def test_nothing_is_kept_where_a_window_will_bar_who_waits() -> None:
     assert planned(*runs, waits, nodes=nodes, windows=(window,)).reasons[waits.id].detail == {"node": nodes[1].name}
 
 
-def test_no_gpus_idle_for_a_gang_beside_who_runs_for_nobody_knows_how_long() -> None:
+def test_no_gpus_idle_for_a_gang_beside_a_job_that_runs_for_an_unknown_time() -> None:
     endless = whole(1, 1, holds=(0,), done_steps=0.0, remaining_steps=0.0)
     gang, new = whole(2, 2, submitted_at=-10_000.0), seen(3, [0.1] * 4)
     assert [move.job_id for move in planned(endless, gang, new, nodes=make_nodes(2)).moves] == [new.id]
 
 
-def test_no_empty_gpu_is_kept_beside_who_has_the_processors_for_nobody_knows_how_long() -> None:
+def test_no_empty_gpu_is_kept_beside_jobs_that_hold_the_processors_for_an_unknown_time() -> None:
     node = replace(make_nodes(2)[0], cpu_milli=10_000)
     endless = whole(1, 1, holds=(0,), cpu_milli=8_000, done_steps=0.0, remaining_steps=0.0)
     waits, new = whole(2, 1, submitted_at=-10_000.0, cpu_milli=8_000), seen(3, [0.1] * 4)
     assert [move.job_id for move in planned(endless, waits, new, nodes=(node,)).moves] == [new.id]
 
 
-def test_nothing_is_kept_of_what_who_waits_may_not_have() -> None:
+def test_nothing_is_kept_of_what_a_job_that_waits_may_not_have() -> None:
     """GPUs that it failed on, and types that it does not name."""
     runs = [seen(n, [0.5] * 40, holds=(n - 1,), done_steps=0.0, remaining_steps=100.0 * n) for n in (1, 2)]
     nodes = make_nodes(1, 1)
@@ -394,7 +394,7 @@ def test_sjf_gives_whole_gpus_and_the_shortest_first() -> None:
     assert [run.gpu_seconds for run in outcome.runs] == pytest.approx([90.0, 30.0, 60.0])
 
 
-def test_sjf_puts_nobody_beside_a_part() -> None:
+def test_sjf_puts_no_job_beside_a_part() -> None:
     there, new = make_job(gpus=1, gpu_milli=100, holds=(0,)), make_job(gpus=1, gpu_milli=100)
     assert not plan_round(make_snapshot(there, new, nodes=make_nodes(1)), load_policy("sjf_exclusive")).moves
 

@@ -65,7 +65,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 @pytest.mark.parametrize("name", PACKING)
 @settings(max_examples=40, deadline=None)
 @given(snapshot=snapshots())
-def test_nothing_is_given_twice_and_nobody_waits_who_fits(name: str, snapshot: Snapshot) -> None:
+def test_nothing_is_given_twice_and_no_job_waits_that_fits(name: str, snapshot: Snapshot) -> None:
     gpus = placed(name, snapshot)
     jobs, place = {job.id: job for job in snapshot.jobs}, {g: n for n in snapshot.nodes for g in n.gpu_ids}
     shares, memory = Counter[int](), Counter[int]()
@@ -160,7 +160,7 @@ def test_the_exact_program_leaves_no_gpu_idle_that_could_be_filled() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(snapshot=snapshots())
-def test_nobody_places_more_than_the_exact_program(snapshot: Snapshot) -> None:
+def test_no_job_places_more_than_the_exact_program(snapshot: Snapshot) -> None:
     def taken(name: str) -> int:
         milli = {job.id: job.gpu_milli for job in snapshot.jobs}
         nodes = {gpu: node.name for node in snapshot.nodes for gpu in node.gpu_ids}
@@ -240,7 +240,7 @@ def test_the_genetic_search_ends_when_its_time_is_up() -> None:
 
 
 @in_turn("name", ["first_fit", "best_fit", "round_robin", "tetris", "fgd"])
-def test_strictly_in_order_nobody_passes(name: str) -> None:
+def test_strictly_in_order_no_job_passes(name: str) -> None:
     wide, small = make_job(gpus=4, number=1), make_job(gpus=1, number=2)
     busy = make_job(gpus=1, holds=(0,), number=3)
     snapshot = make_snapshot(busy, wide, small, nodes=[node("a", 4, 0)])
@@ -350,7 +350,7 @@ def load(name: str) -> Policy:
 
 
 @in_turn("name", ["first_fit", "tetris", "fgd", "dqn_gpu"])
-def test_who_waits_is_told_what_there_is_too_little_of(name: str) -> None:
+def test_a_job_that_waits_is_told_what_there_is_too_little_of(name: str) -> None:
     """The share, the GPU memory, the types, what the node has beside."""
     node = replace(make_nodes(2)[0], gpu_memory_mib=12_288, cpu_milli=8_000, memory_mib=65_536)
     other = replace(make_nodes(1, type="v100", first_id=2)[0], gpu_memory_mib=16_384)

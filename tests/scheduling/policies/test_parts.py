@@ -108,7 +108,7 @@ def test_a_part_waits_where_nothing_has_room_and_says_for_whom(policy: str) -> N
 
 
 @in_turn("policy", ["f_scheduling", "fifo_gang"])
-def test_a_part_that_nobody_has_room_for_is_told_of_parts(policy: str) -> None:
+def test_a_part_that_no_job_has_room_for_is_told_of_parts(policy: str) -> None:
     """Not that it needs a whole GPU."""
     holding = [part(200, holds=(0,), gpu_memory_mib=6_000)]
     waits = part(300, gpu_memory_mib=5_120)
@@ -141,7 +141,7 @@ def test_limits_bind_who_joins_and_who_is_bundled() -> None:
     assert sum(bool(gpus) for gpus in has.values()) == 2
 
 
-def test_who_may_not_start_holds_up_nobody_of_its_bundle() -> None:
+def test_who_may_not_start_holds_up_no_job_of_its_bundle() -> None:
     limits = {"full": Limit("running_jobs", 1, level="project Speech")}
     held = make_job(gpus=1, holds=(0,), limits=("full",), restartable=False)
     first, second = part(300, limits=("full",), priority=1), part(300)
@@ -163,7 +163,7 @@ def test_bundles_follow_the_policy_and_hold_equal_types_only() -> None:
 
 
 @in_turn("policy", FEW[:3])
-def test_whoever_is_ahead_is_not_kept_from_a_gpu_by_those_who_keep_joining(policy: str) -> None:
+def test_a_job_that_is_ahead_is_not_kept_from_a_gpu_by_those_who_keep_joining(policy: str) -> None:
     holds = part(500, holds=(0,), remaining_steps=100.0)
     whole = make_job(gpus=1, priority=100)
     long, short = part(400, remaining_steps=10_000.0), part(400, remaining_steps=50.0)

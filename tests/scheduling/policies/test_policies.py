@@ -109,7 +109,7 @@ def test_waiting_jobs_spread_over_types() -> None:
     assert given == {jobs[0].id: Gang("fast", 1), jobs[1].id: Gang("slow", 1)}
 
 
-def test_gpus_that_help_nobody_stay_free() -> None:
+def test_gpus_that_help_no_job_stay_free() -> None:
     job = make_job(curve=make_curve(1, 1.8, 1.8))
     assert counts("f_scheduling", make_snapshot(job, nodes=6)) == [2]
     assert counts("f_scheduling", make_snapshot(job, nodes=6), objective="paper") == [6]
@@ -141,7 +141,7 @@ def test_held_jobs_and_back_off_wait_with_their_reason() -> None:
     assert "60 s" in reasons[jobs[1].id].text
 
 
-def test_the_fallback_starts_minimums_and_moves_nobody() -> None:
+def test_the_fallback_starts_minimums_and_moves_no_job() -> None:
     jobs = [make_job(holds=[0, 1, 2]), make_job(gpus=2), make_job(gpus=2)]
     given = start_minimums(make_snapshot(*jobs, nodes=6), "the solver stopped").counts
     assert given == {jobs[0].id: Gang("titan_xp", 3), jobs[1].id: Gang("titan_xp", 2)}

@@ -233,7 +233,7 @@ def test_the_best_value_is_the_one_by_steps(
         assert float(row @ values[columns]) <= most + 1e-7
 
 
-def test_who_waits_behind_a_gang_in_its_project_leaves_the_others_what_they_have() -> None:
+def test_a_job_that_waits_behind_a_gang_in_its_project_leaves_the_others_what_they_have() -> None:
     """Steps alone find no bottleneck here: the gang that comes second in its project can only have what is left."""
     speeds = ({"a": 2.3}, {"a": 2.2, "d": 3.9}, {"a": 2.8, "c": 2.2, "d": 2.2})
     jobs = [

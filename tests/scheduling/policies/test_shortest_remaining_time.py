@@ -47,7 +47,7 @@ def test_on_one_gpu_with_free_moves_it_is_shortest_remaining_time_first() -> Non
     assert result["restarts"] == 1
 
 
-def test_nobody_is_moved_for_less_than_a_restart() -> None:
+def test_no_job_is_moved_for_less_than_a_restart() -> None:
     runs = make_job(holds=[0], curve=make_curve(1.0), max_gpus=1, remaining_steps=100.0, restart_cost_s=30.0)
     for seconds, moved in ((75.0, False), (55.0, True)):  # 100 less a restart is 70
         new = make_job(curve=make_curve(1.0), max_gpus=1, remaining_steps=seconds)
@@ -60,7 +60,7 @@ def test_jobs_alike_do_not_take_turns() -> None:
     assert result["restarts"] == 0
 
 
-def test_a_gang_and_single_gpus_do_not_change_places_for_ever() -> None:
+def test_a_gang_and_single_gpus_do_not_change_places_forever() -> None:
     """All pass the bound here, so whoever is on the slow type weighs more with every look, by the fourth power."""
     fast_and_slow = {"slow": make_curve(1.0), "fast": make_curve(2.9)}
     singles = [
@@ -102,7 +102,7 @@ def test_all_that_fit_run_before_anybody_has_more() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given_by(data=st.data())
-def test_nobody_who_fits_is_left_out_for_larger_gangs(data: st.DataObject) -> None:
+def test_no_job_that_fits_is_left_out_for_larger_gangs(data: st.DataObject) -> None:
     def drawn(number: int) -> Job:
         speeds = data.draw(st.lists(st.floats(0.1, 5.0), min_size=3, max_size=7))
         return make_job(

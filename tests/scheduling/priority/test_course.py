@@ -62,7 +62,7 @@ def test_it_begins_where_the_priority_is(used: dict[str, float], held: list, for
 
 
 @given(used, times)
-def test_where_nobody_holds_anything_only_age_changes(used: dict[str, float], ahead: list[float]) -> None:
+def test_where_no_job_holds_anything_only_age_changes(used: dict[str, float], ahead: list[float]) -> None:
     jobs = [waiting(n, str(n)) for n in (1, 2, 3)]
     found = course(snapshot(*jobs, used=used), jobs, FORMULA, ahead)
     factors = [scores.columns.fair_share for scores in found]

@@ -162,7 +162,7 @@ class TestBackfill:
         assert found.reasons["j2"].detail["freed_by"] == "j1"
         assert found.reasons["j4"].detail["by"] == "j2"
 
-    def test_who_waits_for_the_fast_gpus_waits_behind_the_others_who_do(self) -> None:
+    def test_a_job_that_waits_for_the_fast_gpus_waits_behind_the_others_who_do(self) -> None:
         """Four fast GPUs are there for them in two hours. Each of half an hour adds an eighth to the wait of the next:
         the 22nd would end there after 5 h 8 min, and on the slow one, which is free, after 5 h 3 min."""
         both = {"v100": Curve((1.0,)), "slow": Curve((0.099,))}
@@ -172,7 +172,7 @@ class TestBackfill:
             busy = replace(busy, nodes=(*busy.nodes, Node("old", "slow", (10,))))
             assert started(plan(busy)) == expected
 
-    def test_without_backfill_nobody_passes(self) -> None:
+    def test_without_backfill_no_job_passes(self) -> None:
         assert started(plan(self.snapshot(waiting(3, 1, hours=0.5)), backfill="none")) == set()
 
     def test_a_time_limit_is_as_good_as_known_steps(self) -> None:
@@ -212,7 +212,7 @@ class TestBackfill:
         assert started(plan(cluster(first, last, tight))) == {"j3"}
         assert started(plan(cluster(first, last, replace(tight, restart_cost_s=600.0)))) == set()
 
-    def test_a_job_that_can_never_run_holds_up_nobody(self) -> None:
+    def test_a_job_that_can_never_run_holds_up_no_job(self) -> None:
         found = plan(cluster(waiting(1, 99, priority=100), waiting(2, 4)))
         assert started(found) == {"j2"}
         assert found.reasons["j1"].token == "never"
@@ -257,14 +257,14 @@ class TestPreemption:
         ],
         ids=["protected", "rigid", "same level"],
     )
-    def test_whom_it_may_not_put_out(self, kept: dict[str, Any]) -> None:
+    def test_whom_it_may_not_preempt(self, kept: dict[str, Any]) -> None:
         found = plan(self.snapshot(running(1, (0, 1, 2, 3), **({"qos": "normal"} | kept)), waiting(2, 1, qos="high")))
         assert not found.moves
 
     def test_the_same_level_waits(self) -> None:
         assert not plan(self.snapshot(running(1, (0, 1, 2, 3), qos="normal"), waiting(2, 1, qos="normal"))).moves
 
-    def test_nobody_is_put_out_where_it_would_not_be_enough(self) -> None:
+    def test_no_job_is_preempted_where_it_would_not_be_enough(self) -> None:
         found = plan(
             self.snapshot(running(1, (0,), qos="normal"), running(2, (1, 2, 3), qos="high"), waiting(3, 4, qos="high"))
         )
@@ -342,7 +342,7 @@ def test_the_order_in_which_jobs_are_listed_changes_nothing(order: list[int], he
     assert plan(there) == plan(back)
 
 
-def test_whoever_runs_stays_where_it_is_though_one_node_would_be_faster() -> None:
+def test_a_job_that_runs_stays_where_it_is_though_one_node_would_be_faster() -> None:
     """A restart nobody asked for: only a level of service may end what runs."""
     curve = {"v100": Curve((1.0,) * 4, spread_factor=0.1)}
     spans = running(1, (0, 1, 4, 5), hours=100.0, curves=curve, restart_cost_s=1.0, has_trained=True)

@@ -168,7 +168,7 @@ class TestClassic:
         assert found[Leaf("c", "2")].factor == pytest.approx(2 ** (-two / 0.05))
         assert found[Leaf("f", "5")].factor > found[Leaf("e", "4")].factor
 
-    def test_nobody_used_anything(self) -> None:
+    def test_without_any_usage(self) -> None:
         found = standings(tree({"a": (1, None)}, {"a/1": (1, 0), "a/2": (3, 0)}))
         assert [standing.factor for standing in found.values()] == [1.0, 1.0, 1.0]
 

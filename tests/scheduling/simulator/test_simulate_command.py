@@ -132,7 +132,7 @@ def test_who_leaves_jobs_out_is_named_after_the_table(files: Path) -> None:
     assert said == ["static_partition (n=2): 1 of 3 jobs never finished: its makespan and cost are of the others."]
 
 
-def test_limits_that_allow_nobody_are_told(files: Path) -> None:
+def test_limits_that_allow_no_job_are_told(files: Path) -> None:
     document = json.loads((files / "cluster.json").read_text()) | {"limits": [{"kind": "running_jobs", "most": 0}]}
     (files / "cluster.json").write_text(json.dumps(document))
     assert simulate(files, "--policy", "fifo_gang").splitlines()[2] == "fifo_gang: none of 3 jobs ever finished."

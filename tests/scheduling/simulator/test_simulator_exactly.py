@@ -265,7 +265,7 @@ def test_no_plan_is_asked_for_once_all_have_ended() -> None:
     assert engine.outcome.end == 15.0
 
 
-def test_who_is_put_out_is_planned_again_at_once() -> None:
+def test_a_job_that_is_preempted_is_planned_again_at_once() -> None:
     def rule(snapshot: Snapshot, found: Allocation) -> Allocation:
         counts = {} if snapshot.now == 60.0 and len(policy.asked) == 2 else found.counts
         return replace(found, counts=counts, next_wake_at=60.0 if snapshot.now < 60.0 else None)
@@ -380,7 +380,7 @@ def test_rounds_in_which_the_solver_failed_are_counted() -> None:
     assert (engine.outcome.fallbacks, engine.outcome.rounds) == (1, 5)
 
 
-def test_where_nobody_will_ever_start_it_ends() -> None:
+def test_where_no_job_will_ever_start_it_ends() -> None:
     policy = Scripted(lambda snapshot, _: Allocation(counts={}, next_wake_at=snapshot.now + 10.0))
     engine = play([job(1, 0.0, 20.0)], cluster(1), policy)
     assert len(policy.asked) == 51
@@ -388,7 +388,7 @@ def test_where_nobody_will_ever_start_it_ends() -> None:
     assert (engine.is_over, engine.outcome.end) == (True, 0.0)
 
 
-def test_who_waits_long_enough_is_not_given_up_while_others_train_or_come() -> None:
+def test_a_job_that_waits_long_enough_is_not_given_up_while_others_train_or_come() -> None:
     def rule(snapshot: Snapshot, found: Allocation) -> Allocation:
         counts = {key: gang for key, gang in (found.counts or {}).items() if key != "1" or snapshot.now >= 1_600.0}
         return Allocation(counts=counts, next_wake_at=snapshot.now + 10.0)
@@ -398,7 +398,7 @@ def test_who_waits_long_enough_is_not_given_up_while_others_train_or_come() -> N
     assert [run.finished_at for run in engine.runs] == [1_630.0, 1_110.0, 1_460.0]
 
 
-def test_whoever_asks_may_stop_it() -> None:
+def test_a_job_that_asks_may_stop_it() -> None:
     told: list[int] = []
 
     def progress(ended: int) -> bool:

@@ -103,7 +103,7 @@ def test_without_another_node_it_waits_for_the_repair() -> None:
     assert (again.runs[0].restarts, again.runs[0].failures) == (0, 1)
 
 
-def test_while_a_node_is_down_nobody_is_given_up() -> None:
+def test_while_a_node_is_down_no_job_is_given_up() -> None:
     """Every 10 s a round starts nobody, 300 times."""
     policy = Scripted(lambda snapshot, found: replace(found, next_wake_at=snapshot.now + 10.0))
     engine = Noting([job(1, 0.0, 50.0)], cluster(1), policy)

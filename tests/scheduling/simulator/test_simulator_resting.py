@@ -43,7 +43,7 @@ def test_an_excerpt_between_rounds_gives_the_plan_of_the_whole(
     assert [run.finished_at for run in quick.runs] == [run.finished_at for run in whole.runs]
 
 
-def test_between_rounds_nothing_runs_that_could_start_nobody() -> None:
+def test_between_rounds_nothing_runs_that_could_start_no_job() -> None:
     curves = {"titan_xp": Curve((1.0,))}
     jobs = [TraceJob(str(n), n, 4.0 * n, 1000.0, curves, max_gpus=1) for n in range(1, 21)]
     cluster = Cluster(make_nodes(2), {}, 10.0, 4.0, 1.0)
@@ -86,7 +86,7 @@ def test_what_a_moved_job_leaves_is_given_out_at_once() -> None:
         assert held == [(2, 0.0), (3, 505.0)]
 
 
-def test_an_order_that_changes_with_time_starts_whoever_had_no_luck_before() -> None:
+def test_an_order_that_changes_with_time_starts_a_job_that_had_no_luck_before() -> None:
     # The fifth fits nowhere. At its arrival the first, which waits longest, has come before the eleventh, for which the
     # GPUs of `b` were kept until then; so the tenth may start.
     alike = [TraceJob(str(n), n, 0.0, 1.0, {"a": Curve((1.0,))}) for n in (2, 3, 7, 8, 9)]

@@ -109,7 +109,7 @@ def test_gangs_apart_have_numbers_of_their_own() -> None:
 # Alone -------------------------------------------------------------------------------------------------
 
 
-def test_a_type_that_is_known_is_not_estimated_and_one_nobody_knows_neither() -> None:
+def test_neither_a_known_type_nor_a_wholly_unknown_one_is_estimated() -> None:
     found = estimate({"v100": {1: 10.0}}, {"v100": 4, "k80": 4, "abacus": 4})
     assert set(found) == {"k80"}
     assert sorted(found["k80"]) == [1, 2, 3, 4]
@@ -168,7 +168,7 @@ def test_what_does_not_fit_together_is_no_pair() -> None:
         assert not [key for key in pairs_of(jobs, ["k80"]) if key[0] != key[1]]
 
 
-def test_a_workload_that_nobody_knows_gets_the_mean_of_the_table() -> None:
+def test_a_workload_that_is_unknown_gets_the_mean_of_the_table() -> None:
     votes = votes_of("job:1", 1)
     assert votes.source == "estimated"
     assert votes.weights == pytest.approx(np.full(len(KINDS), 1 / len(KINDS)))

@@ -17,7 +17,7 @@ afterEach(() => page.end());
 async function show(at = "/admin/people", as = session): Promise<void> {
   page = new TestPage((sent) => {
     if (sent.method === "DELETE") return { body: { ended: 2 } };
-    if (sent.method === "PATCH") return { status: 409, body: { status: 409, detail: "Root is the only active administrator; make somebody else one first." } };
+    if (sent.method === "PATCH") return { status: 409, body: { status: 409, detail: "Root is the only active administrator; make another person one first." } };
     return sent.path.includes("is_admin=true") ? pageOf(person(1, "Root", { is_admin: true })) : pageOf(person(2, "Ana", { unix_account_suggestion: "ana" }), person(1, "Root", { is_admin: true }));
   });
   await page.show(<PeoplePage session={as} />, at);

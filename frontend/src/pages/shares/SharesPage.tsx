@@ -69,7 +69,7 @@ function Tree({ rows, form, more }: { rows: Share[]; form: Shares["form"]; more:
 }
 
 function Row({ row, ranked }: { row: Share; ranked: boolean }) {
-  const name = row.is_user ? (row.user?.name ?? "no project any more") : row.project.name;
+  const name = row.is_user ? (row.user?.name ?? "deleted user") : row.project.name;
   return (
     <tr>
       <td className="wide" style={{ fontWeight: row.is_user ? 400 : 500 }} title={row.user?.email ?? row.project.key}>

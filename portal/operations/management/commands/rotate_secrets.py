@@ -36,4 +36,4 @@ class Command(BaseCommand):
         record_audit(actor=None, action="secret.rotate", target="all", detail={"secrets": done, "failed": len(failed)})
         self.stdout.write(f"{done} secrets are under the newest key.")
         for name in failed:
-            self.stderr.write(f"{name} cannot be opened with any key: set its value anew.")
+            self.stderr.write(f"{name} cannot be opened with any key: set its value again.")

@@ -57,7 +57,7 @@ class Command(BaseCommand):
         except SchedulingError as error:
             raise CommandError(str(error)) from None
         except KeyboardInterrupt:
-            raise CommandError("Interrupted: call it again and it goes on.", returncode=130) from None
+            raise CommandError("Interrupted: call it again to continue.", returncode=130) from None
 
     def _train(self, policy: str, out: Path, numbers: dict[str, Any]) -> None:
         require_extra("torch", "local", "Training a model")
