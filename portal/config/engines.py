@@ -126,7 +126,7 @@ def read_slurm_options(data: Path) -> dict[str, Any]:
         "store_module": module_for_nodes(),
         "software": read_software(),
         "data_cache_dir": env.text("EVENKEEL_DATA_CACHE_DIR"),
-        "look_s": env.number("EVENKEEL_SLURM_LOOK_S", 15, minimum=0, maximum=60),
+        "look_s": env.number("EVENKEEL_SLURM_LOOK_S", 20, minimum=0, maximum=60),
         "end_signal_s": env.integer("EVENKEEL_SLURM_END_SIGNAL_S", 120, minimum=10, maximum=65_535),
         **_read_run_as(),
         "lease_s": env.number("EVENKEEL_LEASE_S", 600, minimum=30, maximum=86_400),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ class SlurmExecutor(SiteSoftware):
         self._commands: Commands = RememberingCommands(told.conf, told.command_timeout_s, self._layout.own, told.look_s)
         self._partitions = KnownPartitions(self._commands)
         self._limits = KnownLimits(self._commands)
-        self._watch = Watch(self._commands)
+        self._watch = Watch(self._commands, self._layout.own / "looks" / "others" if told.look_s else None)
         self._waking = Waking(self._layout.own, self._commands)
 
     # The executor contract
@@ -199,7 +199,10 @@ class SlurmExecutor(SiteSoftware):
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         """Ends jobs of runs that are remembered here and that nobody knows; another portal's are left alone."""
-        known, reaped, seen = set(known_live), [], self._see(self._commands.recalling())
+        return self._reap(set(known_live), min_age_s, self._see(self._commands.recalling()))
+
+    def _reap(self, known: Set[tuple[str, int]], min_age_s: float, seen: Seen) -> list[tuple[str, int]]:
+        reaped = []
         for record, epoch in each_epoch(self._layout, self._layout.records()):
             with apart("reaping", record.run_id, epoch):
                 live = seen.live(record.run_id, epoch)
