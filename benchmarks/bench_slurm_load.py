@@ -3,8 +3,8 @@
 python -m benchmarks.bench_slurm_load [--pending 5000] [--commands DIR]
 
 Needs root. A throw-away Slurm on this host with that many pending jobs of another account, three running jobs of ours,
-and a look every 5 s, as rounds make them. `--commands`: of another Slurm, see scripts.slurm_chroot. Prints a row of the
-table in docs/executors.md.
+and a look every 5 s, as rounds make them. `--commands`: of another Slurm, see scripts.slurm_chroot; all of this then
+runs in its root file system, so that no look pays for entering it. Prints a row of the table in benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import os
 import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -82,16 +83,28 @@ def measure(cluster: SlurmCluster, place: Path, pending: int) -> str:
     return f"| {version} | {waiting:,} | {words} | {count} |"
 
 
+def inside(commands: Path, pending: int) -> int:
+    """This benchmark in the root file system of those commands."""
+    with tempfile.TemporaryDirectory() as name:
+        enter = Path(name) / "env"  # each command enters by its own name
+        enter.symlink_to(commands / ".enter")
+        tree = Path(__file__).resolve().parent.parent
+        words = ("-C", str(tree), sys.executable, "-m", "benchmarks.bench_slurm_load", f"--pending={pending}")
+        return subprocess.run([enter, *words], check=False).returncode
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pending", type=int, default=5_000)
     parser.add_argument("--commands", type=Path)
     options = parser.parse_args()
+    if options.commands:
+        return inside(options.commands, options.pending)
     if reason := install():
         print(reason, file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory(prefix="sl-", dir="/tmp", ignore_cleanup_errors=True) as name:
-        cluster = SlurmCluster(Path(name) / "slurm", nodes=3, gpus=4, commands=options.commands)
+        cluster = SlurmCluster(Path(name) / "slurm", nodes=3, gpus=4)
         cluster.root.mkdir()
         Path(name).chmod(0o755)
         os.environ.update(cluster.environment)  # its commands are ours

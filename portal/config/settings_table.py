@@ -321,8 +321,8 @@ _SLURM = Group(
         ),
         number(
             "EVENKEEL_SLURM_LOOK_S",
-            "while nothing of the portal's changes, so old may be what Slurm said; `0`: each round asks",
-            15,
+            "maximum age of Slurm's answers while nothing of the portal's changes; `0`: each round asks",
+            20,
             0,
             60,
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -253,3 +254,25 @@ def test_others_are_asked_for_after_something_has_changed_and_ours_last(tmp_path
     played.text, played.asked = NODE.splitlines()[0], []
     executor.inventory()
     assert played.asked == []  # nobody has anything
+
+
+def test_one_process_of_the_portal_asks_for_others_and_all_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = (line(number, "gpu1", node="gres:gpu:a100:1") for number in (7, 8))
+    played, now = Played("\n".join(jobs)), 1_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+
+    def look() -> list[int]:
+        """As a process that has just begun, which is told that Slurm's job 8 is ours."""
+        nodes = {one.info.name: one for one in parse_nodes(played.text, emulated=True)}
+        watch = others.Watch(played, tmp_path / "looks" / "others")
+        return [one.gpus for one in watch.with_taken(nodes, lambda: [8])["gpu1"].info.taken]
+
+    assert (look(), look(), played.asked) == ([1], [1], ["all"])
+    played.text = played.text.replace("CPUAlloc=2", "CPUAlloc=3")
+    assert (look(), look(), played.asked) == ([1], [1], ["all"] * 2)
+    now += others.KEPT_S
+    assert (look(), look(), played.asked) == ([1], [1], ["all"] * 3)
+    now -= 5.0
+    assert (look(), played.asked) == ([1], ["all"] * 4), "a clock that was set back makes nothing newer"

@@ -16,8 +16,10 @@ from scheduling.errors import ExecutorError
 from scheduling.executors.base import NO_SOFTWARE, Fact, Preparation
 from scheduling.executors.local.layout import RunRecord
 from scheduling.executors.slurm.agent import PersonsExecutor
+from scheduling.executors.slurm.commands import jobs_in
 from scheduling.executors.slurm.executor import SlurmExecutor
 from scheduling.executors.slurm.person import PersonSlurmExecutor, open_to_people
+from scheduling.executors.slurm.seeing import Seen
 from tests.executors.test_agents import make_request
 
 ALICE, BOB = 20_001, 20_002
@@ -30,7 +32,7 @@ def line(user: str, number: int, state: str, name: str) -> str:
 
 @pytest.fixture
 def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PersonSlurmExecutor:
-    names = {ALICE: "alice", BOB: "bob"}
+    names = {ALICE: "alice", BOB: "bob", os.geteuid(): "evenkeel"}
 
     def entry(uid: int) -> pwd.struct_passwd:
         return pwd.struct_passwd((names[uid], "x", uid, uid, "", "/", "/bin/sh"))
@@ -92,10 +94,53 @@ def test_one_look_serves_all_accounts_and_each_agent_gets_its_own_jobs(
     observe = facts(monkeypatch, executor, "alive")
     observe(("run", 1), ("other", 1))
     [look] = [command for command in asked if command[0] == "squeue"]
-    assert "--user=alice,bob" in look
+    assert "--user=alice,bob,evenkeel" in look
     queues = observe.queues  # type: ignore[attr-defined]
     assert [job["job_id"] for job in queues["alice"][RUN]] == [1]
     assert [job["job_id"] for job in queues["bob"][RUN]] == [4]  # bob's own doing, and bob's alone
+
+
+def test_agents_look_for_orphans_in_what_the_portal_saw(
+    executor: PersonSlurmExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor._layout.remember(RunRecord("run", "job", ALICE))
+    monkeypatch.setattr(executor, "_accounts_in_use", lambda: ["alice", "bob"])
+    asked = answers(monkeypatch, executor, [line("alice", 1, "RUNNING", RUN), line("bob", 2, "RUNNING", RUN)])
+    given: dict[str, Any] = {}
+
+    class Told:
+        def __init__(self, account: str) -> None:
+            self.account = account
+
+        def ask(self, call: str, timeout_s: float, **arguments: Any) -> Any:
+            given[self.account] = arguments["queue"]
+            return [["lost", 1]] if call == "reap" and self.account == "bob" else []
+
+    monkeypatch.setattr(executor, "_link", Told)
+    assert executor.reap_orphans([("run", 1)]) == [("lost", 1)]
+    assert {name: [job["job_id"] for job in jobs[RUN]] for name, jobs in given.items()} == {"alice": [1], "bob": [2]}
+    assert [command[0] for command in asked].count("squeue") == 1
+
+
+def test_an_agent_ends_an_orphan_by_a_look_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the portal saw says which there are, not that they have ended since."""
+    agent = PersonsExecutor(tmp_path / "shared", tmp_path / "state", {"software": NO_SOFTWARE})
+    agent._layout.remember(RunRecord("run", "job", None))
+    agent._layout.begin("run", 1)
+    (agent._layout.epoch_dir(RunRecord("run", "job", None), 1) / "claim").mkdir(parents=True)
+    agent._notes.write("run", 1, 7)
+    told: list[tuple[str, ...]] = []
+
+    def run(*command: str, timeout_s: float | None = None) -> str:
+        told.append(command)
+        return ""
+
+    monkeypatch.setattr(agent._commands, "run", run)
+    queue = jobs_in(line("", 7, "RUNNING", RUN).partition("|")[2], "evenkeel-")
+    assert agent.reap_seen({("run", 1)}, -2.0, Seen(time.time(), queue, agent._notes)) == []
+    assert not told
+    assert agent.reap_seen(set(), -2.0, Seen(time.time(), queue, agent._notes)) == [("run", 1)]
+    assert {command[0] for command in told} >= {"squeue"}
 
 
 def test_where_slurm_hides_jobs_agents_look_themselves(
@@ -239,12 +284,12 @@ def test_a_job_with_another_persons_comment_is_none_of_ours(
     executor._layout.remember(RunRecord("run", "job", ALICE))
     executor._layout.begin("run", 1)
     monkeypatch.setattr(executor, "_accounts_in_use", lambda: ["alice", "bob"])
-    monkeypatch.setattr(SlurmExecutor, "_our_jobs", lambda self: set())
     said = [line("alice", 1, "RUNNING", RUN), line("alice", 5, "RUNNING", RUN), line("bob", 2, "RUNNING", RUN)]
+    said.append(line("evenkeel", 9, "RUNNING", "evenkeel-check gpu1"))
     answers(monkeypatch, executor, said)
-    assert executor._our_jobs() == {1, 5}  # its number is not known yet
+    assert executor._our_jobs() == {1, 5, 9}  # its number is not known yet
     executor._notes.write("run", 1, 1)
-    assert executor._our_jobs() == {1}
+    assert executor._our_jobs() == {1, 9}
 
 
 def test_an_agent_takes_launches_of_other_persons_for_none_of_the_others(

@@ -13,7 +13,7 @@ import re
 import select
 import sys
 import syslog
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -66,6 +66,10 @@ class PersonsExecutor(SlurmExecutor):
 
     def _see(self, commands: Commands | None = None) -> Seen:
         return self.given or super()._see(commands)
+
+    def reap_seen(self, known: Set[tuple[str, int]], min_age_s: float, seen: Seen | None) -> list[tuple[str, int]]:
+        """`seen`: what the portal's look has of this account; None where it has none."""
+        return self._reap(known, min_age_s, seen or self._see())
 
     def trial(self) -> Any:
         options = self._options
@@ -147,11 +151,14 @@ class Agent:
         pairs = [(str(run_id), int(epoch)) for run_id, epoch in known]
         times = {pair: when for pair, when in zip(pairs, renewed, strict=True) if when is not None}
         executor = self._executor
-        executor.given = None if queue is None else Seen(at, QUEUE.validate_python(queue), executor._notes)
+        executor.given = self._seen(queue, at)
         try:
             return [asdict(fact) for fact in executor.observe(pairs, times)]
         finally:
             executor.given = None
+
+    def _seen(self, queue: Any, at: float) -> Seen | None:
+        return None if queue is None else Seen(at, QUEUE.validate_python(queue), self._executor._notes)
 
     def spooled(self, run_id: str, epoch: int, first: bool) -> Any:
         """The next report; None after the last."""
@@ -205,8 +212,9 @@ class Agent:
         self._note(f"discards {len(paths)} paths")
         self._executor.discard(project_key, paths)
 
-    def reap(self, known: list[list[Any]], min_age_s: float) -> Any:
-        reaped = self._executor.reap_orphans([(str(run_id), int(epoch)) for run_id, epoch in known], min_age_s)
+    def reap(self, known: list[list[Any]], min_age_s: float, queue: Any, at: float) -> Any:
+        pairs = {(str(run_id), int(epoch)) for run_id, epoch in known}
+        reaped = self._executor.reap_seen(pairs, min_age_s, self._seen(queue, at))
         if reaped:
             self._note(f"ended {len(reaped)} launches that the portal does not know")
         return reaped

@@ -17,7 +17,7 @@ from scheduling.executors.slurm.commands import SlurmJob
 
 #: Format of a Unix account that the helper accepts.
 ACCOUNT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
-VERSION = 2
+VERSION = 3
 #: Of one line, either way.
 MAX_LINE = 32 << 20
 MAX_NODES = 2_000_000

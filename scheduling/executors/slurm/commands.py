@@ -25,6 +25,7 @@ MAX_WORDS = 300
 #: Id (of a heterogeneous job as `22+1`), state, nodes, start, end, time limit, reason, comment, and last the name,
 #: which may contain anything.
 QUEUE_FORMAT = "%A|%i|%T|%N|%S|%e|%l|%r|%k|%j"
+PARTITIONS, CONFIG = ("scontrol", "--oneliner", "show", "partition"), ("scontrol", "show", "config")
 #: A comment that was changed may contain a line end, and swallow the name.
 _QUEUED = re.compile(r"([0-9]+)\|([^|]*)\|([A-Z_+ ]+)\|" + r"([^|]*)\|" * 5 + r"(?:([^|]*)\|)?(.*)")
 _LIMIT = re.compile(r"(?:(?:(?P<days>[0-9]+)-)?(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)")
@@ -202,7 +203,7 @@ class Commands:
 
     def partitions(self) -> tuple[str, str]:
         """All of them, and the configuration, which contains some limits for each."""
-        return self.run("scontrol", "--oneliner", "show", "partition"), self.run("scontrol", "show", "config")
+        return self.run(*PARTITIONS), self.run(*CONFIG)
 
     def nodes(self) -> str:
         return self.run("scontrol", "--details", "--oneliner", "show", "node")
@@ -210,8 +211,9 @@ class Commands:
     def running_on(self, nodes: Sequence[str], states: str, columns: str) -> str:
         """All users' jobs on these nodes."""
         return self.run(
-            "squeue", "--noheader", f"--states={states}", f"--nodelist={','.join(nodes)}", f"--Format={columns}"
-        )
+            "squeue", "--noheader", "--local", f"--states={states}", f"--nodelist={','.join(nodes)}",
+            f"--Format={columns}",
+        )  # fmt: skip
 
 
 def jobs_in(text: str, prefix: str) -> dict[str, list[SlurmJob]]:

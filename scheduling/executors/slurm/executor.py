@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ class SlurmExecutor(SiteSoftware):
         )
         self._partitions = KnownPartitions(self._commands)
         self._limits = KnownLimits(self._commands)
-        self._watch = Watch(self._commands)
+        self._watch = Watch(self._commands, self._layout.own / "looks" / "others" if chosen.look_s else None)
         self._waking = Waking(self._layout.own, self._commands)
 
     # The executor contract
@@ -204,7 +204,10 @@ class SlurmExecutor(SiteSoftware):
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         """End jobs of our recorded runs that the portal does not know; another portal's are left alone."""
-        known, reaped, seen = set(known_live), [], self._see(self._commands.recalling())
+        return self._reap(set(known_live), min_age_s, self._see(self._commands.recalling()))
+
+    def _reap(self, known: Set[tuple[str, int]], min_age_s: float, seen: Seen) -> list[tuple[str, int]]:
+        reaped = []
         for record, epoch in each_epoch(self._layout, self._layout.records()):
             with apart("reaping", record.run_id, epoch):
                 live = seen.live(record.run_id, epoch)

@@ -40,7 +40,7 @@ class Options:
     skew_s: float = 30.0
     end_signal_s: int = 120
     command_timeout_s: float = 20.0
-    look_s: float = 15.0  # maximum age of Slurm's answers in quiet times
+    look_s: float = 20.0  # maximum age of Slurm's answers in quiet times
 
     def __post_init__(self) -> None:
         if self.placement not in PLACEMENTS:

@@ -10,7 +10,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -97,6 +97,7 @@ class PersonSlurmExecutor(SlurmExecutor):
         self._known_mark = ""
         self._in_use: tuple[int, float, list[str]] | None = None
         self._links: dict[str, Link] = {}
+        self._own_name = pwd.getpwuid(os.geteuid()).pw_name
         open_to_people(self._layout.jobs)
 
     # The executor contract
@@ -140,9 +141,7 @@ class PersonSlurmExecutor(SlurmExecutor):
                 found[pair] = Fact(*pair, "absent", time.time())
             else:
                 of_account.setdefault(name, []).append(pair)
-        commands = self._commands.recalling(0.0 if self._moves(known) else None)
-        queues = self._queues(of_account, commands)
-        at = commands.asked_at or time.time()
+        queues, at = self._queues(of_account, 0.0 if self._moves(known) else None)
         with ThreadPoolExecutor(min(MOST_AT_ONCE, len(of_account) or 1)) as pool:
             looks = {
                 name: pool.submit(
@@ -193,9 +192,13 @@ class PersonSlurmExecutor(SlurmExecutor):
 
     def reap_orphans(self, known_live: Iterable[tuple[str, int]], min_age_s: float = 60.0) -> list[tuple[str, int]]:
         known, reaped = [[run_id, epoch] for run_id, epoch in known_live], []
-        for account in self._accounts_in_use():
+        if not (accounts := self._accounts_in_use()):
+            return []
+        queues, at = self._queues(accounts)
+        for account in accounts:
+            queue = None if queues is None else plain_queue(queues.get(account, {}))
             try:
-                ended = self._link(account).ask("reap", KILL_S, known=known, min_age_s=min_age_s)
+                ended = self._link(account).ask("reap", KILL_S, known=known, min_age_s=min_age_s, queue=queue, at=at)
                 reaped += [(str(run_id), int(epoch)) for run_id, epoch in ended]
             except (ExecutorError, TypeError, ValueError) as error:
                 log.warning("looking for orphans of %s: %s", account, error)
@@ -293,22 +296,25 @@ class PersonSlurmExecutor(SlurmExecutor):
             self._known_mark = known
         return self._known_mark
 
-    def _queues(self, accounts: Iterable[str], commands: Commands) -> Queues | None:
-        """All our jobs by account, in one call; None if Slurm shows each account only its own, so that agents call it
-        themselves."""
-        if not (names := ",".join(sorted(accounts))):
-            return {}
+    def _queues(self, accounts: Iterable[str], oldest_s: float | None = None) -> tuple[Queues | None, float]:
+        """All our jobs by account, from one call at most `oldest_s` old, and its time; None if Slurm shows each account
+        only its own, so that agents call it themselves."""
+        now = time.time()
+        if not (accounts := set(accounts)):
+            return {}, now
         if self._shows_own_jobs_only():
-            return None
-        return self._ask(names, commands)
+            return None, now
+        commands = self._commands.recalling(oldest_s)
+        found = self._ask(accounts, commands)
+        return found, commands.asked_at or now
 
-    def _ask(self, names: str, commands: Commands | None = None) -> dict[str, dict[str, list[SlurmJob]]]:
-        """By account and launch. A name may contain a line end: only lines that begin with an unguessable word are
-        accepted."""
-        mark = self._mark()
-        words = ("squeue", "--noheader", "--states=all", f"--user={names}", f"--format={mark}|%u|{QUEUE_FORMAT}")
+    def _ask(self, accounts: Set[str], commands: Commands) -> dict[str, dict[str, list[SlurmJob]]]:
+        """By account and launch, including the portal's own account. All calls name the same accounts, and so share
+        one answer. A name may contain a line end: only lines that begin with an unguessable word are accepted."""
+        mark, names = self._mark(), ",".join(sorted({self._own_name, *accounts, *self._accounts_in_use()}))
+        which = ("--noheader", "--local", "--states=all", f"--user={names}")
         lines: dict[str, list[str]] = {}
-        for line in (commands or self._commands.recalling(0.0)).run(*words).splitlines():
+        for line in commands.run("squeue", *which, f"--format={mark}|%u|{QUEUE_FORMAT}").splitlines():
             begins, _, rest = line.partition("|")
             user, _, job = rest.partition("|")
             if begins == mark:
@@ -316,20 +322,20 @@ class PersonSlurmExecutor(SlurmExecutor):
         return {user: jobs_in("\n".join(jobs), PREFIX) for user, jobs in lines.items()}
 
     def _our_jobs(self) -> set[int]:
-        found = super()._our_jobs()  # checks of nodes
-        if names := ",".join(self._accounts_in_use()):
-            for account, queue in self._ask(names).items():
-                found |= self._begun_here({name: jobs for name, jobs in queue.items() if self._may_be(name, account)})
+        found = set[int]()
+        for account, queue in self._ask(set(), self._commands.recalling(0.0)).items():
+            found |= self._begun_here({name: jobs for name, jobs in queue.items() if self._may_be(name, account)})
         return found
 
     def _may_be(self, name: str, account: str) -> bool:
-        """Another person's job is never one of these launches, whatever it claims."""
+        """Another person's job is never one of these launches, whatever it claims. The portal's own account has node
+        checks, and launches from before jobs ran as people."""
         launch = parse_launch(name)
-        return launch is None or self._name_of(launch[0]) == account
+        return launch is None or account == self._own_name or self._name_of(launch[0]) == account
 
     def _shows_own_jobs_only(self) -> bool:
         if self._private is None or time.monotonic() > self._private[0] + PRIVATE_S:
-            config = self._commands.run("scontrol", "show", "config")
+            _, config = self._commands.recalling_settings().partitions()
             private = re.search(r"^PrivateData\s*=\s*(.*)$", config, re.MULTILINE)
             self._private = time.monotonic(), "jobs" in (private[1].lower() if private else "")
         return self._private[1]

@@ -16,7 +16,7 @@ from evenkeel.runner.files import read_object
 from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError
-from scheduling.executors.slurm.commands import Commands
+from scheduling.executors.slurm.commands import CONFIG, PARTITIONS, Commands
 from scheduling.executors.slurm.seeing import Notes
 
 #: For this long after a launch, a stop or an end of ours, Slurm is always asked.
@@ -24,8 +24,8 @@ QUICK_S = 120.0
 #: Maximum age of answers for a plan that moves something.
 MOMENT_S = 2.0
 MAX_BYTES = 64 << 20
-#: Maximum age of an administrator's configuration.
-SETTINGS_S = 120.0
+#: Maximum age of an administrator's configuration, and of values that only a new slurm.conf changes.
+SETTINGS_S, CONFIG_S = 120.0, 600.0
 
 
 class RememberingCommands(Commands):
@@ -40,7 +40,7 @@ class RememberingCommands(Commands):
         return _Recalling(self, self._looks, self._look_s if oldest_s is None else min(oldest_s, self._look_s))
 
     def recalling_settings(self) -> Commands:
-        return _Recalling(self, self._settings, SETTINGS_S if self._look_s else 0.0)
+        return _RecallingSettings(self, self._settings, SETTINGS_S if self._look_s else 0.0)
 
     def forget(self) -> bool:
         found = False
@@ -74,6 +74,12 @@ class _Recalling(Commands):
                 folder.mkdir(mode=0o700, exist_ok=True)
             write_atomically(file, {"at": now, "text": text}, durable=False)
         return text
+
+
+class _RecallingSettings(_Recalling):
+    def partitions(self) -> tuple[str, str]:
+        config = _Recalling(self._real, self._looks, CONFIG_S if self._oldest_s else 0.0)
+        return self.run(*PARTITIONS), config.run(*CONFIG)
 
 
 def is_in_motion(notes: Notes, epoch_dir: Path, run_id: str, epoch: int) -> bool:

@@ -6,12 +6,18 @@ squeue prints a job's request, not its use of each node. If that is ambiguous (`
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import math
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
+from pathlib import Path
+
+from evenkeel.runner.files import read_object
+from evenkeel.runner.reports import write_atomically
 
 from scheduling.errors import ExecutorError
 from scheduling.executors.base import Taken
@@ -26,7 +32,7 @@ _COLUMNS = {
 }  # fmt: skip
 #: Each column right-justified, followed by a mark: longer values are cut, and then rejected.
 FORMAT = ",".join(f"{name}:.{size}|" for name, size in _COLUMNS.items())
-MAX_LINES, MAX_NODES = 20_000, 10_000
+MAX_LINES, MAX_NODES, MAX_BYTES = 20_000, 10_000, 64 << 20
 #: While the use of nodes is unchanged, the result is reused for this long: a job's limit may be changed.
 KEPT_S = 60.0
 #: Jobs of one node; further ones count as if they ended with the last of them.
@@ -255,11 +261,25 @@ def _parts(node: SlurmNode, gpus: int, cpus: int, memory_mib: int) -> tuple[int,
     )
 
 
-class Watch:
-    """Reads again if the use of nodes has changed, and now and then."""
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Output of squeue for the nodes, and which of the jobs were ours."""
 
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
+    at: float
+    text: str
+    ours: frozenset[int]
+
+
+def _digest(usage: Mapping[str, Used]) -> str:
+    return hashlib.sha256(repr(sorted(usage.items(), key=lambda item: item[0])).encode()).hexdigest()
+
+
+class Watch:
+    """Asks anew where nodes are used otherwise than before, and now and then. `file`: where all processes of the portal
+    keep what was said last, so that one of them asks."""
+
+    def __init__(self, commands: Commands, file: Path | None = None) -> None:
+        self._commands, self._file = commands, file
         self._usage: Mapping[str, Used] = {}
         self._at = -math.inf
         self._taken: Mapping[str, tuple[Taken, ...]] = {}
@@ -272,14 +292,33 @@ class Watch:
             return dict(nodes)
         now = time.monotonic()
         if usage != self._usage or now - self._at >= KEPT_S:
-            commands = self._commands.recalling(0.0 if usage != self._usage else None)
-            jobs = parse_jobs(commands.running_on(sorted(nodes), STATES, FORMAT), time.time())
-            mine = ours() if jobs else ()
-            self._taken = beside(nodes, jobs, mine)
+            said = self._said_before(usage) or self._ask(nodes, usage, ours)
+            jobs = parse_jobs(said.text, time.time())
+            self._taken = beside(nodes, jobs, said.ours)
             if self._taken:
-                self._taken = self._handed_on(self._taken, nodes, mine)
-            self._usage, self._at = usage, now
+                self._taken = self._handed_on(self._taken, nodes, said.ours)
+            self._usage, self._at = usage, now - (time.time() - said.at)
         return {name: _with(node, self._taken.get(name, ())) for name, node in nodes.items()}
+
+    def _ask(self, nodes: Collection[str], usage: Mapping[str, Used], ours: Callable[[], Collection[int]]) -> _Said:
+        at, text = time.time(), self._commands.running_on(sorted(nodes), STATES, FORMAT)
+        said = _Said(at, text, frozenset(ours()) if text.strip() else frozenset())
+        if self._file is not None:
+            content = {"at": at, "usage": _digest(usage), "text": text, "ours": sorted(said.ours)}
+            with contextlib.suppress(OSError):
+                self._file.parent.mkdir(mode=0o700, exist_ok=True)
+                write_atomically(self._file, content, durable=False)
+        return said
+
+    def _said_before(self, usage: Mapping[str, Used]) -> _Said | None:
+        """By Slurm to whichever process, since when no node is used otherwise."""
+        known = (read_object(self._file, MAX_BYTES) if self._file is not None else None) or {}
+        at, text, ours = known.get("at"), known.get("text"), known.get("ours")
+        if not (isinstance(at, int | float) and isinstance(text, str) and isinstance(ours, list)):
+            return None
+        if known.get("usage") != _digest(usage) or not 0 <= time.time() - at < KEPT_S:
+            return None
+        return _Said(at, text, frozenset(number for number in ours if isinstance(number, int)))
 
     def _handed_on(
         self, taken: Mapping[str, tuple[Taken, ...]], nodes: Mapping[str, SlurmNode], ours: Collection[int]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 
 from scheduling.executors.base import Taken
 from scheduling.executors.slurm.cluster import others
@@ -23,7 +24,7 @@ _COLUMNS = {
     "tres-per-node": 100, "tres-per-job": 100, "tres-per-task": 100,
 }  # fmt: skip
 FORMAT = ",".join(f"{name}:.{size}|" for name, size in _COLUMNS.items())
-COMMAND = ("squeue", "--noheader", "--states=PENDING", f"--Format={FORMAT}")
+COMMAND = ("squeue", "--noheader", "--local", "--states=PENDING", f"--Format={FORMAT}")
 #: A long queue is read rarely.
 WAITING_S = 30.0
 #: Other jobs wait for something else than nodes, and take none meanwhile.
@@ -94,8 +95,8 @@ def behind_words(count: int) -> str:
 
 
 class Watch(others.Watch):
-    def __init__(self, commands: Commands) -> None:
-        super().__init__(commands)
+    def __init__(self, commands: Commands, file: Path | None = None) -> None:
+        super().__init__(commands, file)
         self._queue: tuple[float, list[WaitingJob]] = (-math.inf, [])
 
     def queue(self) -> list[WaitingJob]:
