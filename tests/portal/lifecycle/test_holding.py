@@ -103,7 +103,7 @@ def test_a_job_that_waits_for_its_gpus_gives_them_back(world: World) -> None:
 def test_holding_what_cannot_be_saved_is_for_administrators(world: World, root: User) -> None:
     job = world.submit(restartable=False)
     world.train(job)
-    with pytest.raises(JobConflict, match="begin anew"):
+    with pytest.raises(JobConflict, match="start from the beginning"):
         hold_job(actor=world.user, job=job)
     assert world.state(job) is State.RUNNING_PROTECTED
     hold_job(actor=root, job=job)

@@ -91,7 +91,7 @@ def test_a_refused_hold_says_what_would_make_it_possible(
         f"job: {says}: held, #{job.number} would start from the beginning when it is released."
     )
     fresh = Job.objects.get(pk=job.pk)
-    assert suspend.hold_first(fresh, world.run(job), "hold it first").startswith("its program would begin anew")
+    assert suspend.hold_first(fresh, world.run(job), "hold it first").startswith("its program would start")
     fresh.restartable = True
     assert suspend.hold_first(fresh, world.run(job), "hold it first") == "hold it first"
 

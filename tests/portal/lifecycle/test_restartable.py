@@ -74,7 +74,7 @@ def test_without_steps_it_keeps_its_size(world: World) -> None:
 
 def test_a_hold_that_would_lose_all_says_what_can_be_done_and_that_works(world: World) -> None:
     job = plain(world)
-    with pytest.raises(JobConflict, match=r"does not use the SDK: held, .* would begin anew.*set restartable to true"):
+    with pytest.raises(JobConflict, match=r"does not use the SDK: held, .* would start from.*set restartable to true"):
         hold_job(actor=world.user, job=job)
     patch_job(actor=world.user, job=job, patch=JobPatch(restartable=True))
     hold_job(actor=world.user, job=job)
@@ -91,7 +91,7 @@ def test_its_word_can_be_taken_back(world: World) -> None:
     job = plain(world, restartable=True)
     for word in (False, None):
         patch_job(actor=world.user, job=job, patch=JobPatch(restartable=word))
-        with pytest.raises(JobConflict, match="begin anew"):
+        with pytest.raises(JobConflict, match="start from the beginning"):
             hold_job(actor=world.user, job=job)
 
 
