@@ -21,8 +21,8 @@ describe("what an act does to several jobs", () => {
 
   it("names a few of many and counts the rest", () => {
     const ended = [1, 2, 3, 4, 5].map((number) => job({ number, state: "failed" }));
-    expect(words("hold", [...ended, job()])).toBe("1 of 6 can be held; #1, #2, #3 and 2 more have ended.");
-    expect(words("hold", [...ended.slice(0, 2), job()])).toBe("1 of 3 can be held; #1 and #2 have ended.");
+    expect(words("hold", [...ended, job()])).toBe("1 of 6 can be put on hold; #1, #2, #3 and 2 more have ended.");
+    expect(words("hold", [...ended.slice(0, 2), job()])).toBe("1 of 3 can be put on hold; #1 and #2 have ended.");
   });
 
   it("leaves alone what one may only look at", () => {
@@ -33,9 +33,9 @@ describe("what an act does to several jobs", () => {
 
   it("holds what is not held, and releases what one may release", () => {
     const held = (kind: string, number: number) => job({ number, state: "queued", hold: { kind, by: null, at: "", text: "" } });
-    expect(words("hold", [held("user", 1), job({ number: 2 })])).toBe("1 of 2 can be held; #1 is held already.");
-    expect(words("hold", [job({ number: 3, restartable: false })])).toContain("would begin anew");
-    expect(words("hold", [job({ number: 3, restartable: false, state: "queued" })])).toBe("#3 can be held.");
+    expect(words("hold", [held("user", 1), job({ number: 2 })])).toBe("1 of 2 can be put on hold; #1 is on hold already.");
+    expect(words("hold", [job({ number: 3, restartable: false })])).toContain("would start from the beginning");
+    expect(words("hold", [job({ number: 3, restartable: false, state: "queued" })])).toBe("#3 can be put on hold.");
     expect(words("release", [held("user", 1), held("cost", 2), held("admin", 3), job({ number: 4 })])).toBe(
       "1 of 4 can be released; #2 is suspended at its max_cost: raise that; #3 was put on hold by an administrator; #4 is not on hold.",
     );

@@ -25,7 +25,7 @@ it("says what the shadow would have done", () => {
   const figures = { gpus: 4, running: 1, starting: 1, resized: 0, preempted: 0, variance: null, relative_throughput: null };
   const one = { round: 4, last_round: 6, different: 2, elsewhere: 0, live: { ...figures, starting: 2 }, candidate: figures } as ShadowDecision;
   expect(roundsWords(one)).toBe("Rounds 4 to 6");
-  expect(decisionWords(one)).toBe("2 jobs would have other GPUs; 1 start and 0 jobs put out, against 2 and 0.");
+  expect(decisionWords(one)).toBe("2 jobs would have other GPUs; 1 start and 0 jobs preempted, against 2 and 0.");
   expect(decisionWords({ ...one, different: 0 })).toBe("The same for every job.");
   expect(decisionWords({ ...one, different: 0, elsewhere: 1 })).toContain("other ones for 1 job");
 });

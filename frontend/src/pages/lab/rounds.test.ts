@@ -7,7 +7,7 @@ const replay = (change: Partial<Replay>) => ({ same_plan: false, same_gpus: fals
 
 it("says what a round did", () => {
   expect(movesWords({ start: 2, rescale: 1, preempt: 0 })).toBe("2 starts, 1 rescale");
-  expect(movesWords({ start: 0, rescale: 0, preempt: 3 })).toBe("3 put out");
+  expect(movesWords({ start: 0, rescale: 0, preempt: 3 })).toBe("3 preempted");
   expect(movesWords({ start: 0, rescale: 0, preempt: 0 })).toBe("nothing moved");
 });
 
