@@ -100,7 +100,7 @@ MIDDLEWARE = [
     "portal.web.middleware.NoStore",
     "accounts.origin.origin_middleware",
     "portal.web.middleware.NoNulInPaths",
-    "portal.api.http.deprecated.OldAddresses",
+    "portal.api.deprecated.OldAddresses",
     "django.middleware.security.SecurityMiddleware",
     "portal.web.middleware.ContentPolicy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -359,7 +359,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1/",
     "POSTPROCESSING_HOOKS": [
         "portal.api.http.editing.document_editing",
-        "portal.api.http.deprecated.document_addresses",
+        "portal.api.deprecated.document_addresses",
         "portal.api.http.rates.document_rates",
         "portal.api.http.examples.add_examples",
     ],

@@ -29,9 +29,9 @@ RUN_VARIABLES = _names(
 )  # fmt: skip
 #: Of the command line, the build, Docker Compose, the front end's server, tests and benchmarks.
 TOOL_VARIABLES = _names(
-    "APP_PASSWORD", "CLIENT", "DB_PASSWORD", "MOCK", "MOCK_MEMBER", "MOCK_SIGNED_OUT", "PEER_GAVEL", "PEER_LIMIT_S",
-    "PEER_PYTHON", "PORTAL", "PUBLISH", "RAY", "REDIS_PASSWORD", "S3", "SHARED", "TEST_RAY", "TEST_ROOT",
-    "TEST_SESSION", "TEST_WORKER", "TOKEN", "URL",
+    "APP_PASSWORD", "CLIENT", "DB_PASSWORD", "LOCAL", "MOCK", "MOCK_MEMBER", "MOCK_SIGNED_OUT", "PEER_GAVEL",
+    "PEER_LIMIT_S", "PEER_PYTHON", "PORTAL", "PUBLISH", "RAY", "REDIS_PASSWORD", "S3", "SHARED", "TEST_RAY",
+    "TEST_ROOT", "TEST_SESSION", "TEST_WORKER", "TOKEN", "URL",
 )  # fmt: skip
 _RENAMED = {old.name: old for old in RENAMED}
 _KNOWN = SETTINGS.keys() | RUN_VARIABLES | TOOL_VARIABLES

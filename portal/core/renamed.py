@@ -1,6 +1,6 @@
 """Names of the REST API that changed. The old one is accepted and served beside the new one, and is deprecated.
 
-One table for all: `portal.api.http.deprecated` accepts, serves and documents what stands here.
+One table for all: `portal.api.deprecated` accepts, serves and documents what stands here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How evenly jobs are slowed now: of the cluster, each project and each user in it, and the points kept of that."""
+"""How evenly jobs are slowed down now: in the cluster, and for each project and user in it; and its stored points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from scheduling.lifecycle import LIVE, WAITING
 from scheduling.policies import load_policy
 from scheduling.policies.base import variance_bound
 
-#: (project, user): the user's jobs in the project; (project, None): all of its own; (None, None): the cluster's.
+#: (project, user): the user's jobs in the project; (project, None): all jobs of the project; (None, None): of the
+#: cluster.
 Whose = tuple[int | None, int | None]
 EVERYBODY: Whose = (None, None)
 
@@ -39,7 +40,7 @@ class Measured:
 
 @dataclass
 class Standing:
-    """Of somebody's jobs: those that have GPUs, with the relative throughputs that are known, and those that wait."""
+    """Jobs of one group: those with GPUs, their known relative throughputs, and those that wait."""
 
     holding: int = 0
     waiting: int = 0
@@ -83,13 +84,13 @@ def _gangs(cluster: Cluster) -> dict[UUID | None, tuple[str, int]]:
 
 
 def _waiting(cluster: Cluster) -> dict[tuple[int, int | None], int]:
-    """Jobs that wait for GPUs by (project, owner); of one that somebody holds back it is no unfairness."""
+    """Jobs that wait for GPUs by (project, owner); a job on hold is not treated unfairly."""
     rows = _jobs(cluster, waiting_for_gpus())
     return {(project, owner): n for project, owner, n in rows.values_list("project", "owner").annotate(n=Count("pk"))}
 
 
 def standings(cluster: Cluster, measured: Iterable[Measured]) -> dict[Whose, Standing]:
-    """Of everybody who has jobs, and of all of them together. Jobs that are nobody's count for their project."""
+    """Of every group with jobs, and of the whole cluster. Jobs without an owner count for their project."""
     found: dict[Whose, Standing] = defaultdict(Standing)
     found[EVERYBODY] = Standing()
     for one in measured:
@@ -108,13 +109,13 @@ def _counts_for(project: int, owner: int | None) -> list[Whose]:
 
 
 def bound_of(cluster: Cluster) -> float | None:
-    """Which variance the policy in force keeps below; None where it has no bound."""
+    """The variance bound of the policy in force; None if it has none."""
     policy = load_policy(cluster.policy_name, cluster.policy_parameters)
     return variance_bound(policy.parameters)
 
 
 def sample_fairness(cluster: Cluster, now: datetime) -> None:
-    """File how everybody who has jobs stands now."""
+    """Store the present point of every group with jobs."""
     bound, found = bound_of(cluster), standings(cluster, measure(cluster))
     rows = [_row(cluster, whose, standing, bound, tick(now)) for whose, standing in found.items()]
     FairnessSample.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1_000)

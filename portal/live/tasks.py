@@ -11,8 +11,8 @@ from portal.live import publish
 
 @shared_task(name="evenkeel.publish_live", ignore_result=True)
 def publish_live(calm: bool = False) -> None:
-    """Bring the live streams up to date where somebody looks; at most two diffs a second per stream, and with `calm`,
-    where nothing but steps were made, one."""
+    """Update the live streams that have viewers; at most two diffs a second per stream, and with `calm`, if only steps
+    changed, one."""
     wake.clear(wake.CALM_KEY if calm else wake.LIVE_KEY)
     if not publish.is_watched():
         return

@@ -46,10 +46,10 @@ def fold_reach(said: Iterable[tuple[str, Finding]]) -> Iterator[Finding]:
     alike: dict[Finding, list[str]] = {}
     for node, finding in said:
         alike.setdefault(finding, []).append(node)
-    told = [(one, nodes) for one, nodes in alike.items() if not (one.ok and one.known) or one.warning]
-    for finding, nodes in told:
+    shown = [(one, nodes) for one, nodes in alike.items() if not (one.ok and one.known) or one.warning]
+    for finding, nodes in shown:
         yield replace(finding, seen=finding.seen.replace(ANY_NODE, fold_names(nodes), 1))
-    if alike and not told:
+    if alike and not shown:
         yield replace(next(iter(alike)), seen="no job on the nodes that were asked can reach them")
 
 

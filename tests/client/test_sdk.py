@@ -169,7 +169,7 @@ def test_with_every_checkpoint_damaged_it_starts_anew_and_says_so(cluster: Clust
         cluster.train(until=7)
     cluster.state_file(5).write_text("x")
     assert cluster.train() == list(range(20))
-    assert "starting anew" in cluster.said("notice")[0]["text"]
+    assert "starting at step 0" in cluster.said("notice")[0]["text"]
 
 
 def test_what_a_killed_writer_left_is_no_checkpoint(cluster: Cluster) -> None:

@@ -38,7 +38,7 @@ def typescript_strings(path: Path) -> Iterator[tuple[int, str]]:
     text = path.read_text()
     for found in _TYPESCRIPT.finditer(text):
         shown = next((part for part in found.groups() if part is not None), None)
-        if shown is not None:
+        if shown is not None and re.search(r"[A-Za-z]", shown):
             yield text.count("\n", 0, found.start()) + 1, _CODE.sub("", shown)
 
 

@@ -91,7 +91,7 @@ def test_every_command_can_be_given(path: Path) -> None:
 
 
 def test_commands_are_found() -> None:
-    assert ["why", "7"] in commands(ROOT / "docs" / "start.md")
-    assert ["quota", "set", "queued_jobs", "500", "--project", "vision", "--hard"] in commands(
+    assert ["explain", "7"] in commands(ROOT / "docs" / "start.md")
+    assert ["limit", "set", "queued_jobs", "500", "--project", "vision", "--hard"] in commands(
         ROOT / "docs" / "administrators.md"
     )

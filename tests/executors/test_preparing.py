@@ -257,7 +257,7 @@ def test_one_that_was_stopped_while_it_starts_is_begun_again(executor: LocalExec
         ([("a/x", "../../y")], "leads out"),
         ([("a/b/c/up", "../../.."), ("x", "a/b/c/up/..")], "leads out"),
         ([("l", "a"), ("l/x", b"1")], "cannot be unpacked"),
-        ([("pipe", None)], "no file"),
+        ([("pipe", None)], "not a file"),
         ([(f"f{n}", b"") for n in range(11)], "more than the 10 members"),
         ([("zeros", bytes(65 * MIB))], "larger than"),
         ([], "empty"),
@@ -273,7 +273,7 @@ def test_a_damaged_archive_is_refused(executor: LocalExecutor, place: Path) -> N
     whole = archive(("a", os.urandom(4_000)), ("b", os.urandom(4_000)))
     for data in (whole[:3_000], whole[:-6], b"no archive", whole[:2_000] + b"damage" + whole[2_006:]):
         progress, _ = unpacked(executor, place, data)
-        assert (progress.state, "no gzipped tar archive" in progress.message) == ("failed", True), progress
+        assert (progress.state, "not a readable gzipped tar archive" in progress.message) == ("failed", True), progress
 
 
 # Environments

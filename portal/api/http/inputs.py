@@ -20,7 +20,7 @@ from rest_framework.request import Request
 
 from accounts.mail_address import normalized
 from accounts.text import shown
-from portal.api.http import deprecated
+from portal.api import deprecated
 from portal.core.problems import FieldProblem, Problems
 from portal.jobfile.fields import OneLine
 from portal.jobfile.parsing import problems_of

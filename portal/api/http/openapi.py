@@ -9,7 +9,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.plumbing import ResolvedComponent
 from pydantic import BaseModel
 
-from portal.api.http.deprecated import document_members
+from portal.api.deprecated import document_members
 
 REFERENCE = "#/components/schemas/{model}"
 

@@ -13,7 +13,8 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from accounts.models import User
-from portal.api.http import deprecated, editing, openapi  # noqa: F401 - registers how models become schemas
+from portal.api import deprecated
+from portal.api.http import editing, openapi  # noqa: F401 - registers how models become schemas
 from portal.api.http.access import Access, Scope, scope_for, sentence
 from portal.api.http.editing import Version
 from portal.api.http.errors import TITLES

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from portal.api.deprecated import with_new_names
 from portal.api.http.access import Access
-from portal.api.http.deprecated import with_new_names
 from portal.api.http.inputs import Body, PageQuery, Query
 from portal.api.http.operations import operation, signed_in
 from portal.api.http.pagination import take_page

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from accounts.models import User
 from portal.api import shapes
-from portal.api.http.deprecated import API, visits_of
+from portal.api.deprecated import API, visits_of
 from portal.api.jobs.filters import JobsExportQuery, JobsFilter, JobsQuery
 from portal.api.schema import document
 from portal.api.shapes import base

@@ -279,7 +279,7 @@ def test_doctor_says_how_to_put_a_store_right(
 @pytest.mark.parametrize(("drivers", "ok"), [(["fsspec", "s3fs"], True), (["fsspec"], False)])
 def test_doctor_says_whether_a_node_of_ray_has_the_driver(drivers: list[str], ok: bool) -> None:
     found = of_ray({"name": "n1", "drivers": drivers}, "s3fs")
-    assert (found.subject, found.ok) == ("node n1: checkpoint store", ok)
+    assert (found.subject, found.ok) == ("checkpoint store", ok)
     assert ("not found" in found.seen) == (not ok)
 
 

@@ -81,7 +81,7 @@ def test_a_job_that_is_behind_starts_only_with_backfill(kind: str, starts: bool)
     reason = filling.reasons[behind.id] if starts else filling.behind(behind.id)
     if starts:
         assert (reason.token, reason.detail) == ("backfilled", {"by": first.id})
-        assert f"reserved for #{first.number}" in reason.text
+        assert f"reservation of #{first.number}" in reason.text
     else:
         assert (reason.token, reason.detail) == ("priority", {"by": first.id})
         assert reason.text == f"#{first.number} and others of higher priority are ahead; this one starts after them."
@@ -202,12 +202,12 @@ def test_what_waits_is_told_in_words() -> None:
     filling = run(holds, job := lasting(3, 10.0), nodes=4)
     reason = filling.reasons[job.id]
     assert reason.text == (
-        f"It is next: 2 more {GPU} have to become free for 3 × {GPU}, expected in 2 h, "
+        f"It is next: 2 more {GPU} must become free for 3 × {GPU}, expected in 2 h, "
         f"when #{holds.number} is expected to end."
     )
     assert reason.detail["freed_by"] == holds.id
     one = run(holds, job := lasting(2, 10.0), nodes=4).reasons[job.id]
-    assert f"1 more {GPU} has to become free" in one.text
+    assert f"1 more {GPU} must become free" in one.text
 
 
 def test_a_job_that_is_behind_is_told_when_it_can_start() -> None:

@@ -153,10 +153,7 @@ def test_a_job_that_waits_for_a_kept_gpu_is_told_for_whom_and_its_owner_until_wh
     waits, new = seen(2, [0.9] * 4, submitted_at=-10_000.0), seen(3, [0.1] * 4)
     reasons = said(runs, waits, new, patience_s=5_000.0)
     now = make_snapshot().now
-    assert (
-        f"It has waited for {span(now + 10_000.0)}, so nobody else is given 1 GPU of titan_xp-0"
-        in reasons[waits.id].text
-    )
+    assert f"It has waited for {span(now + 10_000.0)}, and has reserved 1 GPU of titan_xp-0" in reasons[waits.id].text
     assert "to be empty in about 6 min." in reasons[waits.id].text
     assert (reasons[waits.id].token, reasons[new.id].token) == ("kept_for", "kept_from")
     assert "Nobody but #2" in reasons[new.id].text
@@ -178,7 +175,7 @@ def test_gpus_are_kept_for_a_gang_that_has_waited_for_long() -> None:
     )
     assert {gpu for move in plan.moves for gpu in move.gpu_ids} <= {2, 3}
     assert {move.job_id for move in plan.moves} == {job.id for job in parts}
-    assert "so nobody else is given 2 GPUs of titan_xp-0, to be empty in about 3 min." in plan.reasons[gang.id].text
+    assert "and has reserved 2 GPUs of titan_xp-0, to be empty in about 3 min." in plan.reasons[gang.id].text
     single = make_snapshot(first, other, gang, whole(7, 1), nodes=nodes)  # by itself it would go to the first node
     [move] = plan_round(single, load_policy("dqn_gpu", {"patience_s": 5_000.0})).moves
     assert move.gpu_ids == (3,)

@@ -220,7 +220,7 @@ class TestBackfill:
     def test_the_queue_is_looked_at_to_a_depth(self) -> None:
         found = plan(cluster(*(waiting(n) for n in range(1, 4))), backfill_depth=2)
         assert started(found) == {"j1", "j2"}
-        assert "looks at no more" in found.reasons["j3"].text
+        assert "is considered once some of them start" in found.reasons["j3"].text
 
 
 class TestPreemption:
