@@ -407,3 +407,14 @@ def test_what_is_left_is_killed_until_it_is_gone_and_not_for_ever(
     assert run.stage.clock.now <= 1_010.02
     assert (len(reaped) == gone_after) or run.stage.clock.now >= 1_010
     assert drained == [True]
+
+
+def test_ours_that_have_ended_come_before_what_another_node_says(
+    course: Callable[..., Course], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker there fails because one of ours has ended, of which nobody has looked yet."""
+    run, came = course(), list[str]()
+    channel: Any = SimpleNamespace(receive=lambda: came.append("words") or [])
+    monkeypatch.setattr(run.runner, "_reap", lambda: came.append("ends"))
+    run.runner._hear(Follower("n2", channel))
+    assert came == ["ends", "words"]

@@ -282,6 +282,20 @@ def test_a_failure_of_its_own_is_one_whatever_was_asked(order: Order) -> None:
     assert judge([worker(0, by=11), worker(1, by=15)], Heard(), order, LIMITS, oom=False).signal == 11
 
 
+@in_turn("order", [Order.STOP, Order.LEASE])
+@in_turn("echo", [{"code": 1}, {"by": 6}])
+def test_what_fails_after_an_engine_has_ended_its_peer_is_no_failure_of_its_own(
+    echo: dict[str, int], order: Order
+) -> None:
+    ended = [worker(0, by=15), worker(1, by=15), worker(2, **echo), worker(3, **echo)]
+    assert judge(ended, Heard(), order, LIMITS, oom=False).reason == "stopped"
+    assert judge(ended, Heard(), None, LIMITS, oom=False).reason == "signal"
+    assert judge([worker(0, 1), *ended[1:]], Heard(), order, LIMITS, oom=False).reason == "user_error"
+    ours = worker(0, by=15, ours=True)
+    assert judge([ours, *ended[2:]], Heard(), order, LIMITS, oom=False).reason != "stopped"
+    assert judge([*ended, worker(4, by=9)], Heard(), order, LIMITS, oom=True).reason == "out_of_memory"
+
+
 @in_turn(
     ("done", "stopped", "order", "reason"),
     [

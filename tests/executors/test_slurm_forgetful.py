@@ -135,6 +135,36 @@ def test_a_first_runner_that_has_ended_does_not_speak_for_one_on_a_lost_node(
     assert reason(look(executor)) == "stopped"
 
 
+@pytest.mark.parametrize(
+    ("state", "several", "killed", "said", "told"),
+    [
+        ("NODE_FAIL", True, False, "user_error", "runner_lost"),
+        ("PREEMPTED", True, False, "signal", "runner_lost"),
+        ("CANCELLED", True, True, "signal", "signal"),  # by the portal
+        ("NODE_FAIL", True, False, "out_of_memory", "out_of_memory"),
+        ("FAILED", True, False, "user_error", "user_error"),
+        ("NODE_FAIL", False, False, "user_error", "user_error"),
+    ],
+)
+def test_that_slurm_ended_a_gang_outweighs_what_its_workers_said(
+    scripted: tuple[SlurmExecutor, Scripted, Path], state: str, several: bool, killed: bool, said: str, told: str
+) -> None:
+    executor, commands, epoch_dir = scripted
+    left = {"run_id": "r", "epoch": 1, "reason": said, "step": 7, "message": "connection reset by peer"}
+    (epoch_dir / "exit.json").write_text(json.dumps(left))
+    if several:
+        (epoch_dir / "node-gpu1").mkdir()
+        (epoch_dir / "node-gpu1" / "ended").touch()
+    if killed:
+        executor._notes.kill_mark(RECORD.run_id, 1).touch()
+    commands.states = state
+    ended = look(executor).exit
+    assert ended is not None
+    assert (ended.reason, ended.step) == (told, 7)
+    assert ended.message.endswith("connection reset by peer")
+    assert ended.alleged is (told == said)  # the job cannot have Slurm say so
+
+
 @pytest.fixture(scope="module")
 def forgetful() -> Iterator[SlurmCluster]:
     with slurm_or_skipped(nodes=2, gpus=2, forgets_jobs_s=2) as cluster:

@@ -326,6 +326,7 @@ class Runner:
                 self._after_end_of(by_pid[pid])
 
     def _hear(self, follower: Follower) -> None:
+        self._reap()  # what failed there may have done so because ours had ended
         for message in follower.channel.receive():
             understand(message, follower, self._heard, self.order, self._end_remote)
 

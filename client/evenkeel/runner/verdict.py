@@ -59,9 +59,11 @@ def judge(
         return Verdict("stopped" if heard.stopped and not heard.done else "done", exit_code=0)
     # An engine that ends a job sends SIGTERM to all of its processes, not to us alone.
     asked = order in (Order.STOP, Order.LEASE)
+    taken = [worker for worker in workers if asked and not worker.signalled and ended_by_sigterm(worker)]
     by_itself = [
-        worker for worker in workers if worker.failed and not (worker.signalled or (asked and ended_by_sigterm(worker)))
-    ]
+        worker for worker in workers if worker.failed and not (worker.signalled or worker in taken)
+        and not _lost_its_peer(worker, taken)
+    ]  # fmt: skip
     if by_itself and order not in (Order.KILL, Order.MEMORY):
         return _failure(_first(by_itself, heard), heard, oom, in_group)
     if order is not None:
@@ -72,6 +74,12 @@ def judge(
 def ended_by_sigterm(worker: Worker) -> bool:
     """Or, as shells say it, a child of it was."""
     return worker.signal == signal.SIGTERM or worker.exit_code == 128 + signal.SIGTERM
+
+
+def _lost_its_peer(worker: Worker, taken: Sequence[Worker]) -> bool:
+    """It failed after an engine had ended a peer: on another node, which the engine may not reach, its connections to
+    that peer broke. The kernel's SIGKILL is no such failure."""
+    return not worker.killed and any(peer.order < worker.order for peer in taken)
 
 
 def _as_ordered(order: Order, heard: Heard, limits: dict[str, Any]) -> Verdict:

@@ -11,6 +11,8 @@ from pathlib import Path
 from evenkeel.program_output import shown_lines
 from evenkeel.runner.files import exists, open_plain
 
+from scheduling.executors.base import ExitInfo
+from scheduling.executors.local.facts import MAX_MESSAGE
 from scheduling.executors.slurm.commands import SlurmJob
 
 MAX_WORDS = 400
@@ -56,6 +58,19 @@ def ending_of(job: SlurmJob | None, epoch_dir: Path, *, killed: bool, requeued: 
         return Ending("launch_failed", text, nodes_fault=True, alleged=True)
     text = f"{where} ended ({', '.join(sorted(job.states)).lower()}) without a record of its runner"
     return Ending("runner_lost", text, alleged=True)
+
+
+def outweighed(job: SlurmJob, left: ExitInfo) -> ExitInfo:
+    """Slurm ended a job of several nodes where it still reached them: what a worker said then came of the peers that it
+    lost. A job whose program fails first is FAILED in Slurm."""
+    if left.reason not in ("user_error", "signal"):
+        return left
+    where = f"Slurm job {job.job_id}"
+    for states, reason, text, nodes_fault in _ENDINGS:
+        if reason == "runner_lost" and job.states & states:
+            message = f"{text.format(where=where, nodes=job.nodes)}; {left.message}"
+            return ExitInfo(reason, step=left.step, message=message[:MAX_MESSAGE], nodes_fault=nodes_fault)
+    return left
 
 
 def brought_about(job: SlurmJob, *, by_limit: bool) -> str:

@@ -51,7 +51,7 @@ from scheduling.executors.slurm.cluster.partitions import KnownPartitions, chose
 from scheduling.executors.slurm.cluster.waiting import Watch
 from scheduling.executors.slurm.cluster.waking import Waking
 from scheduling.executors.slurm.commands import Commands, SlurmJob
-from scheduling.executors.slurm.endings import brought_about, ending_of
+from scheduling.executors.slurm.endings import brought_about, ending_of, outweighed
 from scheduling.executors.slurm.launch import launching
 from scheduling.executors.slurm.launch.times import engine_limits
 from scheduling.executors.slurm.names import PREFIX, job_name, parse_launch
@@ -377,6 +377,8 @@ class SlurmExecutor(SiteSoftware):
         if self._may_run_on(record, epoch, job, left, renewed_at, min(now, seen.at)):
             return Fact(run_id, epoch, "alive", now)
         close(epoch_dir)
+        if left is not None and job is not None and node_names(epoch_dir):
+            left = left if self._notes.kill_mark(run_id, epoch).exists() else outweighed(job, left)
         ended = left or self._write_exit_record(record, epoch, epoch_dir, job)
         if job is not None and job.ended("OUT_OF_MEMORY") and ended.reason in ("signal", "user_error"):
             ended = replace(ended, reason="out_of_memory", message=f"{ended.message}: out of memory in Slurm's eyes")

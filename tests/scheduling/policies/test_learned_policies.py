@@ -153,7 +153,7 @@ def test_a_job_that_waits_for_a_kept_gpu_is_told_for_whom_and_its_owner_until_wh
     waits, new = seen(2, [0.9] * 4, submitted_at=-10_000.0), seen(3, [0.1] * 4)
     reasons = said(runs, waits, new, patience_s=5_000.0)
     now = make_snapshot().now
-    assert f"It has waited for {span(now + 10_000.0)}, and has reserved 1 GPU of titan_xp-0" in reasons[waits.id].text
+    assert f"It has waited for {span(now + 10_000.0)} and has reserved 1 GPU of titan_xp-0" in reasons[waits.id].text
     assert "to be empty in about 6 min." in reasons[waits.id].text
     assert (reasons[waits.id].token, reasons[new.id].token) == ("kept_for", "kept_from")
     assert "Nobody but #2" in reasons[new.id].text
