@@ -414,7 +414,7 @@ def test_ours_that_have_ended_come_before_what_another_node_says(
 ) -> None:
     """A worker there fails because one of ours has ended, of which nobody has looked yet."""
     run, came = course(), list[str]()
-    channel: Any = SimpleNamespace(receive=lambda: came.append("words") or [])
+    channel: Any = SimpleNamespace(receive=lambda: came.append("words") or [])  # type: ignore[func-returns-value]
     monkeypatch.setattr(run.runner, "_reap", lambda: came.append("ends"))
     run.runner._hear(Follower("n2", channel))
     assert came == ["ends", "words"]

@@ -285,7 +285,7 @@ def test_a_failure_of_its_own_is_one_whatever_was_asked(order: Order) -> None:
 @in_turn("order", [Order.STOP, Order.LEASE])
 @in_turn("echo", [{"code": 1}, {"by": 6}])
 def test_what_fails_after_an_engine_has_ended_its_peer_is_no_failure_of_its_own(
-    echo: dict[str, int], order: Order
+    echo: dict[str, Any], order: Order
 ) -> None:
     ended = [worker(0, by=15), worker(1, by=15), worker(2, **echo), worker(3, **echo)]
     assert judge(ended, Heard(), order, LIMITS, oom=False).reason == "stopped"

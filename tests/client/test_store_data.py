@@ -266,7 +266,7 @@ def test_a_full_disk_is_the_nodes_fault(place: Place, monkeypatch: pytest.Monkey
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("fsspec.implementations.local.LocalFileSystem.get", full)
-    with pytest.raises(NodeFault, match="takes no more"):
+    with pytest.raises(NodeFault, match="disk is full"):
         place.bring()
     monkeypatch.setattr(Source, "get", full)
     (place.cache.parent / "file").write_text("")

@@ -81,8 +81,8 @@ def test_it_is_there_for_members_and_to_be_seen_by_viewers(api: Api, world: Worl
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"nonsense", "no gzipped tar"),
-        (CODE[:-9], "no gzipped tar"),
+        (b"nonsense", "not a readable gzipped tar"),
+        (CODE[:-9], "not a readable gzipped tar"),
         (packed(**{".._x": b"1"}), "leads out"),
         (packed(), "empty"),
     ],

@@ -39,7 +39,7 @@ def test_the_past_is_not_priced_anew(world: World, boss: Api, days: float) -> No
     past = iso(timezone.now() + timedelta(days=days))
     refused = boss.post("prices", RATE | {"valid_from_at": past})
     assert (refused.status, refused.fields) == (409, ["valid_from_at"])
-    assert "is past; what was held until now is billed as it was" in refused.json["detail"]
+    assert "which is in the past; past use keeps its price" in refused.json["detail"]
     refused = boss.post("discounts", {"project": "vision", "percent": "5", "valid_from_at": past})
     assert (refused.status, refused.fields) == (409, ["valid_from_at"])
     assert (Rate.objects.count(), Discount.objects.count()) == (1, 0)

@@ -301,7 +301,7 @@ def test_what_needs_the_csrf_token_without_a_session_says_so(path: str, method: 
     assert headers["X-CSRFToken"] is True
     assert "security" not in operation
     if path == "invitations/accept":
-        assert "Needs no sign-in, but the CSRF token" in operation["description"]
+        assert "Needs no sign-in, but always the CSRF token" in operation["description"]
 
 
 def test_accepting_needs_the_csrf_token(world: World, manager: Api) -> None:

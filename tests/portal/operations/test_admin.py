@@ -108,7 +108,7 @@ def test_a_new_price_ends_the_one_before(world: World, boss: Client) -> None:
     before.refresh_from_db()
     assert before.valid_to == Rate.objects.get(valid_to=None).valid_from
     refused = boss.post(address, data | {"valid_from_0": "2025-01-01"})
-    assert "which is past" in refused.content.decode()
+    assert "which is in the past" in refused.content.decode()
     assert boss.post(address, data | {"valid_from_0": "2198-01-01"}).status_code == 302
     assert [rate.valid_from.year for rate in Rate.objects.order_by("valid_from")][1:] == [2198]
     assert (

@@ -61,7 +61,7 @@ def test_each_reason_has_a_token_a_sentence_and_a_next_action(world: World) -> N
     Api(world.user).post(f"jobs/{jobs['held'].number}/hold")
     world.round()
     words = {
-        "resources": ("resources", "more k1 have to become free for 4 × k1", "Resources"),
+        "resources": ("resources", "more k1 must become free for 4 × k1", "Resources"),
         "priority": ("priority", f"#{jobs['resources'].number} and others of higher priority are ahead", "Priority"),
         "quota": ("quota", "Project Speech may hold 0 GPUs", "AssocGrpGRES"),
         "dependency": ("dependency", f"#{running.number}", "Dependency"),
@@ -98,7 +98,7 @@ def test_nobody_is_told_to_pass_where_the_policy_lets_nobody(world: World) -> No
     world.train(world.submit(gpus={"min": 7, "max": 7}))
     world.submit(gpus=FOUR)
     waiting = world.submit(gpus=FOUR)
-    for kind, said in (("easy", "may let it pass"), ("none", "the policy lets nobody pass")):
+    for kind, said in (("easy", "may let it pass"), ("none", "the policy does not backfill")):
         world.cluster.policy_parameters = {**world.cluster.policy_parameters, "backfill": kind}
         world.cluster.save()
         world.round()

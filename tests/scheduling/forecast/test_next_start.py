@@ -158,8 +158,8 @@ def test_each_type_has_a_start() -> None:
     ("job", "changes", "said"),
     [
         (make_job(gpus=9), {}, "needs at least 9"),
-        (make_job(gpus=1, types=("v100",)), {}, "asks for v100 and this cluster has 6 titan_xp"),
-        (make_job(gpus=1, type="v100"), {}, "Nothing is known of its throughput on titan_xp"),
+        (make_job(gpus=1, types=("v100",)), {}, "This cluster has no v100 (it has 6 titan_xp"),
+        (make_job(gpus=1, type="v100"), {}, "Its throughput is known only on v100, not on titan_xp"),
         (
             make_job(gpus=4, partition="day"),
             {"partitions": {"day": Partition(frozenset({"titan_xp-0"}))}, "nodes": make_nodes(2, 4)},

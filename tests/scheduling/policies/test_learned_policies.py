@@ -156,7 +156,7 @@ def test_a_job_that_waits_for_a_kept_gpu_is_told_for_whom_and_its_owner_until_wh
     assert f"It has waited for {span(now + 10_000.0)} and has reserved 1 GPU of titan_xp-0" in reasons[waits.id].text
     assert "to be empty in about 6 min." in reasons[waits.id].text
     assert (reasons[waits.id].token, reasons[new.id].token) == ("kept_for", "kept_from")
-    assert "Nobody but #2" in reasons[new.id].text
+    assert "reserved for #2" in reasons[new.id].text
     assert reasons[new.id].detail == {"node": "titan_xp-0", "by": waits.id}
 
 
