@@ -71,7 +71,7 @@ def test_the_queue_is_listed_in_its_order(run: Run, portal: Scripted) -> None:
     lines = run("queue", "--owner", "me").output.splitlines()
     assert portal.asked[0][0] == "GET jobs?state=queued&ordering=number&limit=200&owner=me"
     assert [cells(line)[:2] for line in lines[1:]] == [["1", "5"], ["2", "3"], ["-", "4"]]
-    assert "held" in lines[3]
+    assert "on hold" in lines[3]
     assert [job["number"] for job in json.loads(run("queue", "--output", "json").output)] == [5, 3, 4]
 
 

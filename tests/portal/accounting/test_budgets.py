@@ -66,7 +66,9 @@ def test_a_hard_budget_parks_what_runs_before_it_is_crossed(world: World) -> Non
     round_with_budgets(world)
     assert world.state(job) is State.CHECKPOINTING
     assert world.run(job).reason_token == "budget_parked"
-    assert "parked, nothing is lost: The limit of 1 GPU-hour per day on project Vision" in world.run(job).reason_text
+    assert (
+        "because the budget is used up: The limit of 1 GPU-hour per day on project Vision" in world.run(job).reason_text
+    )
     leave(world, job, 70)
     assert Hold.objects.filter(during__upper_inf=True).count() == 0
     uses = Api(world.user).get("projects/vision/limits").json["results"][0]

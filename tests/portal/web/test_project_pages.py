@@ -66,6 +66,7 @@ def test_a_project_holds_what_is_held_below_it(world: World, lab: Project) -> No
     assert (top["gpus_allocated"], top["jobs_running"], top["jobs_queued"]) == (0, 0, 0)
     assert {**top["with_below"], "spend_month": ""} == {
         "gpus_allocated": 4,
+        "gpus_held": 4,
         "jobs_running": 1,
         "jobs_queued": 1,
         "spend_month": "",
