@@ -142,7 +142,7 @@ def _basis(job: Job, described: dict[str, Any]) -> str:
     throughput, allocation = described["throughput"], described["allocation"]
     speed = throughput["predicted_steps_per_s"] or throughput["steps_per_s"]
     if State(job.run.state) in TERMINAL:
-        return "It has ended: this is what its GPUs were held for, at their rates."
+        return "It has ended: this is what its GPUs cost until they were free, at their prices."
     if not allocation:
         return "It holds no GPUs now, so there is no speed to estimate from."
     words = gang_words(allocation["count"], allocation["type"], allocation["share_percent"])

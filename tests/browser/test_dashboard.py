@@ -156,7 +156,7 @@ def test_a_policy_shows_its_effect_before_it_is_applied(page: Page) -> None:
     page.goto("/policy")
     effect = page.get_by_role("region", name="Effect on the present queue")
     page.get_by_role("radio", name=re.compile("Max-min fairness max_min_fairness ")).click()
-    expect(effect).to_contain_text(re.compile(r"would|The next round would give everybody"), timeout=15_000)
+    expect(effect).to_contain_text(re.compile(r"would|The next round would give all jobs"), timeout=15_000)
     page.get_by_label("Round seconds").fill("-5")
     expect(effect.get_by_role("status")).to_contain_text("round_seconds", timeout=15_000)
     check_fits_and_is_accessible(page)

@@ -43,7 +43,7 @@ def test_its_page_says_what_follows_and_puts_it_off(
     before = live_portal.job(sleeper["number"])["idle"]
     open_page(page, f"/jobs/{sleeper['number']}", width)
     note = page.get_by_role("status", name="Idle")
-    expect(note).to_contain_text(re.compile("It is parked with its checkpoint in .* unless it goes on"))
+    expect(note).to_contain_text(re.compile("It is suspended with a checkpoint in .* unless it uses its GPUs again"))
     check_fits_and_is_accessible(page)
     note.get_by_role("button", name="Keep the GPUs").click()
     left = before["extensions_left"] - 1

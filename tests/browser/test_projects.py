@@ -31,7 +31,7 @@ def test_a_project_is_made_filled_archived_and_restored(page: Page, live_portal:
     dialog.get_by_label("Below").select_option("default")
     dialog.get_by_role("button", name="Create").click()
     expect(page).to_have_url(re.compile(rf"/projects/{key}$"))
-    expect(page.locator("h1.say")).to_contain_text("Lidar holds 0 GPUs")
+    expect(page.locator("h1.say")).to_contain_text("Lidar has 0 GPUs")
     page.get_by_role("button", name="Add a member").click()
     dialog.get_by_label("E-mail").fill(f"new{width}@example.org")
     dialog.get_by_role("button", name="Add", exact=True).click()
@@ -43,7 +43,7 @@ def test_a_project_is_made_filled_archived_and_restored(page: Page, live_portal:
     expect(page.locator("h1.say")).to_contain_text("is archived")
     assert asked(live_portal, f"projects/{key}")["archived_at"] is not None
     page.get_by_role("button", name="Restore the project").click()
-    expect(page.locator("h1.say")).to_contain_text("Lidar holds")
+    expect(page.locator("h1.say")).to_contain_text("Lidar has")
 
 
 @pytest.fixture

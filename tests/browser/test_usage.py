@@ -35,7 +35,7 @@ def test_it_shows_what_was_used_by_whom(
     page: Page, live_portal: LivePortal, holder: dict[str, Any], width: int
 ) -> None:
     open_page(page, "/usage", width)
-    expect(page.locator("h1.say")).to_contain_text("Your projects held")
+    expect(page.locator("h1.say")).to_contain_text("Your projects occupied")
     expect(page.get_by_label("Period")).to_have_value("30d")
     chart = panel(page, "GPU-hours").get_by_role("img", name=re.compile("by accelerator type"))
     expect(chart.locator("canvas")).to_be_visible()

@@ -34,7 +34,7 @@ function slow(value: number | null): string {
 }
 
 function later({ later_s, after, before, running }: Effect): string {
-  if (after === null) return running ? "queued again" : "waits on";
+  if (after === null) return running ? "requeued" : "stays queued";
   if (before === null && !running) return "starts";
   if (later_s === null) return "–";
   return later_s >= 0 ? `ends ${duration(later_s)} later` : `ends ${duration(-later_s)} sooner`;

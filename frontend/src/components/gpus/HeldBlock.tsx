@@ -19,7 +19,7 @@ interface Props {
 
 /** What a job has, in its colour and hatch, and the way to the job for who may read it. */
 export function HeldBlock({ number, job, moving, guarded, emulated, where, className = "", style, children }: Props) {
-  const word = job ? JOB_STATES[job.state].word.toLowerCase() : "held";
+  const word = job ? JOB_STATES[job.state].word.toLowerCase() : "allocated";
   const shown = {
     className: `blk jx${moving ? " moving" : guarded || emulated ? " patterned" : ""}${className}`,
     style: { ...style, ...jobPaint(number) },

@@ -42,7 +42,7 @@ export function DrainForm({ name, drain: before, onClose }: { name: string; drai
           </div>
         )}
         <p className="sub">
-          From now on no job starts or grows on {name}. {deadline ? `Jobs that have not ended by ${dateTime(deadline)} are moved by checkpoint before that, or queue again.` : "Its jobs move by checkpoint when there is room elsewhere."}
+          From now on no job starts or grows on {name}. {deadline ? `Jobs that have not ended by ${dateTime(deadline)} are moved with a checkpoint before that, or queue again.` : "Its jobs move by checkpoint when there is room elsewhere."}
         </p>
         <Text label="Reason, shown to all users" value={reason} onChange={setReason} placeholder="new fans" />
         {deadline !== undefined && (

@@ -33,7 +33,7 @@ it("says what becomes of those who are there", () => {
   expect(consequences([])).toBe("No job is there.");
   expect(consequences([job(1, "moves")])).toBe("1 job there: 1 moves with a checkpoint.");
   const jobs = [job(1, "ends"), job(2, "moves"), job(3, "moves"), job(4, "lost"), job(5, null)];
-  expect(consequences(jobs)).toBe("5 jobs there: 1 ends there, 2 move by checkpoint, 1 will be lost, 1 of other projects.");
+  expect(consequences(jobs)).toBe("5 jobs there: 1 ends there, 2 move with checkpoints, 1 will be lost, 1 of other projects.");
   expect(lostBy(jobs)).toBe(1);
 });
 

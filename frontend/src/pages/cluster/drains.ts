@@ -29,7 +29,7 @@ const of = (jobs: DrainedJob[], outcome: DrainedJob["outcome"]) => jobs.filter((
 
 export const lostBy = (jobs: DrainedJob[]): number => of(jobs, "lost");
 
-/** "1 ends there, 2 move by checkpoint, 1 will be lost"; jobs of which nothing may be known are counted as such. */
+/** "1 ends there, 2 move with checkpoints, 1 will be lost"; jobs of which nothing may be known are counted as such. */
 export function consequences(jobs: DrainedJob[]): string {
   const ends = of(jobs, "ends");
   const moves = of(jobs, "moves");
@@ -37,7 +37,7 @@ export function consequences(jobs: DrainedJob[]): string {
   const others = of(jobs, null);
   const parts = [
     ends > 0 ? `${ends} ${ends === 1 ? "ends" : "end"} there` : "",
-    moves > 0 ? `${moves} ${moves === 1 ? "moves" : "move"} by checkpoint` : "",
+    moves > 0 ? `${moves} ${moves === 1 ? "moves with a checkpoint" : "move with checkpoints"}` : "",
     lost > 0 ? `${lost} will be lost` : "",
     others > 0 ? `${others} of other projects` : "",
   ].filter(Boolean);

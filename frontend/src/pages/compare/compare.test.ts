@@ -42,7 +42,7 @@ describe("figures side by side", () => {
   it("are written with their units, and marked where they differ", () => {
     const found = figures([job(), job({ resizes: 0, step: 50, resumed_from: { job: 1, step: 40 }, allocation: { type: "k1", count: 1, share_percent: 50 } })], [undefined, undefined]);
     const line = (name: string) => found.find((one) => one.name === name);
-    expect(line("Rescales")).toEqual({ name: "Rescales", values: ["2", "0"], differs: true });
+    expect(line("Resizes")).toEqual({ name: "Resizes", values: ["2", "0"], differs: true });
     expect(line("Waited")?.differs).toBe(false);
     expect(line("GPUs allocated now")?.values).toEqual(["–", "50\u2009% of 1\u2009×\u2009K1"]);
     expect(line("GPU-hours")?.values).toEqual(["–", "–"]);

@@ -72,7 +72,7 @@ export function figures(jobs: JobDetail[], costs: (JobCost | undefined)[]): Line
     each("In training", (job) => duration(job.times.running_s)),
     each("Mean throughput", (job) => shown(meanSpeed(job), (value) => withUnit(number(value), "steps/s"))),
     each("Slowdown", (job) => shown(job.slowdown, (value) => `${number(value, 2)}${THIN}×`)),
-    each("Rescales", (job) => integer(job.resizes)),
+    each("Resizes", (job) => integer(job.resizes)),
     each("GPUs allocated now", (job) => (job.allocation ? gangWords(job.allocation) : NONE)),
     each("GPU-hours", (_, cost) => shown(cost?.gpu_hours, (value) => withUnit(number(value), "h"))),
     each("Cost", (job, cost) => money(cost?.so_far ?? job.cost.so_far, cost?.currency ?? job.cost.currency)),

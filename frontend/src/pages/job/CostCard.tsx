@@ -80,7 +80,7 @@ function Lines({ cost, ended }: { cost: JobCost; ended: boolean }) {
           </dd>
         </>
       )}
-      {!ended && cost.price_per_hour !== null && <><dt>Rate</dt><dd>{cost.price_per_gpu_hour !== null && `${money(cost.price_per_gpu_hour, cost.currency)} per GPU-hour, `}{money(cost.price_per_hour, cost.currency)}/h now</dd></>}
+      {!ended && cost.price_per_hour !== null && <><dt>Price</dt><dd>{cost.price_per_gpu_hour !== null && `${money(cost.price_per_gpu_hour, cost.currency)} per GPU-hour, `}{money(cost.price_per_hour, cost.currency)}/h now</dd></>}
       {!ended && rest !== null && <><dt>To come</dt><dd>{money(Math.max(0, rest), cost.currency)}{range}</dd></>}
       {lost !== null && <><dt>Lost to restarts</dt><dd>{money(lost, cost.currency)}{sofar > 0 && `, ${percent(lost / sofar)} of the cost`}</dd></>}
       {!ended && cost.basis && <><dt>Estimated from</dt><dd>{cost.basis}</dd></>}

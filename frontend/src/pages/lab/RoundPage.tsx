@@ -38,7 +38,7 @@ function Known({ round }: { round: RoundDetail }) {
     <>
       <div style={{ display: "flex", gap: 12, alignItems: "flex-start", flexWrap: "wrap" }}>
         <h1 className="say grow">
-          <b>Round {integer(round.round)}: {movesWords(round.moves)}</b>, by <span className="mono">{round.policy}</span> on {dateTime(new Date(round.at))}. It saw {count(counts.jobs, "job")}, of which {counts.waiting} waited, and {counts.gpus_allocated} of {count(counts.gpus, "GPU")} held.
+          <b>Round {integer(round.round)}: {movesWords(round.moves)}</b>, by <span className="mono">{round.policy}</span> on {dateTime(new Date(round.at))}. It saw {count(counts.jobs, "job")}, of which {counts.waiting} waited, and {counts.gpus_allocated} of {count(counts.gpus, "GPU")} allocated.
         </h1>
         <div className={css.line} style={{ padding: 0 }}>
           {round.before !== null && <Link className="btn" to={`/lab/rounds/${round.before}`}>Before</Link>}

@@ -36,7 +36,7 @@ export function EventFeed() {
   const known = new Set(shown.map((event) => event.id));
   const waiting = held ? latest.filter((event) => !known.has(event.id)).length : 0;
   return (
-    <Panel title="Events" right={<span className="sub">{held ? "held while you read" : "following"}</span>}>
+    <Panel title="Events" right={<span className="sub">{held ? "paused while you read" : "following"}</span>}>
       {waiting > 0 && <button type="button" className="more" onClick={() => setHeld(false)}>{count(waiting, "new event")}</button>}
       {shown.length === 0 ? (
         <p className="empty">Nothing has happened yet. <Link to="/submit">Submit a job</Link></p>

@@ -30,7 +30,7 @@ it("says what deactivating does before it is done, and why it is refused", async
   expect(page.text).toContain("Their tokens are revoked and their sessions end, at once.");
   await page.press("Deactivate");
   expect(page.changes).toEqual([{ path: "people/1", method: "PATCH", body: { is_active: false } }]);
-  expect(page.text).toContain("the only active administrator; make somebody else one first");
+  expect(page.text).toContain("the only active administrator; make another person one first");
 });
 
 it("ends somebody's sessions", async () => {

@@ -109,10 +109,10 @@ it("keeps the forecast of the same file until the next one is there, and none of
 
 it("says whose GPUs and slowdown change", async () => {
   const job = { number: 7, name: null, project: "Speech" };
-  const effect = { job, holds: true, before: { type: "k1", count: 4 }, after: { type: "k1", count: 2 }, slowdown_before: 1, slowdown_after: 1.5556, later_s: 90 };
-  const gone = { job: { ...job, number: 8 }, holds: true, before: { type: "k1", count: 1 }, after: null, slowdown_before: 2, slowdown_after: null, later_s: null };
+  const effect = { job, running: true, before: { type: "k1", count: 4 }, after: { type: "k1", count: 2 }, slowdown_before: 1, slowdown_after: 1.5556, later_s: 90 };
+  const gone = { job: { ...job, number: 8 }, running: true, before: { type: "k1", count: 1 }, after: null, slowdown_before: 2, slowdown_after: null, later_s: null };
   const allocation = { type: "k1", count: 2, gpus: [{ node: "n1", index: 0 }], from_others: true };
-  answer = () => json({ ...PREVIEW, verdict: "now", starting: 1, position: null, allocation, effects: [effect, gone, { ...gone, job: { ...job, number: 9 }, holds: false }], affected: 3, variance: { before: 0.01, after: 0.02, bound: 0.04 } });
+  answer = () => json({ ...PREVIEW, verdict: "now", starting: 1, position: null, allocation, effects: [effect, gone, { ...gone, job: { ...job, number: 9 }, running: false }], affected: 3, variance: { before: 0.01, after: 0.02, bound: 0.04 } });
   await show({ total_steps: 1 }, client());
   await later(50);
   expect(document.querySelector("h2")?.textContent).toBe("Starts in the next round");
@@ -121,8 +121,8 @@ it("says whose GPUs and slowdown change", async () => {
   expect(rows[0]).toContain("4 → 2\u2009×\u2009K1");
   expect(rows[0]).toContain("1.0 → 1.6");
   expect(rows[0]).toContain("ends 2\u2009min later");
-  expect(rows[1]).toContain("queued again");
-  expect(rows[2]).toContain("waits on");
+  expect(rows[1]).toContain("requeued");
+  expect(rows[2]).toContain("stays queued");
   expect(text()).toContain("bound 0.04");
 });
 

@@ -102,7 +102,7 @@ function Sentence({ found, asked }: { found: Usage; asked: Asked }) {
   const most = found.results.reduce((a, b) => (b.gpu_hours > a.gpu_hours ? b : a));
   return (
     <h1 className="say">
-      <b>{who} held {withUnit(number(hours), "GPU-hours")}</b> ({when}) for {money(cost, found.currency)}
+      <b>{who} occupied {withUnit(number(hours), "GPU-hours")}</b> ({when}) for {money(cost, found.currency)}
       {found.results.length > 1 && <>, the most on {columnLabel(most.key)}: {withUnit(number(most.gpu_hours), "h")}, {percent(most.gpu_hours / hours)}</>}.
       {measured > 0 && <> {measured < hours * 0.995 ? `Of ${withUnit(number(measured), "h")} it is known how busy the GPUs were: ` : "The GPUs worked "}<b>{percent(used / measured)}</b>{measured < hours * 0.995 ? "." : " of that time."}{found.results.some((row) => row.emulated) && <span className="chip o" style={{ marginLeft: 6 }}>emulated</span>}</>}
     </h1>
