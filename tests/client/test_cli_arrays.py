@@ -79,7 +79,7 @@ def test_why_of_an_array_counts_reasons(run: Run, portal: Scripted) -> None:
     limited = reason("quota_jobs", "JobArrayTaskLimit")
     rows = [member(1, reason=reason("no_room", "Resources")), member(2, reason=limited), member(3, reason=limited)]
     portal["GET jobs"] = PAGE | {"results": rows}
-    _, first, second = run("why", "18").output.splitlines()
+    _, first, second = run("explain", "18").output.splitlines()
     assert first.split()[:3] == ["JobArrayTaskLimit", "2", "18_2"]
     assert second.split()[:3] == ["Resources", "1", "18_1"]
     assert "because of no_room" in second
@@ -106,7 +106,7 @@ def test_what_is_not_in_force_is_said_to_be_so(run: Run, portal: Scripted, comma
     rows = [PRIORITY] if command == "prio" else []
     page = {"in_force": False, "at": "2026-11-21T14:32:10.123Z", "form": "classic", "results": rows}
     portal[f"GET {path}"] = PAGE | page
-    assert "Not in force: another policy decides now" in run(command).stderr
+    assert "Not in force: another policy decides" in run(command).stderr
     result = run(command, "--output", "json")
     assert json.loads(result.stdout) == rows
     assert "Not in force" in result.stderr

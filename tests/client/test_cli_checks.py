@@ -71,7 +71,7 @@ def test_nodes_say_what_their_checks_say(run: Run, portal: Scripted) -> None:
     assert [cells(line)[2] for line in run("nodes").output.splitlines()[1:]] == ["being checked", "failed its check"]
     portal["GET nodes/n1"] = detail(state="failed", last=ENDED, open=OPEN | {"begun_at": None})
     said = run("nodes", "n1").output
-    assert "State        failed its check" in said
+    assert "State            failed its check" in said
     assert "(asked for); awaited" in said
     assert "make room" in said
     portal["GET nodes/n1"] = detail(waived_at="2026-01-01T00:00:00Z", waived_by="root@example.org")

@@ -172,4 +172,4 @@ def test_a_forecast_that_does_not_come_is_said(run: Run, portal: Scripted, monke
     portal[f"GET previews/{FORECAST_ID}"] = {"status": "pending", "forecast": None}
     result = run(*WISH)
     assert result.exit_code == 0
-    assert "not worked out yet" in result.output
+    assert "still being estimated" in result.output

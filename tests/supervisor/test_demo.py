@@ -41,8 +41,8 @@ HOLD = {"node": "a", "index": 0, "from_at": "2026-11-21T13:00:00.000Z", "to_at":
 def test_the_table_has_real_and_workload_seconds() -> None:
     timeline = {"nodes": [{"name": "a", "gpus": 2}], "holds": [HOLD, {**HOLD, "index": 1, "to_at": None}]}
     text = "\n".join(report([ended(1), ended(1)], timeline, variance=0.0123, speedup=5.0))
-    assert "job  model     state      queueing  launching        running  rescales      cost" in text
-    assert "#1   resnet50  succeeded     1 (5)     4 (20)  1,055 (5,276)         2  1.50 USD" in text
+    assert "job  model     state      queueing  launching        running  resizes      cost" in text
+    assert "#1   resnet50  succeeded     1 (5)     4 (20)  1,055 (5,276)        2  1.50 USD" in text
     assert "completion of the workload    60 (300)" in text
     assert "utilisation                   75 %" in text
     assert "slowdown variance             0.0123" in text
@@ -50,8 +50,8 @@ def test_the_table_has_real_and_workload_seconds() -> None:
 
 
 def test_it_succeeds_only_when_all_finished_and_one_was_rescaled() -> None:
-    assert verdict([ended(1), ended(2, rescales=0)]) == 0
-    assert verdict([ended(1, rescales=0), ended(2, rescales=0)]) == 1
+    assert verdict([ended(1), ended(2, resizes=0)]) == 0
+    assert verdict([ended(1, resizes=0), ended(2, resizes=0)]) == 1
     assert verdict([ended(1), ended(2, state="failed")]) == 1
 
 

@@ -55,4 +55,4 @@ def test_the_administration_may_evaluate_but_loads_nothing_from_elsewhere() -> N
 
 
 def test_the_page_says_where_it_is_linked_from() -> None:
-    assert Client().get("/api/v1/nothing").json()["detail"].endswith("/api/docs lists them all.")
+    assert Client().get("/api/v1/nothing").json()["detail"].endswith("/api/docs lists all of them.")
