@@ -83,7 +83,7 @@ def test_why_of_an_array_counts_reasons(run: Run, portal: Scripted) -> None:
     assert first.split()[:3] == ["JobArrayTaskLimit", "2", "18_2"]
     assert second.split()[:3] == ["Resources", "1", "18_1"]
     assert "because of no_room" in second
-    assert json.loads(run("why", "18", "--output", "json").output)[0]["jobs"] == 2
+    assert json.loads(run("explain", "18", "--output", "json").output)[0]["jobs"] == 2
 
 
 def test_why_and_prio_name_the_job_of_an_array(run: Run, portal: Scripted) -> None:
