@@ -214,6 +214,6 @@ def document_addresses(result: dict[str, Any], generator: Any, request: Any, pub
 
 
 def _at_old_address(operation: dict[str, Any], new: str) -> dict[str, Any]:
-    description = f"The old address of `{new}`.\n\n{operation['description']}"
+    description = f"{operation['description']}\n\nThe old address of `{new}`."
     name = OPERATIONS[operation["operationId"]]
     return deepcopy(operation) | {"operationId": name, "deprecated": True, "description": description}

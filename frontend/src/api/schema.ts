@@ -1052,22 +1052,22 @@ export interface paths {
         /**
          * Limits that I may change, newest first: all for administrators, those below their projects for managers
          * @deprecated
-         * @description The old address of `/api/v1/limits`.
-         *
-         *     Limits that I may change, newest first: all for administrators, those below their projects for managers.
+         * @description Limits that I may change, newest first: all for administrators, those below their projects for managers.
          *
          *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
+         *
+         *     The old address of `/api/v1/limits`.
          */
         get: operations["list_quotas"];
         put?: never;
         /**
          * Set a limit
          * @deprecated
-         * @description The old address of `/api/v1/limits`.
-         *
-         *     Set a limit. Managers set them on projects below theirs and on users within theirs; the tightest of all applies.
+         * @description Set a limit. Managers set them on projects below theirs and on users within theirs; the tightest of all applies.
          *
          *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
+         *
+         *     The old address of `/api/v1/limits`.
          */
         post: operations["create_quota"];
         delete?: never;
@@ -1120,32 +1120,32 @@ export interface paths {
         /**
          * A limit that I may change
          * @deprecated
-         * @description The old address of `/api/v1/limits/{limit}`.
-         *
-         *     A limit that I may change.
+         * @description A limit that I may change.
          *
          *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
+         *
+         *     The old address of `/api/v1/limits/{limit}`.
          */
         get: operations["get_quota"];
         /**
          * Change a limit's value, or whether it is hard or soft
          * @deprecated
-         * @description The old address of `/api/v1/limits/{limit}`.
-         *
-         *     Change a limit's value, or whether it is hard or soft.
+         * @description Change a limit's value, or whether it is hard or soft.
          *
          *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
+         *
+         *     The old address of `/api/v1/limits/{limit}`.
          */
         put: operations["change_quota"];
         post?: never;
         /**
          * Remove the limit
          * @deprecated
-         * @description The old address of `/api/v1/limits/{limit}`.
-         *
-         *     Remove the limit.
+         * @description Remove the limit.
          *
          *     **Access:** All signed-in users; answers cover what they may see. Token scope `admin`.
+         *
+         *     The old address of `/api/v1/limits/{limit}`.
          */
         delete: operations["remove_quota"];
         options?: never;
@@ -1805,22 +1805,22 @@ export interface paths {
         /**
          * Present, past and future prices, newest first
          * @deprecated
-         * @description The old address of `/api/v1/prices`.
-         *
-         *     Present, past and future prices, newest first.
+         * @description Present, past and future prices, newest first.
          *
          *     **Access:** All signed-in users; answers cover what they may see. Token scope `jobs:read`.
+         *
+         *     The old address of `/api/v1/prices`.
          */
         get: operations["list_rates"];
         put?: never;
         /**
          * A new price; the one in force ends when it begins
          * @deprecated
-         * @description The old address of `/api/v1/prices`.
-         *
-         *     A new price; the one in force ends when it begins. 409 if that would be in the past.
+         * @description A new price; the one in force ends when it begins. 409 if that would be in the past.
          *
          *     **Access:** Administrators of the cluster. Token scope `admin`.
+         *
+         *     The old address of `/api/v1/prices`.
          */
         post: operations["create_rate"];
         delete?: never;
@@ -2173,11 +2173,11 @@ export interface paths {
         /**
          * All limits on my jobs in the project, of every level above it and on me, with their use
          * @deprecated
-         * @description The old address of `/api/v1/projects/{project}/limits`.
-         *
-         *     All limits on my jobs in the project, of every level above it and on me, with their use.
+         * @description All limits on my jobs in the project, of every level above it and on me, with their use.
          *
          *     **Access:** Viewers of the project and above. Token scope `jobs:read`.
+         *
+         *     The old address of `/api/v1/projects/{project}/limits`.
          */
         get: operations["list_project_quotas"];
         put?: never;
