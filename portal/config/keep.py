@@ -67,7 +67,7 @@ KEYS = (
         "series and profiles of [what programs use](packing.md#what-programs-use), after their last point",
     ),
     Kept("bundles", 30, _CENTURY, "uploaded code of which no job was made"),
-    Kept("artifacts", 30, _CENTURY, "artefacts, where the job file says nothing else"),
+    Kept("artifacts", 30, _CENTURY, "artifacts, where the job file says nothing else"),
     Kept("checkpoints", 30, _CENTURY, "checkpoints of ended jobs"),
     Kept("final_checkpoints", 365, _CENTURY, "the last one of each"),
     Kept("decisions", 256, _TIB_IN_MIB, "recorded decisions", by_size=True),

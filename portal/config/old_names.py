@@ -42,9 +42,9 @@ RENAMED = (
 
 #: What counts now, as the end of a sentence.
 REMOVED = {
-    "EVENKEEL_ARTIFACT_MAX_FILES": "a run keeps 1,000 artefacts at most",
-    "EVENKEEL_ARTIFACT_MAX_MIB": "a run keeps 10,240 MiB of artefacts at most",
-    "EVENKEEL_ARTIFACT_QUOTA_MIB": "a project without a limit of its own keeps 102,400 MiB of artefacts",
+    "EVENKEEL_ARTIFACT_MAX_FILES": "a run keeps 1,000 artifacts at most",
+    "EVENKEEL_ARTIFACT_MAX_MIB": "a run keeps 10,240 MiB of artifacts at most",
+    "EVENKEEL_ARTIFACT_QUOTA_MIB": "a project without a limit of its own keeps 102,400 MiB of artifacts",
     "EVENKEEL_BUNDLE_MAX_FILES": "a bundle has 20,000 files at most",
     "EVENKEEL_BUNDLE_MAX_MIB": "a bundle has 256 MiB at most",
     "EVENKEEL_BUNDLE_QUOTA_MIB": "a project without a limit of its own keeps 10,240 MiB of bundles",

@@ -1,4 +1,4 @@
-"""Inputs and outputs of jobs: bundles, environments, secrets, artefacts, and their quotas."""
+"""Inputs and outputs of jobs: bundles, environments, secrets, artifacts, and their quotas."""
 
 from __future__ import annotations
 

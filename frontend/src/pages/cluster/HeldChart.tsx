@@ -10,7 +10,7 @@ interface Props {
   onRead: (text: string | null) => void;
 }
 
-/** GPUs that were held, in the mean of each half hour, below all that it has. */
+/** GPUs allocated, averaged over each half hour, below all GPUs of the node. */
 export default function HeldChart({ use, gpus, onRead }: Props) {
   // One place more at either end, so that no column is cut.
   const times = useMemo(() => Array.from({ length: use.allocated.length + 2 }, (_, i) => Date.parse(use.from_at) / 1000 + use.bucket_s * (i - 0.5)), [use]);
@@ -18,7 +18,7 @@ export default function HeldChart({ use, gpus, onRead }: Props) {
     { label: "allocated", kind: "bar", tone: 0, values: [null, ...use.allocated.map(([, part]) => (part === null ? null : part * gpus)), null] },
     { label: "all", kind: "line", tone: 1, dash: true, dots: false, values: times.map(() => gpus) },
   ], [use, times, gpus]);
-  const said = use.allocated_part === null ? "nothing is known" : `${percent(use.allocated_part)} in the mean`;
+  const said = use.allocated_part === null ? "nothing is known" : `${percent(use.allocated_part)} on average`;
   return (
     <div className="pb">
       <TimeChart x={times} lines={lines} height={150} label={`GPUs allocated in each half hour of the last 24 h, of ${gpus}: ${said}`} onRead={(index) => onRead(index === null ? null : heldWords(use, gpus, index - 1))} />

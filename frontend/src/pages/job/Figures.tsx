@@ -9,7 +9,7 @@ import { useCluster } from "../../lib/live/liveContext";
 function heldFigure(job: JobDetail, cost: JobCost | undefined): Figure {
   const held_s = job.times.launching_s + job.times.running_s;
   if (!cost || held_s <= 0) return { label: "GPUs", value: "–", detail: held_s > 0 ? "" : "no GPUs" };
-  return { label: "GPUs", value: number((cost.gpu_hours * 3600) / held_s, 2), unit: "in the mean", detail: `${withUnit(number(cost.gpu_hours), "GPU-hours")} allocated` };
+  return { label: "GPUs", value: number((cost.gpu_hours * 3600) / held_s, 2), unit: "on average", detail: `${withUnit(number(cost.gpu_hours), "GPU-hours")} allocated` };
 }
 
 /** The number large, the rest as its unit. */

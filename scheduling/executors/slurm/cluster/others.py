@@ -275,8 +275,8 @@ def _digest(usage: Mapping[str, Used]) -> str:
 
 
 class Watch:
-    """Asks anew where nodes are used otherwise than before, and now and then. `file`: where all processes of the portal
-    keep what was said last, so that one of them asks."""
+    """Reads again if the use of nodes has changed, and now and then. `file`: holds the last answer for all processes of
+    the portal, so that only one of them asks."""
 
     def __init__(self, commands: Commands, file: Path | None = None) -> None:
         self._commands, self._file = commands, file
@@ -311,7 +311,7 @@ class Watch:
         return said
 
     def _said_before(self, usage: Mapping[str, Used]) -> _Said | None:
-        """By Slurm to whichever process, since when no node is used otherwise."""
+        """The answer that a process of the portal got last, if the use of nodes has not changed since."""
         known = (read_object(self._file, MAX_BYTES) if self._file is not None else None) or {}
         at, text, ours = known.get("at"), known.get("text"), known.get("ours")
         if not (isinstance(at, int | float) and isinstance(text, str) and isinstance(ours, list)):
